@@ -20,7 +20,9 @@ PYTEST_ARGS ?=
 demo: $(VENV)/.dev
 	$(BIN)/ccenv demo
 
+# The large kernels are compiled side by side beforehand, once for a state of their source.
 test: $(VENV)/.dev
+	@$(BIN)/ccenv doctor --warm >/dev/null || $(BIN)/ccenv doctor
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev

@@ -8,10 +8,8 @@ Example:
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from pathlib import Path as _FilePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccenv.errors import did_you_mean
 from ccenv.version import VERSION as __version__
@@ -43,32 +41,32 @@ __all__ = [
 ]
 
 
-def _set_numba_cache_dir() -> None:
-    """Keep compiled kernels in a per-user folder, found again by content (:mod:`ccenv.kernel_cache`)."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(_FilePath.home() / ".cache")
-    folder = os.environ.setdefault("NUMBA_CACHE_DIR", os.path.join(base, "ccenv", "numba"))
-    locators = os.environ.setdefault("NUMBA_CACHE_LOCATOR_CLASSES", ",".join(_LOCATORS))
-    if "numba" in sys.modules:
-        sys.modules["numba"].config.CACHE_DIR = folder
-        sys.modules["numba"].config.CACHE_LOCATOR_CLASSES = locators
+class _WhenGymnasium:
+    """Makes the environments' ids known as soon as Gymnasium is imported: ccenv itself does not need it."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the module's spec as the others find it, with a loader that registers the ids afterwards."""
+        if name != "gymnasium":
+            return None
+        finders = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not cls)
+        spec = next((spec for spec in finders if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: Any) -> None:
+                load(module)
+                sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not cls]
+                importlib.import_module("ccenv.envs").register()
+
+            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
 
 
-# Kernels of the package first; what a user compiles is kept where numba keeps it.
-_LOCATORS = (
-    "ccenv.kernel_cache.ContentLocator",
-    *("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator", "IPythonCacheLocator", "ZipCacheLocator"),
-)
-_set_numba_cache_dir()
-
-
-def _register_environments() -> None:
-    """Make the ids known to Gymnasium; the environments themselves are imported when one is made."""
-    from ccenv.envs import register
-
-    register()
-
-
-_register_environments()
+if "gymnasium" in sys.modules:
+    importlib.import_module("ccenv.envs").register()
+elif _WhenGymnasium not in sys.meta_path:
+    sys.meta_path.insert(0, _WhenGymnasium)
 
 
 # What is brought only when it is used: name -> where it lives.

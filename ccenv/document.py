@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import InputError, shown
+from ccenv.errors import CcenvError, InputError, shown
 from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, parse_json, read_json, shown_path
+from ccenv.foreign import JsonRules, parse_json, read_bounded, read_json, shown_path
 from ccenv.foreign.json_text import RULES
 
 
@@ -90,6 +92,42 @@ class Format:
             known = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
             raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {known}{advice and ': ' + advice}")
         return data
+
+
+def store_lines(file: FilePath, max_bytes: int) -> Iterator[tuple[str, Any]]:
+    """Yield place and value of each line of a store of JSON lines; an unfinished last line, of a killed process, is cut off.
+
+    Raises:
+        InputError: if the file cannot be read or is too long, or where a line is no JSON.
+        CcenvError: if it cannot be cut.
+    """
+    content = read_bounded(file, max_bytes)
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        write_atomic(file, whole)
+    for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
+        where = f"{shown_path(file)}, line {number}"
+        try:
+            value = parse_json(line, where)
+        except InputError as error:
+            raise damaged_line(str(error)) from None
+        yield where, value
+
+
+def damaged_line(what: str) -> InputError:
+    """Return the error of a store with a line that is not what it was."""
+    return InputError(f"{what}; --fresh starts anew")
+
+
+def append_lines(file: FilePath, rows: Iterable[Any]) -> None:
+    """Add lines to a store and wait until they are on disk. Raises CcenvError if they cannot be written."""
+    try:
+        with open(file, "ab") as out:
+            out.write(b"".join(json_bytes(row, indent=None) for row in rows))
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise CcenvError(f"{file}: cannot be written ({error.strerror}); what is finished is kept") from None
 
 
 def json_bytes(data: Any, *, indent: int | None = 1, sort_keys: bool = False, ensure_ascii: bool = True) -> bytes:

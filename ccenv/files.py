@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError
@@ -21,7 +23,8 @@ def make_folder(folder: FilePath) -> None:
 
 LOCK = ".lock"
 """File of :func:`locked` in a folder; it stays, and an otherwise empty folder with it counts as empty."""
-_UNFINISHED = ".tmp"  # ending of what write_atomic has not put in its place yet
+# What write_atomic has not put in its place yet.
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.[0-9a-f]{8}\.tmp", re.ASCII)
 
 
 @contextmanager
@@ -37,8 +40,6 @@ def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK)
     Raises:
         CcenvError: if another process holds it (its number is named), or the folder cannot be written.
     """
-    import fcntl
-
     make_folder(folder)
     file = folder / name
     try:
@@ -64,15 +65,27 @@ def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK)
 
 def is_empty(folder: FilePath) -> bool:
     """Tell whether a folder holds nothing; the file of a lock is nothing, nor is what a killed :func:`write_atomic` left."""
-    return all(file.name == LOCK or _is_unfinished(file.name) for file in folder.iterdir())
+    return all(file.name == LOCK or _UNFINISHED.fullmatch(file.name) for file in folder.iterdir())
 
 
-def _is_unfinished(name: str) -> bool:
-    return name.startswith(".") and name.endswith(_UNFINISHED)
+def remove_unfinished(folder: FilePath, is_own: Callable[[str], bool]) -> None:
+    """Remove what killed processes left of files that they were writing.
+
+    Args:
+        folder: where to look; one that is not there holds nothing.
+        is_own: tells whether a file of this name is ours.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            unfinished = _UNFINISHED.fullmatch(entry.name)
+            if unfinished and is_own(unfinished["name"]) and not FilePath("/proc", unfinished["process"]).exists():
+                with suppress(OSError), open(entry.path, "rb") as left:
+                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by a writer, of another machine too
+                    os.unlink(entry.path)
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
-    """Write a file so that a reader or an interruption never sees half of it.
+    """Write a file so that a reader or an interruption never sees half of it; what a killed write of it left is removed.
 
     Args:
         path: where to write; the folder must exist.
@@ -83,13 +96,15 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
         CcenvError: if it cannot be written.
     """
     target = FilePath(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}{_UNFINISHED}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    remove_unfinished(target.parent, target.name.__eq__)
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as out:
+            fcntl.flock(out, fcntl.LOCK_EX)
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        os.replace(temporary, target)
+            os.replace(temporary, target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CcenvError(f"{target}: cannot be written ({error.strerror})") from None

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -134,14 +134,17 @@ def end_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def become_worker(parent: Any) -> None:
+def become_worker(parent: Any, environment: Mapping[str, str]) -> None:
     """Make this process a worker: it ends with its parent, also with a killed one, and leaves Ctrl-C to the parent.
 
     Args:
         parent: reading end of a pipe (a multiprocessing connection); only the parent holds the other end.
+        environment: of the parent; this process has that of the time when the first worker of all began.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(environment)
     end_with_parent()
 
     def wait() -> None:

@@ -1,8 +1,3 @@
-"""The installed version of ccenv."""
+"""The version of ccenv; setup.cfg reads it from here."""
 
-from importlib import metadata
-
-try:
-    VERSION = metadata.version("ccenv")
-except metadata.PackageNotFoundError:
-    VERSION = "0+unknown"
+VERSION = "0.1.0"

@@ -7,11 +7,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, CcenvWarning, InputError, require_extra, unknown_name
 from ccenv.interrupts import become_worker
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext
 
 BACKENDS = ("processes", "ray")
 MOST_JOBS = 256
@@ -104,7 +107,7 @@ class Workers:
         if not self.parallel:
             return partial(work, *arguments)
         if self._pool is None:
-            self._pool = _Processes(self.jobs) if self.backend == "processes" else _Ray(self.jobs)
+            self._pool = _Processes(self.jobs, work.__module__) if self.backend == "processes" else _Ray(self.jobs)
         task = self._pool.start(work, arguments)
         self._open.append(task)
         return partial(self._pool.result, task)
@@ -122,26 +125,40 @@ class Workers:
         self._open = []
 
 
+def worker_context(module: str) -> ForkServerContext:
+    """Return the context of workers: copies of a process without threads that has imported this module of ccenv beforehand."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("forkserver")
+    if module.startswith("ccenv."):
+        context.set_forkserver_preload([module])  # nothing where the server runs already: then workers import it
+    return context
+
+
 class ProcessPool:
     """Worker processes that end with this process, also when it is killed.
 
     Each holds the reading end of a pipe whose writing end only this process has: the system closes it at our end.
 
+    Args:
+        jobs: how many.
+        module: of the work.
+
     Attributes:
         executor: runs the tasks.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, module: str) -> None:
         """Prepare the workers; they start with the tasks."""
-        import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
         # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.
         if _QUIET not in sys.warnoptions:
             sys.warnoptions.append(_QUIET)  # what it is started with
-        context = multiprocessing.get_context("spawn")
+        context = worker_context(module)
         reading, self._writing = context.Pipe(duplex=False)
-        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=(reading,))
+        begin = (reading, dict(os.environ))
+        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=begin)
 
     def end(self) -> None:
         """End all workers at once, also those that are busy."""
@@ -159,8 +176,8 @@ class ProcessPool:
 class _Processes:
     """A pool of processes."""
 
-    def __init__(self, jobs: int) -> None:
-        self.pool = ProcessPool(jobs)
+    def __init__(self, jobs: int, module: str) -> None:
+        self.pool = ProcessPool(jobs, module)
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         from concurrent.futures.process import BrokenProcessPool

@@ -5,8 +5,11 @@ Lies at the root of the tests so that those in sub-folders can import the shared
 
 import math
 import os
+import resource
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 # Before anything imports matplotlib, wandb or torch.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -23,9 +26,11 @@ import pytest
 from hypothesis import settings
 
 from ccenv.cli import progress
+from ccenv.kernels import announce
 
 # A slow machine says no more than a fast one: tests count lines.
 progress.EVERY_S = math.inf
+announce.AFTER_S = 1e6
 
 # No deadline: the first example compiles kernels. Derandomized: a green run stays green. To look further:
 # pytest --hypothesis-profile=explore
@@ -46,7 +51,45 @@ FIRST = (
 )
 
 
+BEGIN: pytest.StashKey[float] = pytest.StashKey()
+WORKERS: pytest.StashKey[list[float]] = pytest.StashKey()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files of FIRST, in this order."""
     places = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path, len(FIRST)))
+
+
+def used_cpu_s() -> float:
+    """Return the CPU seconds of this process, of children that ended, and of those that still run (Linux)."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    ticks = 0
+    for file in Path("/proc/self/task").glob("*/children"):
+        for child in file.read_text().split():
+            ticks += sum(int(field) for field in Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15])
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[BEGIN] = time.monotonic()
+    session.config.stash[WORKERS] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Keep what a process of pytest-xdist has used."""
+    node.config.stash[WORKERS].append(node.workeroutput["cpu_s"] if error is None else math.nan)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the CPU seconds to the first process; of a whole run it keeps them for ``ccenv bench speed``."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["cpu_s"] = used_cpu_s()
+        return
+    # Processes of pytest-xdist have ended by now, or not: their seconds come from themselves.
+    cpu_s = sum(config.stash[WORKERS]) or used_cpu_s()
+    if session.exitstatus == 0 and config.args == config.getini("testpaths") and config.option.markexpr == "not slow":
+        run = {"tests": session.testscollected, "cpu_s": round(cpu_s), "wall_s": round(time.monotonic() - config.stash[BEGIN])}
+        config.cache.set("ccenv/tests", run)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from fractions import Fraction as F
 from typing import Any
 
+from ccenv.certificates.theorem import Theorem
 from ccenv.programs import parse_program
-from ccenv.smt.theorems.theorem import LoadedTheorem, Theorem, read_theorem
+from ccenv.smt.theorems.theorem import LoadedTheorem, read_theorem
 
 RTTS = 4
 
@@ -39,6 +40,7 @@ def _theorem(name: str, a: F, buffer: str, start: str, lemmas: list[dict[str, An
         {"name": "true", "text": "C_L stays true", "if": "known", "then": ["C_L' <= 1"]},
         {"name": "grows", "text": "C_L never falls", "if": "known", "then": ["C_L' >= C_L"]},
     ]
+    name = name.replace(" ", "-").replace("/", "_")
     data: dict[str, Any] = {"name": name, "source": "a test", "sender": "planted", "model": "ccac", "buffer": buffer}
     data |= {"T": RTTS + 1, "past": "history", "states": {"known": ["C_L <= 1", start]}, "start": "known", "invariant": "known"}
     data |= {"lemmas": always + lemmas, "claims": claims}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -57,3 +58,26 @@ def test_a_written_file_has_the_rights_asked_for(tmp_path: Path) -> None:
     os.umask(before)
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "public").stat().st_mode & 0o777 == 0o666 & ~before
+
+
+WRITE = """
+import os, signal, sys
+from ccenv import files
+files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+files.write_atomic(sys.argv[1], b"half")
+"""
+
+
+def test_what_a_killed_write_left_goes_with_the_next_write_of_that_file_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "board.jsonl.xz"
+    assert subprocess.run([sys.executable, "-c", WRITE, str(file)], check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 1 and not file.exists()
+    at_work = tmp_path / f".{file.name}.{os.getpid()}.0a1b2c3d.tmp"
+    held = tmp_path / f".{file.name}.9999999.0a1b2c3d.tmp"  # of a process of another machine
+    others = [at_work, held, tmp_path / ".other.9999999.0a1b2c3d.tmp", tmp_path / f".{file.name}.tmp"]
+    for other in others:
+        other.touch()
+    with held.open("rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        write_atomic(file, b"whole")
+    assert set(tmp_path.iterdir()) == {file, *others} and file.read_bytes() == b"whole"

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("errors", "version", "sketch"),
     *("foreign", "units", "registry", "interrupts", "files", "document", "provenance", "config", "configs"),
-    *("parameters", "page_tables", "cluster", "workers", "plugins"),
+    *("parameters", "page_tables", "cluster", "kernels", "workers", "plugins"),
     *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "applications", "simulation", "export", "live"),
@@ -24,9 +24,9 @@ LAYERS = (
     *("benchmarks", "report", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
-TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")
+TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")
 # Modules that import by a name that is computed: from the tables.
-LOADERS = ("ccenv", "ccenv.cli.catalog", "ccenv.cli.main", "ccenv.registry")
+LOADERS = ("ccenv", "ccenv.attack", "ccenv.cli.catalog", "ccenv.cli.main", "ccenv.registry")
 MAX_FILES = 14
 # Folders that may hold more files, each with the reason.
 FULL = {

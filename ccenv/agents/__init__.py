@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.network.sender import ProgramSender, Sender
 from ccenv.parameters import build
 from ccenv.registry import Registry, load_target
+
+if TYPE_CHECKING:
+    from ccenv.network.sender import Sender
 
 AGENTS = Registry("agent")
 
@@ -161,6 +163,7 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         policy: Sender = load_target(_LEARNED + "load_policy")(spec)
         return policy
     if spec.endswith(".json"):
+        from ccenv.network.sender import ProgramSender
         from ccenv.programs import load_program
 
         program = load_program(spec)

@@ -17,15 +17,7 @@ MBPS_IN_BPS = 125e3
 
 
 class PagePlay:
-    """Visits to a page.
-
-    Args:
-        page: what is loaded.
-        rtts_s: propagation RTT of each connection.
-        requests_s: of it, what a request takes to the server.
-        start_s: when the first visit begins.
-        segment_bytes: objects are sent in whole segments.
-    """
+    """Visits to a page."""
 
     def __init__(
         self, page: Page, rtts_s: Sequence[float], requests_s: Sequence[float], start_s: float, segment_bytes: float
@@ -80,14 +72,7 @@ class PagePlay:
 
 
 class VideoPlay:
-    """A player.
-
-    Args:
-        video: what is played.
-        request_s: what a request takes to the server.
-        start_s: when the first chunk is asked for.
-        segment_bytes: chunks are sent in whole segments.
-    """
+    """A player."""
 
     def __init__(self, video: Video, request_s: float, start_s: float, segment_bytes: float) -> None:
         self.video, self.request_s, self.segment_bytes, self.start_s = video, request_s, segment_bytes, start_s

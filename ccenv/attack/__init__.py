@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ccenv.attack.catalog import PANEL, SEARCHES, make_search
-from ccenv.attack.paths import PATHS, SCENE_SETS, attack_path, scene_of, scene_set
-from ccenv.attack.run import AttackResult, Finding, attack
+if TYPE_CHECKING:
+    from ccenv.attack.catalog import PANEL, SEARCHES, make_search
+    from ccenv.attack.paths import PATHS, SCENE_SETS, attack_path, scene_of, scene_set
+    from ccenv.attack.run import AttackResult, Finding, attack
+
+_HOMES = {
+    "ccenv.attack.catalog": ("PANEL", "SEARCHES", "make_search"),
+    "ccenv.attack.paths": ("PATHS", "SCENE_SETS", "attack_path", "scene_of", "scene_set"),
+    "ccenv.attack.run": ("AttackResult", "Finding", "attack"),
+}
 
 __all__ = [
     "PANEL",
@@ -25,12 +33,20 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'ccenv.attack' has no attribute {name!r}")
+
+
 class _Callable(ModuleType):
     """The module has the name of its function: both ``ccenv.attack(...)`` and ``ccenv.attack.PANEL`` work."""
 
     def __call__(self, *arguments: Any, **settings: Any) -> AttackResult:
         """Attack a sender: :func:`ccenv.attack.run.attack`."""
-        return attack(*arguments, **settings)
+        result: AttackResult = self.attack(*arguments, **settings)
+        return result
 
 
 sys.modules[__name__].__class__ = _Callable

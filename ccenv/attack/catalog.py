@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.files import is_user_adversary
 from ccenv.adversaries.learned import is_adversary
-from ccenv.attack.game import Found, Game
 from ccenv.errors import InputError, shown, unknown_name
 from ccenv.parameters import build
 from ccenv.plugins.python_file import call, is_python_file, load_file, read_spec
 from ccenv.registry import Registry
+
+if TYPE_CHECKING:
+    from ccenv.attack.game import Found, Game
 
 SEARCHES = Registry("adversary")
 

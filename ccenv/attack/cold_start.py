@@ -207,13 +207,7 @@ def _run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
 
 
 def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None:
-    """Return the largest multiple of FINEST of which it is proved that no window of a run from a cold start uses less.
-
-    Args:
-        ask: the windows.
-        low: what is proved of windows from any start.
-        high: what a run reaches.
-    """
+    """Return the largest multiple of FINEST of which it is proved that no window of a run from a cold start uses less."""
     from ccenv.smt.claims.bisect import bisect
     from ccenv.smt.theorems.periods import PERIOD_RTTS
 
@@ -234,14 +228,7 @@ def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None
 
 
 def worst_cold_start(ask: Questions, low: Fraction, most: Fraction, ends_rtts: Sequence[int] = ENDS_RTTS) -> ColdStart:
-    """Find the worst window of a run from a cold start, and what none falls below.
-
-    Args:
-        ask: the windows.
-        low: what is proved of windows from any start.
-        most: utilisation from which on nothing is looked for.
-        ends_rtts: round trips at which windows end.
-    """
+    """Find the worst window of a run from a cold start, and what none falls below."""
     proved = cold_bound(ask, low, most)
     floor, best = max(low, proved or low), most
     found, legal, floors = [], True, []

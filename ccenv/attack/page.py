@@ -133,10 +133,6 @@ def hidden_table(panel: Sequence[dict[str, Any]], hidden: Sequence[dict[str, Any
 
     The first has a row per sender and scene, the second says how many of them gain less than HIDDEN_GAIN.
 
-    Args:
-        panel: attacks by the panel.
-        hidden: attacks of some of the same senders and scenes.
-
     Raises:
         InputError: if the panel has not attacked one of them.
     """

@@ -27,14 +27,7 @@ def declarations(path: Path, bounds: frozenset[str], timeout: str) -> dict[str, 
 
 
 def rules(path: Path, bounds: frozenset[str], timeout: str, window: int) -> Iterator[str]:
-    """Yield the rules of the bounds that a query holds, as bodies of assertions.
-
-    Args:
-        path: of the query.
-        bounds: names among BOUNDS.
-        timeout: ``none``, or a name in TIMEOUTS.
-        window: T* of C_L_lambda in steps.
-    """
+    """Yield the rules of the bounds that a query holds, as bodies of assertions."""
     if "C_L" in bounds:
         yield "(>= C_L_0 alpha)"
     if {"C_L", "C_U"} <= bounds:

@@ -349,13 +349,7 @@ def told(form: Form, deep: int = 4) -> str:
 
 
 def holds(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> bool:
-    """Return whether a form is true at exact values; a name without a value is 0 or false.
-
-    Args:
-        form: of an assertion.
-        values: name -> number or truth value.
-        done: what was computed already, for forms that are shared.
-    """
+    """Return whether a form is true at exact values; a name without a value is 0 or false."""
     if form not in done:
         done[form] = _truth(form, values, done)
     return bool(done[form])

@@ -26,6 +26,7 @@ BELIEFS = frozenset(("C_L", "C_U", "C_L_lambda", "q_U"))
 _WORDS = re.compile(r"[A-Za-z_]\w*'?|\d+(?:\.\d+)?(?:/\d+)?", re.ASCII)
 _TERM = re.compile(rf"\s*(?:{_WORDS.pattern})(?:\s*\*\s*(?:{_WORDS.pattern})|\s*(?=[A-Za-z_])(?:{_WORDS.pattern}))*\s*", re.ASCII)
 MAX_FACTORS = 8
+MAX_CHARS = 400  # of an expression
 
 
 def read_formula(data: Any, where: str, numbers: Mapping[str, Fraction], states: Mapping[str, Any], depth: int = 0) -> Read:
@@ -61,7 +62,7 @@ def read_sum(text: str, where: str, numbers: Mapping[str, Fraction]) -> Sum:
     """Read a linear expression. Raises InputError for what is none."""
     total: Sum = {"": Fraction(0)}
     pieces = re.findall(r"([-+]?)([^-+]+)", text)
-    if "".join(sign + piece for sign, piece in pieces) != text or not text.strip():
+    if "".join(sign + piece for sign, piece in pieces) != text or not text.strip() or len(text) > MAX_CHARS:
         raise InputError(f"{where}: {shown(text)} is no sum")
     if not pieces[0][1].strip():  # a space before the first sign
         pieces = pieces[1:]
@@ -128,13 +129,7 @@ def ended_sum(total: Sum) -> Sum:
 
 
 def on_trace(formula: Read, path: Path, *, timed: bool) -> str:
-    """Write a formula for a trace; a comparison with a peak is one for each sample from 1 on.
-
-    Args:
-        formula: as read.
-        path: of the query.
-        timed: whether beliefs time out at the last sample.
-    """
+    """Write a formula for a trace; a comparison with a peak is one for each sample from 1 on."""
     if formula[0] == "not":
         return f"(not {on_trace(formula[1], path, timed=timed)})"
     if formula[0] == "cmp":

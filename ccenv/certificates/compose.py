@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ccenv.certificates.claims import BELIEFS, GROWN, Read, Sum, add, ended, ended_sum, features, parts_of, read_formula, read_sum
+from ccenv.certificates.claims import BELIEFS, STATE, Read, Sum, add, ended, ended_sum, features, parts_of, read_formula, read_sum
 from ccenv.certificates.claims import beliefs as beliefs_in
-from ccenv.certificates.reason import follows
-from ccenv.certificates.statement import number, numbers_of
-from ccenv.errors import InputError
+from ccenv.certificates.program import Program
+from ccenv.certificates.theorem import HISTORY, number, numbers_of
+from ccenv.errors import InputError, shown
 
-HISTORY = "history"
 PERIOD_RTTS = 10  # of beliefs, in the engine
-NOTHING: Read = ("any", ())
+BETWEEN = frozenset((*STATE, "MSS", "buffer"))
+"""What holds at one sample, between two traces."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,6 @@ class Reading:
     """A theorem as the checker reads it.
 
     Attributes:
-        data: the theorem's data.
-        start: formula.
-        invariant: formula.
-        lemmas: in order, the one about the past last.
         jitter: D in steps.
     """
 
@@ -47,57 +43,87 @@ class Reading:
     jitter: int
 
 
-def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction] | None) -> Reading:
+def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction] | None, program: Program) -> Reading:
     """Read the formulas of a theorem's data.
 
     Raises:
-        InputError: for what the language does not have, and for a lemma that rests on itself, on a later one, or on one that says
-            less than it needs.
+        InputError: with the place, for what the language does not have or has no encoding, and for a lemma that rests on itself,
+            on a later one, or on one that says less than it needs.
     """
-    numbers = numbers_of(data)
+    numbers, timed = numbers_of(data), data["timeouts"] != "none"
 
     def formula(part: Any, where: str) -> Read:
-        return read_formula(part, where, numbers, data["states"])
+        return read_formula(part, f"theorem.{where}", numbers, data["states"])
 
-    if data["timeouts"] != "none" and data["T"] != PERIOD_RTTS + 1:
-        raise InputError(f"beliefs time out every {PERIOD_RTTS} Rm: T is {data['T']}, it must be {PERIOD_RTTS + 1}")
-    invariant = formula(data["invariant"], "invariant")
+    invariant, start = formula(data["invariant"], "invariant"), formula(data["start"], "start")
+    for where, part in (("invariant", invariant), ("start", start)):
+        _only(features(part), BETWEEN, f"theorem.{where}")
     lemmas: dict[str, Lemma] = {}
-    names = [lemma["name"] for lemma in data["lemmas"]]
 
-    def granted_by(given: Sequence[str], name: str, premise: Read) -> tuple[Read, ...]:
+    def granted_by(given: Sequence[str], where: str, premise: Read) -> tuple[Read, ...]:
         granted: list[Read] = []
         for other in given:
             if other not in lemmas:
-                what = "circular: it does not stand before it" if other in names else "unknown"
-                raise InputError(f"lemma {name}: the given lemma {other!r} is {what}")
-            if data["timeouts"] != "none" and any(features(one) & {"C_L'", "C_U'"} for one in lemmas[other].conclusions):
-                raise InputError(f"lemma {name}: the given lemma {other!r} is about beliefs after a time-out")
+                raise InputError(f"{where}: {other!r} is no lemma that stands before it")
+            if timed and any(features(one) & {"C_L'", "C_U'"} for one in lemmas[other].conclusions):
+                raise InputError(f"{where}: {other!r} is about beliefs after a time-out")
             if not all(any(part == own for own in parts_of(premise)) for part in parts_of(lemmas[other].premise)):
-                raise InputError(f"lemma {name}: the given lemma {other!r} needs more than this one's premise says")
+                raise InputError(f"{where}: {other!r} needs more than this one's premise says")
             granted += lemmas[other].conclusions
         return tuple(granted)
 
     for lemma in data["lemmas"]:
-        name = lemma["name"]
-        premise = formula(lemma["if"], f"lemma {name}")
-        granted = granted_by(lemma["given"], name, premise)
-        if name in lemmas or name == HISTORY:
-            raise InputError(f"two lemmas are called {name!r}")
-        then = tuple(formula(part, f"lemma {name}") for part in lemma["then"])
-        lemmas[name] = Lemma(name, premise, granted, then)
+        name, where = lemma["name"], f"lemmas.{lemma['name']}"
+        premise = formula(lemma["if"], f"{where}.if")
+        _only(features(premise), BETWEEN, f"theorem.{where}.if")
+        granted = granted_by(lemma["given"], f"theorem.{where}.given", premise)
+        lemmas[name] = Lemma(name, premise, granted, tuple(formula(part, f"{where}.then") for part in lemma["then"]))
     found = list(lemmas.values())
     if sent_before is not None:
         limit: Sum = {"peak_sent": Fraction(1), "": -sent_before[0], "MSS": -sent_before[1]}
-        granted = granted_by(data["history_given"], HISTORY, invariant)
+        granted = granted_by(data["history_given"], "theorem.history_given", invariant)
         found.append(Lemma(HISTORY, invariant, granted, (("cmp", limit, False),)))
-    start = formula(data["start"], "start")
-    for where, part in (("start", start), ("invariant", invariant), *((f"lemma {one.name}: if", one.premise) for one in found)):
-        loose = {name for name in features(part) if name.endswith("'") or name.startswith("peak_")}
-        loose |= features(part) & {"served", "delivered", "lost", *GROWN}
-        if loose:
-            raise InputError(f"{where}: speaks of {', '.join(sorted(loose))}, which no state has")
-    return Reading(data, start, invariant, tuple(found), 0 if data["model"] == "ideal" else 1)
+    reading = Reading(data, start, invariant, tuple(found), 0 if data["model"] == "ideal" else 1)
+    formulas = [start, invariant, *(part for one in found for part in (one.premise, *one.conclusions))]
+    for name, claim in data["claims"].items():
+        formulas.append(formula(claim["when"], f"claims.{name}.when"))
+        _read_claim(name, claim, numbers, formulas[-1])
+    if buffer_of(data) == "infinite" and any("buffer" in features(part) for part in formulas):
+        raise InputError("theorem.buffer: it is infinite; a comparison with it says nothing")
+    if timed and data["T"] != PERIOD_RTTS + 1:
+        raise InputError(f"theorem.T: beliefs time out every {PERIOD_RTTS} Rm: T is {data['T']}, it must be {PERIOD_RTTS + 1}")
+    if timed and held_beliefs(reading, program.bounds()) & {"C_L_lambda", "q_U"}:
+        raise InputError("theorem.timeouts: the time-outs of C_L_lambda, which q_U needs, have no encoding")
+    return reading
+
+
+def _only(read: frozenset[str], allowed: Set[str], where: str) -> None:
+    if read - allowed:
+        raise InputError(f"{where}: speaks of {', '.join(sorted(read - allowed))}; only {', '.join(sorted(allowed))} are allowed")
+
+
+def _read_claim(name: str, claim: Mapping[str, Any], numbers: Mapping[str, Fraction], when: Read) -> None:
+    """Refuse a claim with a number, a rank or a potential that has no meaning."""
+    where = f"theorem.claims.{name}"
+    _only(features(when), {"MSS", "buffer"}, f"{where}.when")
+    number(claim["bound"], numbers, f"{where}.bound")
+    for rank in claim["rank"]:
+        _laws_of(rank, numbers, f"{where}.rank")
+    potential = read_sum(claim["potential"], f"{where}.potential", numbers)
+    _only(frozenset(potential) - {""}, set() if name == "inflight_bdp" else set(STATE), f"{where}.potential")
+    low, high = (number(end, numbers, f"{where}.potential_range") for end in claim["potential_range"])
+    if low > high:
+        raise InputError(f"{where}.potential_range: from {low} to {high}; its first number must not be above its second one")
+
+
+def buffer_of(data: Mapping[str, Any]) -> str | Fraction:
+    """Return the buffer: ``infinite``, ``arbitrary``, ``large``, or a number of C*Rm."""
+    if data["buffer"] in ("infinite", "arbitrary", "large"):
+        return str(data["buffer"])
+    size = Fraction(1, 2) if data["buffer"] == "small" else number(data["buffer"], {}, "theorem.buffer")
+    if size <= 0:
+        raise InputError(f"theorem.buffer: {size} C Rm; it must be above 0")
+    return size
 
 
 def _below(left: Sum, right: Sum, *, strict: bool = False) -> Read:
@@ -114,7 +140,7 @@ def _of(name: str, times: Fraction | int = 1) -> Sum:
 
 def known_facts(reading: Reading) -> list[Read]:
     """Return what the laws say of MSS, the buffer and losses, and what the lemmas say of every trace."""
-    data, buffer = reading.data, reading.data["buffer"]
+    data, buffer = reading.data, buffer_of(reading.data)
     facts = [_below(_num(0), _of("MSS"), strict=True), _below(_of("MSS"), _num(Fraction(1, 5)), strict=True)]
     facts.append(_below(_num(0), _of("lost")))
     if buffer == "infinite":
@@ -125,26 +151,29 @@ def known_facts(reading: Reading) -> list[Read]:
             facts.append(_below(_num(0), _of("buffer"), strict=True))
         elif buffer == "large":
             facts.append(_below(_num(3 * (1 + reading.jitter)), _of("buffer")))
-        else:
-            size = Fraction(1, 2) if buffer == "small" else number(buffer, {}, "buffer")
-            facts += [_below(_num(size), _of("buffer")), _below(_of("buffer"), _num(size))]
+        elif isinstance(buffer, Fraction):
+            facts += [_below(_num(buffer), _of("buffer")), _below(_of("buffer"), _num(buffer))]
     return facts + [
         ("any", (("not", lemma.premise), ("all", lemma.conclusions))) for lemma in reading.lemmas if lemma.name != HISTORY
     ]
 
 
-def _laws_of(rank: Mapping[str, Any], numbers: Mapping[str, Fraction]) -> tuple[Read, Read, Read, bool]:
+def _laws_of(rank: Mapping[str, Any], numbers: Mapping[str, Fraction], where: str) -> tuple[Read, Read, Read, bool]:
     """Return what it means that a rank moves, that it does not go back, that it is at its end; and whether it grows."""
     name = rank["of"]
     if name not in BELIEFS | {"queue"}:
-        raise InputError(f"rank of {name!r}: only beliefs and the queue have one")
+        raise InputError(f"{where}: of {shown(name)}: only beliefs and the queue have a rank")
     laws = [law for law in ("times", "by_mss", "over", "minus") if rank.get(law) is not None]
     if len(laws) != 1:
-        raise InputError(f"rank of {name}: one law is needed, {len(laws)} are given")
+        raise InputError(f"{where}: of {name}: one law is needed, {len(laws)} are given")
     law = laws[0]
-    step, until = number(rank[law], numbers, law), number(rank["until"], numbers, "until")
+    step, until = number(rank[law], numbers, f"{where}.{law}"), number(rank["until"], numbers, f"{where}.until")
     if step <= (1 if law in ("times", "over") else 0):
-        raise InputError(f"rank of {name}: steps of {step} by {law} do not lead anywhere")
+        raise InputError(f"{where}: of {name}: steps of {step} by {law} do not lead anywhere")
+    if law in ("times", "over") and until <= 0:
+        raise InputError(f"{where}: of {name}: until is {until}; with {law} it must be above 0")
+    if (rank.get("jump") is not None) != (law == "over"):
+        raise InputError(f"{where}: of {name}: jump, the value that one step from anywhere above leads to, goes with over")
     now, then, end = _of(name), _of(f"{name}'"), _num(until)
     if law in ("times", "by_mss"):
         far = _of(name, step) if law == "times" else add(now, _of("MSS", step))
@@ -152,32 +181,34 @@ def _laws_of(rank: Mapping[str, Any], numbers: Mapping[str, Fraction]) -> tuple[
         return moves, ("any", (_below(end, then), _below(now, then))), _below(end, now), True
     near: Read = _below(then, add(now, _num(-step)))
     if law == "over":
-        if rank.get("jump") is None or until <= 0:
-            raise InputError(f"rank of {name}: over needs jump, and an end above 0")
-        top = _num(number(rank["jump"], numbers, "jump"))
+        jump = number(rank["jump"], numbers, f"{where}.jump")
+        if jump < until:
+            raise InputError(f"{where}: of {name}: jump is {jump}, below until")
+        top = _num(jump)
         inside = ("all", (_below(now, top), _below(_of(f"{name}'", step), now)))
         near = ("any", (inside, ("all", (_below(top, now, strict=True), _below(then, top)))))
     moves = ("all", (_below(end, now, strict=True), ("any", (_below(then, end), near))))
     return moves, ("any", (_below(then, end), _below(then, now))), _below(now, end), False
 
 
+def held_beliefs(reading: Reading, read: frozenset[str]) -> frozenset[str]:
+    """Return the beliefs that some query of a theorem holds; ``read`` are those that the program reads."""
+    formulas = [part for lemma in reading.lemmas for part in (lemma.premise, *lemma.granted, *lemma.conclusions)]
+    held = read.union(*(beliefs_in(part) for part in (reading.start, reading.invariant, *formulas)))
+    for claim in reading.data["claims"].values():
+        held |= {rank["of"] for rank in claim["rank"]} & BELIEFS
+        held |= set(read_sum(claim["potential"], "potential", numbers_of(reading.data))) & BELIEFS
+    if reading.data["timeouts"] != "none":
+        held |= {"C_L", "C_U"}
+    return held | {"C_L_lambda"} if "q_U" in held else held
+
+
 def beginnings(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, Read]]:
     """Yield, in words and as formulas, what every query of a lemma assumes of the beliefs at the start of its trace.
 
     That q_U is no less than 0 it has by its rule.
-
-    Args:
-        reading: a theorem.
-        read: beliefs that the program reads.
     """
-    held = set(read)
-    for lemma in reading.lemmas:
-        for formula in (lemma.premise, *lemma.granted, *lemma.conclusions):
-            held |= beliefs_in(formula)
-    if reading.data["timeouts"] != "none":
-        held |= {"C_L", "C_U"}
-    if "q_U" in held:
-        held.add("C_L_lambda")
+    held = held_beliefs(reading, read)
     if "C_L" in held:
         yield "C_L is at least MSS/Rm", _below(_of("MSS"), _of("C_L"))
     if {"C_L", "C_U"} <= held:
@@ -186,21 +217,16 @@ def beginnings(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, Re
         yield "C_L_lambda is at least MSS/Rm", _below(_of("MSS"), _of("C_L_lambda"))
 
 
-def impossible(reading: Reading, read: frozenset[str]) -> str | None:
-    """Return what cannot be, so that a theorem is about nothing: the start, or a claim's ``when``; None if all can."""
-    queue, flying = _of("queue"), _of("inflight")
-    facts = [fact for fact in known_facts(reading) if fact[0] == "cmp"]
-    facts += [_below(_num(0), flying), _below(queue, flying), _below(flying, add(queue, _num(reading.jitter)))]
-    if reading.data["buffer"] != "infinite":
-        facts.append(_below(queue, _of("buffer")))
-    facts += [reading.start, *(part for _, part in beginnings(reading, read))]
-    if follows(facts, NOTHING):
-        return "the start"
+def possibilities(reading: Reading) -> Iterator[tuple[str, tuple[Read, ...]]]:
+    """Yield what has to hold of a trace at least, so that a theorem is not about nothing: start, invariant and premises."""
+    yield "start", (reading.start,)
+    yield "invariant", (reading.invariant,)
     for name, claim in reading.data["claims"].items():
-        when = read_formula(claim["when"], f"{name}: when", numbers_of(reading.data), reading.data["states"])
-        if follows([*facts, when], NOTHING):
-            return f"{name}: when, with the start,"
-    return None
+        when = read_formula(claim["when"], f"theorem.claims.{name}.when", numbers_of(reading.data), reading.data["states"])
+        if list(parts_of(when)):
+            yield f"claims.{name}.when", (reading.start, when)
+    for lemma in reading.lemmas:
+        yield f"lemmas.{lemma.name}.if", (lemma.premise, *lemma.granted)
 
 
 def obligations(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, list[Read], Read]]:
@@ -216,11 +242,9 @@ def obligations(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, l
         yield f"a trace may begin at each cut: {text}", [*plain, reading.invariant], allowed
     for name, claim in data["claims"].items():
         told = [*facts, read_formula(claim["when"], f"{name}: when", numbers, data["states"])]
-        if features(told[-1]) - {"MSS", "buffer"}:
-            raise InputError(f"{name}: when may only speak of MSS and buffer")
         moves = []
         for rank in claim["rank"]:
-            step, stays, _, grows = _laws_of(rank, numbers)
+            step, stays, _, grows = _laws_of(rank, numbers, name)
             moves.append(step)
             yield f"{name}: {rank['of']} does not go back", told, stays
             if grows:
@@ -231,16 +255,16 @@ def obligations(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, l
             told,
             ("any", (_good(reading, name, claim, potential, numbers), *moves)),
         )
-        if set(potential) - {""}:
-            low, high = (_num(number(end, numbers, "potential_range")) for end in claim["potential_range"])
-            yield f"{name}: the potential is bounded", told, ("all", (_below(low, potential), _below(potential, high)))
+        low, high = (_num(number(end, numbers, name)) for end in claim["potential_range"])
+        about = told if set(potential) - {""} else []  # a number needs no facts
+        yield f"{name}: the potential is bounded", about, ("all", (_below(low, potential), _below(potential, high)))
 
 
 def settling(reading: Reading, name: str) -> tuple[list[Read], Read]:
     """Return facts and goal of: while a rank of a claim is not at its end, one moves."""
     numbers, claim = numbers_of(reading.data), reading.data["claims"][name]
     when = read_formula(claim["when"], f"{name}: when", numbers, reading.data["states"])
-    laws = [_laws_of(rank, numbers) for rank in claim["rank"]]
+    laws = [_laws_of(rank, numbers, name) for rank in claim["rank"]]
     done: Read = ("all", tuple(end for _, _, end, _ in laws))
     return [*known_facts(reading), reading.invariant, when], ("any", (done, *(step for step, _, _, _ in laws)))
 
@@ -252,6 +276,4 @@ def _good(reading: Reading, name: str, claim: Mapping[str, Any], potential: Sum,
         return _below(_num(bound * rtts), add(_of("served"), rise))
     if name == "loss_per_rtt":
         return _below(add(_of("lost"), rise), _num(bound * rtts))
-    if set(potential) - {""}:
-        raise InputError(f"{name}: a bound on a peak has no potential")
     return _below(_of("peak_inflight"), _num(bound * (1 + reading.jitter)))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path as FilePath
 
-from ccenv.certificates.check import check
+from ccenv.certificates.check import Refusal, check
 from ccenv.certificates.reading import MAX_BYTES, Certificate, parse_certificate
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, read_bounded, read_lines
@@ -19,13 +19,7 @@ CHECKS_KEPT = 64
 
 @dataclass(frozen=True)
 class Stored:
-    """A certificate as a file holds it, before any check.
-
-    Attributes:
-        file: where it is.
-        certificate: what it says.
-        content: its JSON text.
-    """
+    """A certificate as a file holds it, before any check."""
 
     file: FilePath
     certificate: Certificate
@@ -35,7 +29,7 @@ class Stored:
         """Check it, without solving. Raises InputError with the first refusal."""
         refusal = _refusal(self.content)
         if refusal is not None:
-            raise InputError(f"{self.file}: the certificate is refused ({refusal[0]}): {refusal[1]}")
+            raise InputError(f"{self.file}: the certificate is refused ({refusal.kind}): {refusal.field}: {refusal.text}")
 
 
 def shipped_folder() -> FilePath:
@@ -81,6 +75,6 @@ def find(text: str) -> FilePath:
 
 
 @lru_cache(maxsize=CHECKS_KEPT)
-def _refusal(content: bytes) -> tuple[str, str] | None:
+def _refusal(content: bytes) -> Refusal | None:
     report = check(parse_certificate(content, "certificate"))
     return report.refusals[0] if report.refusals else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,16 +12,19 @@ from ccenv.certificates.claims import Read, Sum, add
 from ccenv.certificates.laws import Path, conj, disj, most, num
 from ccenv.certificates.reason import follows
 from ccenv.errors import InputError
-from ccenv.foreign import fraction_of, shown
+from ccenv.foreign import NAME_ALLOWED, is_name, shown
 
 RATES = ("C_L", "C_U", "C_L_lambda", "MSS/Rm", "rate", "q_U/Rm")
 BYTES = ("q_U", "MSS")
 TIMES = ("qdel_L", "qdel_U", "Rm")
 FLAGS = ("utilised", "loss")
-MAX_DEPTH = 24
+MAX_DEPTH = 32
+MAX_LEAVES = 512
+LARGEST = 999_999_999
 FARTHEST_DELAY = 64
 """Steps up to which conditions on times may tell delays apart."""
 
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
 _FEATURES = {name: name for name in RATES} | {"MSS/Rm": "MSS", "q_U/Rm": "q_U", "q_U": "q_U", "MSS": "MSS"}
 
 Expression = dict[str, Fraction]
@@ -28,11 +32,12 @@ Expression = dict[str, Fraction]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A rate between two expressions (equal, unless the program is a contract), kept for so many decisions."""
+    """A rate between two expressions, kept for so many decisions; without ``choice`` they are one."""
 
     low: Expression
     high: Expression
     hold: int
+    choice: bool
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,6 @@ class Program:
     """A belief program.
 
     Attributes:
-        name: as it stands in the file.
-        rule: the decision tree.
         window: T* of C_L_lambda in Rm.
     """
 
@@ -68,7 +71,7 @@ class Program:
     @property
     def is_contract(self) -> bool:
         """Whether a leaf leaves a choice."""
-        return any(leaf.low != leaf.high for leaf in self.leaves())
+        return any(leaf.choice for leaf in self.leaves())
 
     def inputs(self) -> frozenset[str]:
         """Return what the program reads."""
@@ -93,47 +96,68 @@ def read_program(data: Any, where: str) -> Program:
     """Read a program's JSON.
 
     Raises:
-        InputError: for anything that is not a program of format version 1 or 2.
+        InputError: with the place, for anything that is not a program of format version 1 or 2.
     """
-    if not isinstance(data, dict) or data.get("format") != "ccenv-program" or data.get("version") not in (1, 2):
-        raise InputError(f"{where}: not a belief program of format version 1 or 2")
-    extra = set(data) - {"format", "version", "name", "source", "rule", "probe_window_rtts"}
-    if extra:
-        raise InputError(f"{where}: unknown keys {sorted(extra)}")
-    window = data.get("probe_window_rtts", 1)
-    if type(window) is not int or not 1 <= window <= 64:
-        raise InputError(f"{where}: probe_window_rtts is {shown(window)}; it must be a whole number from 1 to 64")
-    return Program(str(data.get("name")), _rule(data.get("rule"), where, 0), window)
+    if not isinstance(data, dict) or data.get("format") != "ccenv-program":
+        raise InputError(f"{where}: not a belief program")
+    version = _whole(data.get("version"), 2, f"{where}.version")
+    if extra := set(data) - {"format", "version", "name", "source", "rule", "probe_window_rtts"}:
+        raise InputError(f"{where}: unknown keys {shown(sorted(extra))}")
+    if not is_name(data.get("name")):
+        raise InputError(f"{where}.name: {shown(data.get('name'), 80)} is not allowed: {NAME_ALLOWED}")
+    source = data.get("source", "")
+    if not isinstance(source, str) or len(source) > 500 or not (source == "" or source.isprintable()):
+        raise InputError(f"{where}.source: {shown(source, 80)} is not one line of at most 500 printable characters")
+    window = _whole(data.get("probe_window_rtts", 1), 64, f"{where}.probe_window_rtts")
+    program = Program(data["name"], _rule(data.get("rule"), f"{where}.rule", 0, intervals=version == 2), window)
+    if sum(1 for _ in program.leaves()) > MAX_LEAVES:
+        raise InputError(f"{where}.rule: more than {MAX_LEAVES} leaves")
+    return program
 
 
-def _rule(data: Any, where: str, depth: int) -> Rule:
+def _whole(value: Any, largest: int, where: str) -> int:
+    if type(value) is not int or not 1 <= value <= largest:
+        raise InputError(f"{where}: {shown(value)} is not a whole number from 1 to {largest}")
+    return value
+
+
+def _rule(data: Any, where: str, depth: int, *, intervals: bool) -> Rule:
     if depth > MAX_DEPTH or not isinstance(data, dict):
         raise InputError(f"{where}: a rule is deeper than {MAX_DEPTH} or no object")
     if set(data) == {"if", "then", "else"}:
         condition = data["if"]
         if isinstance(condition, str) and condition not in FLAGS:
-            raise InputError(f"{where}: condition {shown(condition)} is none of {FLAGS}")
-        read = condition if isinstance(condition, str) else _expression(condition, where)
-        return Branch(read, _rule(data["then"], where, depth + 1), _rule(data["else"], where, depth + 1))
-    if set(data) - {"hold_rtts"} not in ({"rate"}, {"rate_between"}):
-        raise InputError(f"{where}: a rule has the keys {sorted(data)}")
-    ends = [data["rate"]] if "rate" in data else data["rate_between"]
-    if not isinstance(ends, list) or len(ends) not in (1, 2):
-        raise InputError(f"{where}: rate_between has two ends")
-    hold = data.get("hold_rtts", 1)
-    if type(hold) is not int or not 1 <= hold <= 1000:
-        raise InputError(f"{where}: hold_rtts is {shown(hold)}")
-    read_ends = [_expression(end, where) for end in ends]
-    return Leaf(read_ends[0], read_ends[-1], hold)
+            raise InputError(f"{where}.if: condition {shown(condition)} is none of {FLAGS}")
+        read = condition if isinstance(condition, str) else _expression(condition, f"{where}.if")
+        then, otherwise = (_rule(data[key], f"{where}.{key}", depth + 1, intervals=intervals) for key in ("then", "else"))
+        return Branch(read, then, otherwise)
+    key = "rate_between" if intervals and "rate_between" in data else "rate"
+    if set(data) - {"hold_rtts"} != {key}:
+        raise InputError(f"{where}: a rule has the keys {shown(sorted(map(str, data)))}")
+    ends = data[key] if key == "rate_between" else [data[key]]
+    if not isinstance(ends, list) or len(ends) != 1 + (key == "rate_between"):
+        raise InputError(f"{where}.{key}: two ends are needed, a lower and an upper one")
+    hold = _whole(data.get("hold_rtts", 1), 64, f"{where}.hold_rtts")
+    read_ends = [_expression(end, f"{where}.{key}") for end in ends]
+    if any(not set(end) <= set(RATES) for end in read_ends):
+        raise InputError(f"{where}.{key}: {shown(ends, 80)} is no rate")
+    return Leaf(read_ends[0], read_ends[-1], hold, choice=key == "rate_between")
 
 
 def _expression(data: Any, where: str) -> Expression:
     if not isinstance(data, dict) or not data:
         raise InputError(f"{where}: an expression maps inputs to numbers; got {shown(data)}")
-    kinds = [kind for kind in (RATES, BYTES, TIMES) if set(data) <= set(kind)]
-    if not kinds:
-        raise InputError(f"{where}: {sorted(data)} are not inputs of one unit")
-    return {name: fraction_of(value, f"{where}: {name}") for name, value in data.items()}
+    if not any(set(data) <= set(inputs) for inputs in (RATES, BYTES, TIMES)):
+        raise InputError(f"{where}: {shown(sorted(data), 80)} are not inputs of one unit")
+    return {name: _coefficient(value, f"{where}.{name}") for name, value in data.items()}
+
+
+def _coefficient(value: Any, where: str) -> Fraction:
+    if type(value) is int or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        exact = Fraction(value)
+        if exact and max(abs(exact.numerator), exact.denominator) <= LARGEST:
+            return exact
+    raise InputError(f"{where}: {shown(value)} is no whole number or text such as '3/2' of at most 9 digits, other than 0")
 
 
 def require_intervals(program: Program) -> None:
@@ -147,7 +171,7 @@ def require_intervals(program: Program) -> None:
             [*facts, *conditions],
             ("any", (("cmp", above, False), ("cmp", _difference(leaf.low, {"MSS/Rm": Fraction(1)}), False))),
         ):
-            raise InputError(f"an interval of the contract {program.name} is empty for some beliefs")
+            raise InputError(f"program.rule: an interval of the contract {program.name} is empty for some beliefs")
 
 
 def _paths(rule: Rule, conditions: tuple[Read, ...]) -> Iterator[tuple[Leaf, tuple[Read, ...]]]:
@@ -202,7 +226,7 @@ def _changes(condition: Expression, jitter: int) -> tuple[bool, dict[int, bool]]
     spread = abs(weights[0]) + abs(weights[1])
     far = jitter + 2 + (int(abs(weights[2] + spread) / abs(slope)) + 1 if slope else 0)
     if far > FARTHEST_DELAY:
-        raise InputError(f"a condition on times tells delays of more than {FARTHEST_DELAY} Rm apart")
+        raise InputError(f"program.rule: a condition on times tells delays of more than {FARTHEST_DELAY} Rm apart")
     return truth(0), {m: truth(m) for m in range(1, far + 1) if truth(m) != truth(m - 1)}
 
 

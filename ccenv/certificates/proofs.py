@@ -45,12 +45,7 @@ if said.split()[:1] == ["unsat"]:
 
 @dataclass(frozen=True)
 class ProofChecker:
-    """Where the proof checker is.
-
-    Attributes:
-        ethos: the program.
-        rules: Cpc.eo.
-    """
+    """Where the proof checker is."""
 
     ethos: str
     rules: str
@@ -62,10 +57,6 @@ class ProofChecker:
 
     def decide(self, text: str, limit_s: float) -> str:
         """Decide a query with a proof.
-
-        Args:
-            text: SMT-LIB with one ``check-sat``.
-            limit_s: for the solver, and again for the checker.
 
         Returns:
             str: CHECKED, ``sat``, or ``unknown``: a limit, or a proof that is not complete or not accepted.
@@ -85,10 +76,6 @@ def about_query(proof: str, query: str) -> str:
     """Return a proof of cvc5 as ethos reads it beside the query, whose names it uses and whose assertions alone it may assume.
 
     The query is named in the proof: ethos forgets one that is named on its command line before other files.
-
-    Args:
-        proof: a list of commands in parentheses, one per line; names are declared with ``declare-const``.
-        query: name of the query's file, in the same folder.
     """
     lines = proof.strip()[1:-1].splitlines()
     return "\n".join([f'(reference "{query}")', *(line for line in lines if not line.startswith("(declare-const "))]) + "\n"

@@ -39,7 +39,7 @@ class _Search:
         """Return whether all parts, one of each choice, and all rows can hold together."""
         self._cases += 1
         if self._cases > MAX_STEPS:
-            raise InputError("a composition has too many cases to be decided by elimination")
+            raise InputError("composition: it has too many cases to be decided by elimination")
         rows = dict(rows)
         while True:
             choices = [*choices, *_spread(parts, rows)]
@@ -121,7 +121,7 @@ def _feasible(rows: Rows) -> bool:
             return True
         rows = _without(min(signs, key=lambda name: (signs[name][0] * signs[name][1], name)), rows)
         if len(rows) > MAX_ROWS:
-            raise InputError("a composition is too large to be decided by elimination")
+            raise InputError("composition: it is too large to be decided by elimination")
 
 
 def _note(rows: Rows, terms: dict[str, int], constant: Fraction | int, strict: bool) -> None:

@@ -47,13 +47,7 @@ def version_of(solver: str) -> str:
 
 
 def decide(text: str, solver: str, limit_s: float) -> str:
-    """Return ``sat``, ``unsat`` or ``unknown``.
-
-    Args:
-        text: SMT-LIB with one ``check-sat``.
-        solver: ``yices`` or ``cvc5``.
-        limit_s: after this the answer is unknown.
-    """
+    """Return ``sat``, ``unsat`` or ``unknown``."""
     with tempfile.TemporaryDirectory() as folder:
         file = FilePath(folder) / "query.smt2"
         file.write_text(text, encoding="utf-8")

@@ -139,7 +139,7 @@ def command(
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
     wanted = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_of({**settings, **wanted, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
+    key = hash_of({**settings, **wanted, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash(attack)})
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
     with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh, first_row) as folder:
         steps = folder.budget_flow_steps or steps

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccenv.cli.output import print_json, print_table, print_text
-from ccenv.document import Format, plain
+from ccenv.document import Format, hash_of, plain
 from ccenv.units import steps_or_seconds
 
+if TYPE_CHECKING:
+    from ccenv.simulation.box_attack import BoxFinding
+
 RESULT = "attack.json"
-FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet")
+FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet", older="--fresh starts anew")
 RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
 
@@ -45,15 +49,17 @@ def attack_packets(
         window_rtts: measured.
         goal: what the boxes aim at.
         out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
-        fresh: discard what is there.
+        fresh: discard what is there; without it an interrupted attack goes on.
         json: print JSON.
     """
     from ccenv.agents.files import load_sender
     from ccenv.attack.run import DEFAULT_BUDGET
     from ccenv.cli.progress import progress_bar
     from ccenv.errors import InputError
-    from ccenv.files import is_empty, make_folder
-    from ccenv.simulation.box_attack import attack_boxes
+    from ccenv.files import is_empty, locked
+    from ccenv.network.identity import sender_hash
+    from ccenv.provenance import code_hash
+    from ccenv.simulation.box_attack import attack_boxes, drawn_by
     from ccenv.simulation.box_goals import UTILISATION
     from ccenv.simulation.box_searches import SEARCHES
     from ccenv.simulation.ranges import load_distribution
@@ -70,28 +76,36 @@ def attack_packets(
     sender = load_sender(agent)
     aim = "" if goal == UTILISATION else f"-{goal}"
     out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}{aim}" if out is None else out
-    if out.exists() and not (out.is_dir() and (is_empty(out) or (fresh and (out / RESULT).is_file()))):
-        raise InputError(f"{out} holds something already: give another --out{', or --fresh' if (out / RESULT).is_file() else ''}")
-    with progress_bar(f"attack {sender.name}") as show:
-        result = attack_boxes(
-            sender,
-            load_distribution(scenario),
-            adversaries=list(adversaries or SEARCHES),
-            budget_flow_steps=steps,
-            seed=seed,
-            warmup_rtts=warmup_rtts,
-            window_rtts=window_rtts,
-            goal=goal,
-            report=show,
-        )
-    make_folder(out)
-    data = plain(result.to_dict()) | {"budget_flow_steps": steps}
-    for place, (name, finding) in enumerate(result.by_adversary.items()):
-        file = f"{place}-{''.join(c if c.isalnum() else '_' for c in name)[:40]}.npz"
-        finding.trace.save(out / file)
-        data["by_adversary"][name]["trace"] = file
-    data["trace"] = data["by_adversary"][result.worst.adversary]["trace"]
-    FORMAT.write(out / RESULT, data)
+    existed = out.exists()
+    if existed and not (out.is_dir() and (is_empty(out) or (out / RESULT).is_file())):
+        raise InputError(f"{out} holds something that is not an attack: give another --out")
+    distribution = load_distribution(scenario)
+    settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "budget_flow_steps": steps, "seed": seed}
+    settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
+    played = drawn_by(distribution, seed).model_dump(mode="json")
+    key = hash_of({**settings, "scenario": played, "sender": sender_hash(sender), "code": code_hash(attack_boxes)})
+    with locked(out, "attack"):
+        if fresh and (out / RESULT).is_file():
+            for old in [*out.glob("*.npz"), out / RESULT]:
+                old.unlink(missing_ok=True)
+        entries, known = _read(out / RESULT, key) if (out / RESULT).is_file() else ({}, {})
+
+        def keep(finding: BoxFinding) -> None:
+            file = f"{len(entries)}-{''.join(c if c.isalnum() else '_' for c in finding.adversary)[:40]}.npz"
+            finding.trace.save(out / file)
+            entries[finding.adversary] = plain(finding.to_dict()) | {"trace": file}
+            FORMAT.write(out / RESULT, {"key": key, "by_adversary": entries})
+
+        try:
+            with progress_bar(f"attack {sender.name}") as show:
+                result = attack_boxes(sender, distribution, **settings, report=show, finished=keep, known=known)
+        except InputError:
+            if not existed and is_empty(out):
+                shutil.rmtree(out)
+            raise
+        data = plain(result.to_dict()) | {"by_adversary": entries, "budget_flow_steps": steps}
+        data["trace"] = entries[result.worst.adversary]["trace"]
+        FORMAT.write(out / RESULT, {"key": key, **data})
     if json:
         print_json(data | {"trace": str(out / data["trace"])})
     else:
@@ -104,3 +118,27 @@ def attack_packets(
     if broken:
         print(f"ccenv: not legal: {broken[0].adversary}: {broken[0].violations[0]}", file=sys.stderr)
     return EXIT_ILLEGAL if broken else 0
+
+
+def _read(file: Path, key: str) -> tuple[dict[str, Any], dict[str, BoxFinding]]:
+    """Return what an attack with the same key has finished: entries of the file, and findings. Raises InputError."""
+    from ccenv.config import validate
+    from ccenv.errors import CcenvError, InputError
+    from ccenv.foreign import resolve_inside
+    from ccenv.network.trace import load_trace
+    from ccenv.simulation.box_attack import BoxFinding, StoredBoxFinding
+
+    data = FORMAT.read(file)
+    if data.get("key") != key:
+        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
+    entries, findings = data.get("by_adversary"), {}
+    if not isinstance(entries, dict):
+        raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
+    for name, entry in entries.items():
+        try:
+            stored = validate(StoredBoxFinding, entry, f"{file}: {name}")
+            trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
+        except CcenvError as error:
+            raise InputError(f"{error}; --fresh starts anew") from None
+        findings[name] = BoxFinding(adversary=name, **stored.model_dump(exclude={"trace"}), trace=trace)
+    return entries, findings

@@ -48,6 +48,7 @@ def check_command(
     from ccenv.certificates.check import check
     from ccenv.certificates.library import find, read_stored
     from ccenv.certificates.proofs import find_checker
+    from ccenv.certificates.statement import in_full
     from ccenv.errors import InputError
 
     if not time_limit > 0:
@@ -61,31 +62,31 @@ def check_command(
     report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
     if not report.refusals:
         _compare_with_registered(certificate, report)
-    data = report.to_dict() | {"statement": certificate.statement, "file": str(path)}
+    told, taken = certificate.statement, certificate.assumptions
+    sentence = None if report.refusals else in_full(told, taken)
     if json:
-        print_json(data)
+        print_json(report.to_dict() | {"statement": told, "sentence": sentence, "assumptions": taken, "file": str(path)})
     else:
-        print_text(certificate.statement)
-        print_table(report.verdict, ["what", "text"], [*report.refusals, *(("trusted", line) for line in report.trusted)])
+        print_text("refused: nothing is said" if report.refusals else told)
+        rows = [(kind, f"{field}: {text}") for kind, field, text in report.refusals] or [("assumed", line) for line in taken]
+        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in report.trusted)])
     return EXIT_CODES[report.verdict]
 
 
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:
     """Refuse a program under the name of another one that is registered; say so where no registered one has its name."""
-    from ccenv.agents import AGENTS
-    from ccenv.errors import CcenvError
+    from ccenv.errors import InputError
     from ccenv.programs import parse_program
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.smt.senders.catalog import registered_as, require_own_name
 
-    named = str(certificate.program["name"])
-    names = {entry.name.lower(): entry.name for entry in AGENTS}
-    told = [name for name in dict.fromkeys((named, certificate.theorem.sender)) if name.lower() in names]
-    for name in told:
+    program = parse_program(certificate.program)
+    names = {"program.name": program.name, "theorem.sender": certificate.theorem.sender}
+    for field, name in names.items():
         try:
-            same = parse_program(certificate.program) == program_of(names[name.lower()])
-        except CcenvError:
-            same = False
-        if not same or name not in names.values():
-            report.refuse("program", f"the program is another one than the registered {names[name.lower()]!r}")
-    if not told:
-        report.trusted.append(f"no registered program is called {named!r}: the sentence is about the program in the certificate")
+            require_own_name(program, name)
+        except InputError as error:
+            report.refuse("program", field, str(error))
+    if not any(map(registered_as, names.values())):
+        report.trusted.append(
+            f"no registered program is called {program.name!r}: the sentence is about the program in the certificate"
+        )

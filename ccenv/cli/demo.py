@@ -16,7 +16,7 @@ from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import LOCK, is_empty, locked, write_atomic
 from ccenv.foreign import parse_json
 from ccenv.interrupts import end_with_parent
 
@@ -153,7 +153,13 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
     """
     for module, extra in _EXTRAS:
         require_extra(module, extra)
-    done = _open(out, fresh)
+    _check(out)
+    with locked(out, "demo"):
+        return _run_stages(out, plan, _open(out, fresh), say)
+
+
+def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Callable[[str], None]) -> dict[str, Any]:
+    """Run what is not done in a folder that is held."""
     stages = stages_of(plan, out)
     begin = time.perf_counter()
     report: list[dict[str, Any]] = []
@@ -197,13 +203,15 @@ def _run(stage: DemoStep) -> dict[str, Any]:
     return result
 
 
+def _check(out: Path) -> None:
+    if out.exists() and not (out / STAGES).is_file() and (not out.is_dir() or not is_empty(out)):
+        raise InputError(f"{out} holds something that is not a demo: give another --out")
+
+
 def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
     file = out / STAGES
-    if out.exists() and not file.is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} holds something that is not a demo: give another --out")
-    if fresh and out.exists():
-        shutil.rmtree(out)
-    make_folder(out)
+    for old in (one for one in out.iterdir() if fresh and one.name != LOCK):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     if not file.is_file():
         FORMAT.write(file, {"stages": {}})
         return {}
@@ -235,7 +243,7 @@ def command(
                 "",
                 f"Done in {result['seconds']} s. Try next:",
                 "  ccenv show cc_probe_drain                      the program behind a name",
-                "  ccenv verify property cc_probe_drain --T 7     a solver finds a network that breaks it",
+                "  ccenv verify property cc_qdel --T 7            a solver proves it on every network of a model",
                 "  ccenv train ppo_sender                         a sender trained for longer",
                 "  ccenv bench run quick --agent FOLDER           and how it compares",
                 "",

@@ -9,11 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+from typing import Annotated
 
+import typer
 from packaging.requirements import Requirement
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.kernels.cache import cache_folder
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXIT_BROKEN = 1
@@ -36,12 +38,16 @@ class Check:
     advice: str = ""
 
 
-def command(json: JsonOption = False) -> int:
+def command(
+    warm: Annotated[bool, typer.Option("--warm", help="First compile the large kernels, side by side.")] = False,
+    json: JsonOption = False,
+) -> int:
     """Tell what works on this machine: Python, dependencies, extras, kernel cache, solver. Exit code 1 if ccenv cannot work.
 
     Example: ccenv doctor --json
     """
-    checks = list(all_checks())
+    checks = list(_kernels()) if warm else []
+    checks = [*all_checks(), *checks]
     broken = [check for check in checks if check.status == BROKEN]
     if json:
         print_json({"ok": not broken, "checks": checks})
@@ -117,14 +123,22 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
 
 def _kernel_cache() -> Check:
     """Compiled kernels are kept in one folder; without it every start compiles again."""
-    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         return Check("kernel cache", BROKEN, f"{folder}: {error.strerror}", "set NUMBA_CACHE_DIR to a folder that you can write")
-    return Check("kernel cache", OK, str(folder))
+    mib = sum(file.stat().st_size for file in folder.glob("*/*")) / 2**20
+    return Check("kernel cache", OK, f"{folder}: {mib:.0f} MiB")
+
+
+def _kernels() -> Iterator[Check]:
+    from ccenv.cli.warm import warm_all
+
+    for part, reason in warm_all():
+        yield Check(f"kernels: {part}", MISSING if reason else OK, reason or "compiled")
 
 
 def _solver() -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -201,11 +200,6 @@ def _system_error(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {reason}"
-    if any(frame.f_globals.get("__name__") == "numba.core.caching" for frame, _ in traceback.walk_tb(error.__traceback__)):
-        from numba import config
-
-        where = config.CACHE_DIR or "the folder of the package; NUMBA_CACHE_DIR names another"
-        return f"compiled kernels cannot be stored in {where} ({reason})"
     return f"the system refused to read or write ({reason}): is the disk full, is it read-only?"
 
 

@@ -7,12 +7,11 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from numbers import Rational, Real
 from os import PathLike, fspath
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from pydantic import BaseModel
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 """The ``--json`` option that every command has: ``json: JsonOption = False``."""
@@ -33,10 +32,9 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return to_plain(value.tolist())
-    if isinstance(value, BaseModel):
-        return to_plain(value.model_dump())
+    for plain in ("tolist", "model_dump"):  # of arrays and models, whose packages most commands need not import
+        if hasattr(value, plain):
+            return to_plain(getattr(value, plain)())
     if is_dataclass(value) and not isinstance(value, type):
         return to_plain(asdict(value))
     if isinstance(value, Mapping):
@@ -77,7 +75,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _cell(value: Any) -> str:
@@ -85,6 +83,6 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, Real) and not isinstance(value, Rational):
         return f"{value:.4g}"
     return str(value)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ccenv.kernels.announce import spent_s
+
 EVERY_S = 15.0
 
 
@@ -27,13 +29,13 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def progress_lines(what: str) -> Callable[[int, int], None]:
     """Return a function that prints a line every EVERY_S seconds; what ends sooner prints none."""
-    begin = last = time.monotonic()
+    begin = last = _working_s()
     first: int | None = None
 
     def show(done: int, total: int) -> None:
         nonlocal last, first
         first = done if first is None else first
-        now = time.monotonic()
+        now = _working_s()
         if now - last < EVERY_S or done >= total:
             return
         last = now
@@ -42,6 +44,11 @@ def progress_lines(what: str) -> Callable[[int, int], None]:
         print(f"ccenv: {what}: {done} of {total}{left}", file=sys.stderr, flush=True)
 
     return show
+
+
+def _working_s() -> float:
+    """Return a time that stands still while kernels are compiled: the rate of work does not count it."""
+    return time.monotonic() - spent_s()
 
 
 def _time(seconds: float) -> str:

@@ -11,7 +11,6 @@ from ccenv.cli.completion import configs
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, require_extra
-from ccenv.files import locked
 
 if TYPE_CHECKING:
     from ccenv.synth.query.query import Query
@@ -54,7 +53,7 @@ def command(
     why QUERY PROGRAM: print what rules a program out, with a trace file that ccenv replay takes.
 
     Exit code 0 for a complete answer (also "none"), 3 where candidates or proofs to be rechecked stayed open, 2 for an error; of
-    why 0 for proved, 1 for refuted, 3 for unknown.
+    why 0 for proved, 1 for refuted (no solution of the query), 3 for unknown.
 
     Example: ccenv synth g1_t5
 
@@ -83,8 +82,7 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    with locked(run_folder(query, out), "synthesis"):
-        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
+    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:

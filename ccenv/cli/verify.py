@@ -46,8 +46,9 @@ app = typer.Typer(
     cls=_Commands,
     help="""Prove properties of a sender for every trace of a network model, or find traces that break them.
 
-    A verdict is verified, refuted (with a trace file) or unknown (the time limit; never a yes). Exit code 0 for verified, 1 for
-    refuted, 3 for unknown, 2 for an error. See docs/verification.md.
+    A verdict is verified, refuted (a trace breaks the claim by itself, or repeats for ever) or unknown (the reason says which: a
+    time limit, or a step of the argument fails). Exit code 0 for verified, 1 for refuted, 3 for unknown, 2 for an error. See
+    docs/verification.md.
 
     Example: ccenv verify property cc_qdel --model ccac --buffer infinite --property invariant --T 7
     """,
@@ -117,7 +118,7 @@ def property_command(
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Prove one property of a sender, or find a trace that breaks it.
+    """Prove one property of a sender, or find a trace that breaks it, or one at which the argument for it fails.
 
     Example: ccenv verify property cc_qdel --model ccac --buffer infinite --property invariant --T 7
 
@@ -240,6 +241,12 @@ def fairness(
     ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
+    model: Annotated[
+        str,
+        typer.Option(
+            autocompletion=choices("cbr_delay", "ccac"), help="cbr_delay, a delay element for each flow, or ccac, one for all."
+        ),
+    ] = "cbr_delay",
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
     seed: SeedOption = 0,
@@ -251,7 +258,7 @@ def fairness(
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Prove how far apart flows of one sender can end on a ccac link, or find a trace that drives them further.
+    """Prove how far apart flows of one sender can get, or find a trace that drives them further.
 
     Programs that read C_L_lambda or q_U have no encoding for several flows; of those a late start is played in the engine.
 
@@ -266,6 +273,8 @@ def fairness(
     from ccenv.smt.senders.program import ProgramSmtSender
     from ccenv.workers import Workers
 
+    if model not in ("cbr_delay", "ccac"):
+        raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
     ratio = fraction(at_most, "--at-most")
     if ratio is None and sender not in QUERIES:
@@ -273,12 +282,14 @@ def fairness(
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
     if sender in QUERIES:
-        query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+        query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows, model)
     else:
         encoded = ProgramSmtSender(program_of(sender))
         if encoded.needs(Setting()).bounds & BELIEFS_OF_ONE:
+            if model != "cbr_delay":
+                raise InputError(f"--model {model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
             return _tell(*late_start_outcome(sender, ratio, flows, out), json)
-        query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows)
+        query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
@@ -325,7 +336,7 @@ def envelope(
     if json:
         print_json(data)
     else:
-        columns = ["model", "buffer", "metric", "verdict", "bound", "refuted beyond", "seconds"]
+        columns = ["model", "buffer", "metric", "verdict", "bound", "fails at", "seconds"]
         rows = [
             [row[key] for key in ("model", "buffer", "metric", "verdict", "bound", "beyond", "seconds")] for row in data["rows"]
         ]
@@ -375,9 +386,11 @@ def _print_outcome(data: dict[str, Any]) -> None:
     rows = [("verdict", data["verdict"]), ("solver time", f"{data['seconds']} s")]
     if data["bound"] is not None:
         rows.append(("bound", str(data["bound"])))
-    for key in ("reason", "violates", "trace"):
-        if data.get(key):
-            rows.append((key, data[key]))
+    rows += [(key, data[key]) for key in ("reason", "fails", "violates", "lasso", "trace") if data.get(key)]
+    if "replay" in data:
+        rows.append(("engine", data["replay"]["engine"]))
+    if "shows" in data:
+        rows.append(("the trace uses", f"{100 * data['shows']['utilisation']:.3g} % of the link in {data['shows']['rtts']:g} Rm"))
     if data["verdict"] == "verified":
         rows.append(("satisfiable without the property", str(data["sanity"]["satisfiable"])))
     if "recheck" in data:

@@ -39,13 +39,17 @@ def command(
 
     ccenv which mine.py --network wifi --by utilisation
     """
+    from ccenv.agents.files import load_sender
     from ccenv.benchmarks.run.which import FOLDER, networks, which
     from ccenv.cli.progress import progress_bar
+    from ccenv.network.sender import takes_one_flow
 
+    alone = [name for name in senders or () if takes_one_flow(load_sender(name))]
     with progress_bar("which") as show:
         found = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
     if json:
-        print_json({"by": found.by, "rows": [asdict(row) for row in found.rows], "failed": found.failed})
+        rows = [asdict(row) for row in found.rows]
+        print_json({"by": found.by, "rows": rows, "failed": found.failed, "takes_one_flow": alone})
     else:
         kinds = networks()
         for kind in dict.fromkeys(row.network for row in found.rows):
@@ -53,6 +57,10 @@ def command(
             print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *found.rows[0].values], rows)
         print_text(f"Places by {found.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie")
         print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
+    if alone and not json:
+        print_text(
+            f"{', '.join(alone)}: beliefs take a flow to be alone; with others on the link it is not fair (docs/company.md)"
+        )
     for name, error in found.failed.items():
         print(f"ccenv: {name}: {error}", file=sys.stderr)
     return EXIT_FAILED if found.failed else 0

@@ -282,7 +282,7 @@ def _is_compiled(spec: str) -> bool:
 
 
 def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
-    pool = ProcessPool(1)
+    pool = ProcessPool(1, __name__)
     try:
         found: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
     except TimeoutError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,13 +10,14 @@ from typing import Any, Literal
 
 from ccenv.contract.boxes import Levels, below, directions, widened
 from ccenv.contract.obstacles import Obstacle, obstacle_around, obstacle_of
-from ccenv.document import Format, hash_of
+from ccenv.document import Format, append_lines, damaged_line, hash_of, store_lines
 from ccenv.errors import CcenvError, InputError
-from ccenv.foreign import parse_json
+from ccenv.files import make_folder
 from ccenv.programs import Program, to_data
 from ccenv.smt.claims.verifier import Query
 from ccenv.smt.solver.store import plain_value, read_value
 
+MAX_BYTES = 1 << 30
 FORMAT = Format("ccenv-contract-answers", 2, "answers about contracts", older="--fresh discards them", indent=None)
 
 Answer = Literal["proved", "refuted", "undecided"]
@@ -71,25 +70,17 @@ class Known:
             CcenvError: if it cannot be read or written.
         """
         known = Known(file, program, hash_of({"program": to_data(program), **question}))
-        try:
-            if fresh or not file.is_file() or file.stat().st_size == 0:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(FORMAT.content({"about": known.about}))
-                return known
-            content = file.read_bytes()
-        except OSError as error:
-            raise CcenvError(f"{file}: cannot be read or written ({error.strerror})") from None
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines()
-        head = FORMAT.parse(lines[0], str(file)) if lines else {}
-        if head.get("about") != known.about:
+        rows = iter(()) if fresh or not file.is_file() else store_lines(file, MAX_BYTES)
+        head = next(rows, None)
+        if head is None:
+            make_folder(file.parent)
+            FORMAT.write(file, {"about": known.about})
+            return known
+        if FORMAT.check(head[1], str(file)).get("about") != known.about:
             raise InputError(f"{file}: answers about another program or other constants; choose another --out, or --fresh")
         asked = cache(ask)
-        for number, line in enumerate(lines[1:], start=2):
-            known._take(parse_json(line, f"{file}:{number}"), f"{file}:{number}", asked)
-        if len(whole) < len(content):
-            with file.open("r+b") as stream:
-                stream.truncate(len(whole))
+        for where, row in rows:
+            known._take(row, where, asked)
         return known
 
     def _take(self, row: Any, where: str, ask: Ask) -> None:
@@ -97,19 +88,19 @@ class Known:
         ways = directions(self.program)
         whole = isinstance(levels, list) and len(levels) == len(ways)
         if not whole or not all(type(x) is int and 0 <= x <= way.most for x, way in zip(levels, ways, strict=True)):
-            raise InputError(f"{where}: no answer about a contract; --fresh discards the file")
+            raise damaged_line(f"{where}: no answer about a contract")
         told, limit_s, seconds = row.get("answer"), row.get("limit_s"), row.get("seconds")
         numbers = all(type(number) in (int, float) and number >= 0 for number in (limit_s, seconds))
         if told not in ("proved", "refuted", "undecided") or not numbers:
-            raise InputError(f"{where}: no answer about a contract; --fresh discards the file")
+            raise damaged_line(f"{where}: no answer about a contract")
         queries = ask(tuple(levels))
         if row.get("query") not in queries:
-            raise InputError(f"{where}: {str(row.get('query'))[:60]!r} is none of the queries; --fresh discards the file")
+            raise damaged_line(f"{where}: {str(row.get('query'))[:60]!r} is none of the queries")
         try:
             values = {str(name): read_value(value) for name, value in dict(row.get("values", {})).items()}
             self._add(queries[row["query"]], tuple(levels), told, limit_s, values, seconds)
         except (CcenvError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{where}: the counterexample does not replay ({error}); --fresh discards the file") from None
+            raise damaged_line(f"{where}: the counterexample does not replay ({error})") from None
 
     def _add(
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
@@ -162,7 +153,4 @@ class Known:
         row["seconds"] = round(seconds, 3)
         if answer == "refuted":
             row["values"] = {name: plain_value(value) for name, value in values.items()}
-        with self.file.open("ab") as stream:
-            stream.write(json.dumps(row).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_lines(self.file, [row])

@@ -35,12 +35,6 @@ def obstacle_around(program: Program, levels: Levels) -> Obstacle:
 def obstacle_of(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
     """Return what a counterexample rules out, by its rates and beliefs in the exact replay.
 
-    Args:
-        program: what is widened.
-        query: that was refuted.
-        contract: of which.
-        values: the solver's model.
-
     Raises:
         ReplayError: for values that are no trace of the query's network and contract.
         CcenvError: if the trace does not violate the query's property.

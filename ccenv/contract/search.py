@@ -60,15 +60,7 @@ class Search:
         workers: Workers,
         report: Callable[[str], None] | None,
     ) -> None:
-        """Prepare; nothing is asked before :meth:`run`.
-
-        Args:
-            task: what to widen.
-            known: answers so far.
-            gains: what each side adds to the width.
-            workers: where queries run.
-            report: called with a line per step.
-        """
+        """Prepare; nothing is asked before :meth:`run`."""
         self.task, self.known, self.gains, self.workers, self.report = task, known, gains, workers, report
         self.zero: Levels = tuple([0] * len(directions(task.program)))
         most = zip(directions(task.program), most_inside(task.program, task.inside), strict=True)
@@ -115,14 +107,7 @@ class Search:
         return max([inner, *proved], key=lambda levels: (self.width(levels), levels))
 
     def _climb(self, inner: Levels, names: Sequence[str], most: Levels, first: Levels | None = None) -> Levels:
-        """Return a contract around one, of which some queries are proved, that no direction can widen.
-
-        Args:
-            inner: where to start: proved.
-            names: of the queries.
-            most: where to end.
-            first: what to ask first, instead of half-way.
-        """
+        """Return a contract around one, of which some queries are proved, that no direction can widen."""
         top = self._widest(inner, most)
         while top is not None and self._worth(inner, top) and self.left_s > 0:
             middle: Levels = top if first == top else tuple(-(-(a + b) // 2) for a, b in zip(inner, top, strict=True))

@@ -40,14 +40,7 @@ class Imitation:
 
 
 def imitate(teacher: PolicySender, depth: int, seed: int, world: EnvSettings) -> Imitation:
-    """Grow a tree that does what a policy does where the tree itself leads.
-
-    Args:
-        teacher: the policy.
-        depth: of the tree.
-        seed: of the training paths and of mixing.
-        world: that the teacher was trained in.
-    """
+    """Grow a tree that does what a policy does where the tree itself leads."""
     guide = guide_of(teacher, world, ENVS)
     guide.reset(path_seed(PathSet.TRAIN, seed))
     rng = np.random.default_rng(seed)

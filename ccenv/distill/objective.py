@@ -20,11 +20,6 @@ class Objective:
     """Values of programs: the score in the teacher's own world, for a robust teacher the worst utilisation too.
 
     Numbers are searched on one set of paths, shapes are chosen on another; neither is the one that is reported.
-
-    Args:
-        teacher: whose world and rounds count.
-        n_paths: of each score.
-        seed: of paths and attacks.
     """
 
     def __init__(self, teacher: Teacher, n_paths: int, seed: int) -> None:

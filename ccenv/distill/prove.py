@@ -235,11 +235,11 @@ class _Loop:
         for name, queries in claim_queries(program, self.numbers):
             for query in queries:
                 result = self.verifier.decide(query)
-                if result.verdict == "unknown":
+                if result.verdict != "verified":
                     self.refused.add(to_json(program))
+                if result.view is None and result.verdict != "verified":
                     return f"solver: {query.name} not decided ({result.reason})"
-                if result.verdict == "refuted" and result.view is not None:
-                    self.refused.add(to_json(program))
+                if result.view is not None:
                     counterexample = from_view(result.view, program)
                     self.pool = join([self.pool, counterexample])
                     self._learn(program, neighbours(counterexample, NEAR, self.seed + number))

@@ -25,13 +25,13 @@ from ccenv.distill.timeouts import weakened
 from ccenv.distill.tree import fit_leaves
 from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
-from ccenv.files import write_atomic
+from ccenv.files import locked, write_atomic
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
-from ccenv.provenance import machine, versions
+from ccenv.provenance import code_hash, machine, versions
 from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
-from ccenv.smt.claims.report import decide_claim, overall
+from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.solver.solvers import SECOND_SOLVERS
 from ccenv.smt.solver.store import Store
 
@@ -100,11 +100,6 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
 
     What is finished stands in the folder after each stage; the same call goes on from there.
 
-    Args:
-        settings: what and how.
-        folder: for programs, suites, traces, report and picture.
-        say: called with one line per step.
-
     Returns:
         dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
 
@@ -117,7 +112,15 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
     key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
-    work = _Work(settings, teacher, folder, Stages(folder, key), say)
+    key["code"] = code_hash(distill)
+    Stages.check(folder)
+    with locked(folder, "distillation"):
+        return _distilled(_Work(settings, teacher, folder, Stages(folder, key), say), head)
+
+
+def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
+    """Distil in a folder that is held."""
+    settings, folder = work.settings, work.folder
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]
     result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
@@ -298,7 +301,8 @@ def _suite_stage(work: _Work, name: str, record: dict[str, Any], timeouts: str |
         lemmas.append(decide_claim(INVARIANT, queries, run_of(suite).verifier(), folder).to_dict())
     kept = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
     told = [{key: lemma[key] for key in kept if key in lemma} for lemma in lemmas]
-    decided = {"verdict": overall(lemma["verdict"] for lemma in lemmas), "suite": str(suite), "lemmas": told}
+    proved = all(lemma["verdict"] == "verified" for lemma in lemmas)  # a lemma that is refuted refutes no program
+    decided = {"verdict": "verified" if proved else "unknown", "suite": str(suite), "lemmas": told}
     if timeouts is None:
         return decided
     return decided | {"preset": timeouts, "C_L_low": float(numbers.C_L_low), "utilisation": float(numbers.utilisation)}

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.document import hash_of, json_bytes
 from ccenv.errors import InputError
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import is_empty, make_folder, write_atomic
 from ccenv.foreign import read_json
-from ccenv.provenance import CELL_SOURCES, source_hash
 
-# What decides the numbers of a stage, besides what decides those of a benchmark's cell.
-_SOURCES = ("envs/*.py", "smt/**/*.py", "training/evaluation.py", "training/path_sets.py", "distill/**/*.py")
-
-
-@cache
-def code_hash() -> str:
-    """Return a hash of the source files that decide what a stage comes to."""
-    return source_hash((*CELL_SOURCES, *_SOURCES))
+STAGES = "stages"
 
 
 class Stages:
-    """Runs stages, or returns what they came to under the same key.
-
-    Args:
-        folder: of the distillation.
-        key: what decides every stage.
-    """
+    """Runs stages, or returns what they came to under the same key."""
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
-        self._key = key | {"code": code_hash()}
-        self._folder = folder / "stages"
-        if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
-            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
+        self._key = key
+        self._folder = folder / STAGES
+        self.check(folder)
         make_folder(self._folder)
+
+    @staticmethod
+    def check(folder: FilePath) -> None:
+        """Raise InputError for a folder that holds something else."""
+        if folder.is_dir() and not is_empty(folder) and not (folder / STAGES).is_dir():
+            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
 
     @property
     def key_hash(self) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.distill.claims import ClaimNumbers
 from ccenv.engine.compiled.program import compile_program, evaluate
+from ccenv.kernels.decorator import kernel
 from ccenv.programs import INPUT_INDEX, INPUTS, Program
 from ccenv.smt.network.setting import HISTORY_STEPS, LARGE_BUFFER_RTTS
 from ccenv.smt.network.view import View
@@ -137,7 +137,7 @@ def violations(program: Program, traces: Traces, numbers: ClaimNumbers) -> np.nd
     return broken
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def]
     n = starts.shape[0]
     T = moves.shape[1] + 1

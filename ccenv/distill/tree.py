@@ -51,11 +51,6 @@ def rate_of(actions: np.ndarray, mss: np.ndarray) -> np.ndarray:
 def grow(samples: Samples, depth: int, smallest_leaf: int = 50) -> tuple[Template, np.ndarray]:
     """Grow a tree of at most a depth.
 
-    Args:
-        samples: what to imitate.
-        depth: number of conditions on the longest way.
-        smallest_leaf: samples that a leaf needs.
-
     Returns:
         tuple: the tree and its numbers as ``template.parts`` orders them.
     """

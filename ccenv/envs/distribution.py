@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import numpy as np
-from numba import njit
 from pydantic import AfterValidator, Field
 
 from ccenv.config import StrictModel
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_path
 
 DRAWN = -1  # of an environment whose paths are drawn, where others have given ones
@@ -60,7 +60,7 @@ class PathDistribution(StrictModel):
     mss_bytes: float = Field(default=DEFAULT_MSS_BYTES, gt=0, allow_inf_nan=False)
 
 
-@njit(cache=True)
+@kernel
 def draw_numbers(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-def]
     """Return numbers in [0, 1) that depend on nothing but seed, environment and episode (n,), and their place: (n_draws, n)."""
     out = np.empty((n_draws, len(seeds)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from pydantic import Field
 
 from ccenv.config import StrictModel
+from ccenv.kernels.decorator import kernel
 
 TERMS = ("utilisation", "queue", "loss", "delay", "jain")
 _UTILISATION, _QUEUE, _LOSS, _DELAY, _JAIN = range(len(TERMS))
@@ -36,7 +36,7 @@ class RewardWeights(StrictModel):
         return np.array([getattr(self, name) for name in TERMS])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_terms(counts, b, capacity_bytes, queue, rtt_s, groups, out):  # type: ignore[no-untyped-def]
     """Write the terms of environment b to out, (G, len(TERMS)); capacity and queue are its own, the rest as below."""
     n_flows = rtt_s.shape[1]
@@ -64,7 +64,7 @@ def fill_terms(counts, b, capacity_bytes, queue, rtt_s, groups, out):  # type: i
         out[g, _JAIN] = jain
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignore[no-untyped-def]
     """Compute the terms of one step.
 
@@ -84,7 +84,7 @@ def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignor
     return out
 
 
-@njit(cache=True)
+@kernel
 def weigh(terms, weights):  # type: ignore[no-untyped-def]
     """Return the weighted sums of terms (n, len(TERMS)): (n,), added up in one order whatever n is."""
     out = np.zeros(len(terms))

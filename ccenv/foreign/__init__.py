@@ -4,7 +4,7 @@ Everything is bounded before it is built: bytes before parsing, nesting, counts 
 Every problem, also one that a parser raises, becomes an :class:`ccenv.errors.InputError` of one line. Nothing here executes,
 imports or unpickles anything, and no name from data joins a folder except through :func:`resolve_inside`.
 
-- :mod:`ccenv.foreign.names`: :func:`shown`, :func:`resolve_inside`
+- :mod:`ccenv.foreign.names`: :func:`shown`, :func:`resolve_inside`, :func:`is_name`
 - :mod:`ccenv.foreign.reading`: :func:`read_bounded`, :func:`read_inside`, :func:`read_folder`, :func:`read_lines`
 - :mod:`ccenv.foreign.json_text`: :func:`parse_json`, :class:`JsonRules`, :data:`STRANGER`
 - :mod:`ccenv.foreign.yaml_text`: :func:`parse_yaml`, :func:`read_yaml`
@@ -15,12 +15,13 @@ imports or unpickles anything, and no name from data joins a folder except throu
 from ccenv.errors import shown
 from ccenv.foreign.archive import read_archive, read_arrays
 from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
-from ccenv.foreign.names import is_file, is_folder, path_of, resolve_inside
+from ccenv.foreign.names import NAME_ALLOWED, is_file, is_folder, is_name, look_of, path_of, resolve_inside
 from ccenv.foreign.numbers import float_of, fraction_of, is_finite, whole_of
-from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
+from ccenv.foreign.reading import open_plain, read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
 from ccenv.foreign.yaml_text import parse_yaml, read_yaml
 
 __all__ = [
+    "NAME_ALLOWED",
     "STRANGER",
     "JsonRules",
     "depth_of",
@@ -29,7 +30,10 @@ __all__ = [
     "is_file",
     "is_finite",
     "is_folder",
+    "is_name",
     "is_version",
+    "look_of",
+    "open_plain",
     "parse_json",
     "parse_yaml",
     "path_of",

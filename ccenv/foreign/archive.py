@@ -12,10 +12,12 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ccenv.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_MEMBERS = 256
 _END = struct.Struct("<4s4H2LH")  # signature, disk, disk of directory, members here, members, size, offset, comment
@@ -81,6 +83,8 @@ def read_arrays(content: bytes, where: str, dtypes: Mapping[str, str], max_bytes
         InputError: as :func:`read_archive`; if a member is no ``.npy`` of format 1.0, in Fortran order or of another type, or its
             shape does not fit its size.
     """
+    import numpy as np
+
     out: dict[str, np.ndarray] = {}
     for member, data in read_archive(content, where, max_bytes).items():
         name = member.removesuffix(".npy")
@@ -182,4 +186,6 @@ def _array(content: bytes, dtype: np.dtype, where: str) -> np.ndarray:
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes != len(content) - data_start:
         raise InputError(f"{where} has {len(content) - data_start} bytes, but its shape {shape} needs {n_bytes}")
+    import numpy as np
+
     return np.frombuffer(content, dtype=dtype, offset=data_start).reshape(shape)

@@ -15,6 +15,9 @@ MAX_PARTS = 8
 _PART = re.compile(r"[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]{0,127}", re.ASCII)
 # Devices of Windows, with any ending: a board that was made on one system is unpacked on another.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.ASCII | re.IGNORECASE)
+NAME_ALLOWED = "a letter, then up to 63 letters, digits, '_', '-' or '.'"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_LOOK_ALIKE = str.maketrans("i10", "llo", "_.-")
 _ALLOWED = "relative, parts of letters, digits and '_', '+', '=', '@', '-', '.', no part that begins or ends with '.'"
 
 
@@ -53,6 +56,16 @@ def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:
         if stat.S_ISLNK(mode):
             raise InputError(f"{what} {shown(name)} is not allowed: {place} is a link")
     return folder.joinpath(*parts)
+
+
+def is_name(name: Any) -> bool:
+    """Tell whether a value may name a program or a theorem: ASCII only, so that no two names look alike by their alphabet."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def look_of(name: str) -> str:
+    """Return what names that are hard to tell apart have in common: no case, no marks, one sign for l, I and 1, for O and 0."""
+    return name.casefold().translate(_LOOK_ALIKE)
 
 
 def path_of(what: str, given: object) -> FilePath:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from io import BufferedReader, FileIO
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, BinaryIO
@@ -22,9 +24,9 @@ _PIECE = 1 << 16
 
 
 def read_bounded(file: FilePath, max_bytes: int) -> bytes:
-    """Return a file's content. Raises InputError if it cannot be read or is longer than ``max_bytes``."""
+    """Return a file's content. Raises InputError if it is no plain file, cannot be read or is longer than ``max_bytes``."""
     try:
-        with file.open("rb", buffering=0) as stream:
+        with open_plain(file) as stream:
             # As much as the file says it has, not as much as it may have: a read allocates all that it asks for.
             left, pieces = max_bytes + 1, []
             wanted = os.fstat(stream.fileno()).st_size + 1
@@ -41,6 +43,24 @@ def read_bounded(file: FilePath, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise InputError(f"{shown_path(file)}: longer than {max_bytes} bytes")
     return content
+
+
+def open_plain(file: FilePath) -> FileIO:
+    """Open a file that somebody named, to be read; a pipe or device, which could block or never end, is not waited for.
+
+    Raises:
+        InputError: if it is something else than a plain file.
+        OSError: if it cannot be opened.
+        ValueError: for a name that no file can have.
+    """
+    stream = FileIO(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    mode = os.fstat(stream.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        stream.close()
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise InputError(f"{shown_path(file)}: not a plain file; a pipe or device is not read: write a file first")
+    return stream
 
 
 def _near(file: FilePath) -> str:
@@ -125,7 +145,7 @@ def shown_path(file: FilePath) -> str:
 def _pieces(file: FilePath, max_bytes: int) -> Iterator[bytes]:
     where = shown_path(file)
     try:
-        stream = file.open("rb")
+        stream = BufferedReader(open_plain(file))
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror})") from None
     except ValueError:

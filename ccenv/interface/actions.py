@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
 from ccenv.errors import unknown_name
+from ccenv.kernels.decorator import kernel
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ def action(name: str) -> Action:
     return ACTIONS[ACTION_NUMBERS[name]]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _scaled(value, change):
     return value * (1.0 + change) if change >= 0.0 else value / (1.0 - change)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def set_by_action(number, first, second, a, m):
     """Return the pacing rate in bytes/s and the window in bytes that an action sets; infinite: none.
 

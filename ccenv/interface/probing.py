@@ -13,7 +13,8 @@ one that fills it in bursts large ones.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ccenv.kernels.decorator import kernel
 
 DECAY = 0.9
 """What each interval leaves of the sums of the intervals before."""
@@ -48,7 +49,7 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(63))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def drawn_level(now_s, rtt_s):
     """Return a level, -1 or 1: a bit of the time in microseconds and the newest RTT in nanoseconds, mixed (SplitMix64)."""
     x = np.uint64(np.int64(np.floor(now_s * 1e6 + 0.5))) * _MIX[0] + np.uint64(np.int64(np.floor(rtt_s * 1e9 + 0.5)))
@@ -57,7 +58,7 @@ def drawn_level(now_s, rtt_s):
     return 1.0 if (x >> _SHIFTS[2]) == np.uint64(1) else -1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def follow_probes(monitor, m):
     """Bring up to date what a flow remembers, and draw the level of the interval that begins.
 
@@ -83,12 +84,12 @@ def follow_probes(monitor, m):
     m.floor_log2, m.peak_log2, m.loss_smoothed = monitor.floor_log2, monitor.peak_log2, monitor.loss_smoothed
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _response(monitor):
     return monitor.moved_rtt / (max(monitor.moved_window, 0.0) + PRIOR)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _respond(monitor, m):
     moved = 0.0
     if 0.0 < monitor.window_before_bytes < np.inf and 0.0 < m.cwnd_bytes < np.inf:
@@ -103,7 +104,7 @@ def _respond(monitor, m):
     monitor.rest = rest
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _remember(monitor, m):
     least = np.log2(m.rtt_min_s / m.min_rtt_s) if m.rtt_min_s > 0.0 and m.min_rtt_s > 0.0 else 0.0
     mean = np.log2(m.rtt_mean_s / m.min_rtt_s) if m.rtt_mean_s > 0.0 and m.min_rtt_s > 0.0 else 0.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.errors import unknown_name
+from ccenv.kernels.decorator import kernel
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ def term(name: str) -> Term:
     return TERMS[TERM_NUMBERS[name]]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _ratio(a, b, none):
     return a / b if b > 0.0 else none
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_terms(m, action_before, out):
     """Compute all terms of a flow.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.errors import unknown_name
+from ccenv.kernels.decorator import kernel
 
 PACKET, CURVE = "packet", "curve"
 BOTH = frozenset({PACKET, CURVE})
@@ -148,17 +148,17 @@ def signal(name: str) -> Signal:
 _FLOOR = 1e-9  # of what stands under a logarithm or a fraction
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _ratio(a, b, none):
     return a / b if b > 0.0 else none
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _log2(x):
     return np.log2(max(x, _FLOOR))
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_bytes, out, first):
     """Compute the ten belief signals of a flow, not yet clipped.
 
@@ -186,7 +186,7 @@ def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_byte
     out[first + 9] = _ratio(inflight_bytes, bdp, 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_signals(m, out):
     """Compute all signals of a flow.
 

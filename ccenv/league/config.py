@@ -204,10 +204,6 @@ class LeagueConfig(StrictModel):
 def load_league(name: str, overrides: dict[str, Any] | None = None) -> LeagueConfig:
     """Read the config of a league.
 
-    Args:
-        name: shipped name or path of a YAML file.
-        overrides: values in place of the file's, by key.
-
     Raises:
         UnknownNameError: for a name that nothing has.
         InputError: one line, with the nearest valid names for an unknown key.

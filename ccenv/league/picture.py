@@ -43,12 +43,7 @@ def draw_payoffs(file: FilePath, senders: Sequence[str], networks: Sequence[str]
 
 
 def draw_curve(file: FilePath, rounds: Sequence[dict[str, Any]]) -> None:
-    """Write exploitability by round with its intervals, and what the hold-outs leave the senders in the mean, as a picture.
-
-    Args:
-        file: its ending says the format.
-        rounds: of the record of a league.
-    """
+    """Write exploitability by round with its intervals, and what the hold-outs leave the senders in the mean, as a picture."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 5.0), layout="constrained")

@@ -18,7 +18,7 @@ MAX_ROUNDS = 1000
 RULES = JsonRules(max_bytes=16 << 20, max_depth=12, max_values=1_000_000)
 ROUND_OFF = 1e-6
 
-Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Finite = Annotated[float, Field(strict=True, ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of them are finite
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Mixture = Annotated[dict[Name, Annotated[float, Field(ge=0, le=1 + ROUND_OFF)]], Field(min_length=1, max_length=MAX_PLAYERS)]
 
@@ -138,9 +138,6 @@ class LeagueRecord(StrictModel):
 
 def read_record(file: FilePath) -> LeagueRecord:
     """Read ``league.json`` of a finished league.
-
-    Args:
-        file: the record, or the folder of the league.
 
     Raises:
         InputError: if it cannot be read, is no record of a league, contradicts itself, or is of a league that is not finished.

@@ -43,12 +43,11 @@ from ccenv.league.store import (
     PartT,
     SenderPart,
 )
-from ccenv.provenance import CELL_SOURCES, source_hash
+from ccenv.provenance import code_hash
 from ccenv.training.path_sets import PathSet
 from ccenv.workers import Workers
 
 RESAMPLES = 1000
-SOURCES = (*CELL_SOURCES, "envs/**/*.py", "training/*.py", "training/rollouts/*.py", "league/*.py")
 Report = Callable[[int, int], None]
 
 
@@ -109,7 +108,7 @@ def league(
     require_extra("torch", "train")
     check_budgets(config)
     store = LeagueFolder(folder)
-    code = source_hash(SOURCES)
+    code = code_hash(league)
     with Workers(jobs, backend) as workers, locked(folder, "league"):
         told = store.begin(config, code, fresh)
         return _League(config, store, workers, report).play(code, told)

@@ -105,11 +105,6 @@ class LeagueFolder:
     def begin(self, config: LeagueConfig, code: str, fresh: bool) -> int:
         """Check what an earlier run left, and write the settings.
 
-        Args:
-            config: of the league.
-            code: hash of the code that decides what it comes to.
-            fresh: discard what is there.
-
         Returns:
             int: rounds that the record tells of already.
 

@@ -83,15 +83,7 @@ def _require_emulated(stored: StoredMoves, file: FilePath) -> None:
 def play_attack(
     sender: str, file: FilePath, *, calm: bool = True, tries: int = TRIES, plot: FilePath | None = None
 ) -> dict[str, Any]:
-    """Play stored moves against a sender on the real stack, and in the engine; return what is left of the link.
-
-    Args:
-        sender: of a live scenario.
-        file: the moves.
-        calm: also run without them.
-        tries: runs until one is valid.
-        plot: draw live and simulated into this file.
-    """
+    """Play stored moves against a sender on the real stack, and in the engine; return what is left of the link."""
     scenario = attack_scenario(sender, file)
     attacked = valid_run(scenario, tries)
     header = load_moves(file).header

@@ -47,11 +47,7 @@ class Needs(NamedTuple):
 
 
 def live_needs(bpf: bool = False) -> list[Needs]:
-    """Return what a live run needs, and with ``bpf`` what exported programs need besides.
-
-    Args:
-        bpf: also what loading of exported programs needs.
-    """
+    """Return what a live run needs, and with ``bpf`` what exported programs need besides."""
     needs = [_system()]
     if needs[0].ok:
         needs += [_device("auto")]

@@ -15,11 +15,6 @@ from ccenv.simulation.picture import thin
 def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simulated) -> None:
     """Draw a live run and the simulated one into a file.
 
-    Args:
-        path: a .png or .svg file.
-        live: the live run.
-        simulated: the same scenario in an engine.
-
     Raises:
         InputError: unless the file ends in ``.png`` or ``.svg``.
     """

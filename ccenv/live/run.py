@@ -146,3 +146,13 @@ def _error(answer: dict[str, str]) -> LiveError:
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / "verifier.txt", answer["log"].encode(errors="replace"))
     return LiveError(f"{answer['error']}; the log is in {folder / 'verifier.txt'}")
+
+
+def warm_up() -> None:
+    """Compile the emulator, so that no run waits for it. Needs no devices."""
+    from ccenv.live.emulator.build import memory_for
+    from ccenv.live.emulator.loop import run_until
+
+    flow = {"sender": "cubic", "rtt_ms": 20}
+    scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]})
+    run_until(memory_for(scenario, -1, -1, 0, virtual=True), -1e7)

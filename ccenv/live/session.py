@@ -32,14 +32,7 @@ ACCEPT_S = 0.06  # before time 0: connections are taken, the applications wait
 
 
 def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str) -> bytes:
-    """Make a run; return its arrays as an .npz with a JSON header.
-
-    Args:
-        request: of the worker.
-        ends: the devices.
-        sockets: not connected yet.
-        privileges: root, or user namespace.
-    """
+    """Make a run; return its arrays as an .npz with a JSON header."""
     scenario = LiveScenario.model_validate(request["scenario"])
     timed, before = count_time(), times_of_cores()
     programs = [_load(index, request) for index in range(len(scenario.flows))]

@@ -59,7 +59,7 @@ def run_suite(
         "machine": machine(),
         "kernel": platform.release(),
         "versions": versions(),
-        "code_sha256": code_hash(),
+        "code_sha256": code_hash(play_attack),
         "rows": rows,
     }
 

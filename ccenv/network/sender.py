@@ -238,3 +238,10 @@ Sender = ClassicSender | ProgramSender | PolicySender | ContractSender | Externa
 def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender:
     """Return the sender itself, without its proxy if it has one."""
     return sender.inner if isinstance(sender, HeldSender) else sender
+
+
+def takes_one_flow(sender: object) -> bool:
+    """Tell whether a sender goes by beliefs, which take a flow to be alone on its link."""
+    if isinstance(sender, PolicySender):
+        return any(signal.needs == "beliefs" for signal in sender.interface.rows)
+    return isinstance(sender, (ProgramSender, ContractSender))

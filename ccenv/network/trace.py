@@ -291,13 +291,21 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) ->
     where = path_of("trace", path)
     try:
         content = read_bounded(where, max_bytes)
-        arrays = read_arrays(content, shown_path(where), {"header": "|u1"}, max_bytes, other="<f8")
+    except InputError as error:
+        raise TraceError(str(error)) from None
+    return parse_trace(content, shown_path(where), max_bytes)
+
+
+def parse_trace(content: bytes, where: str, max_bytes: int = MAX_FILE_BYTES) -> Trace:
+    """Return the trace of a file's content; ``where`` is its name for messages. Raises TraceError as :func:`load_trace`."""
+    try:
+        arrays = read_arrays(content, where, {"header": "|u1"}, max_bytes, other="<f8")
     except InputError as error:
         raise TraceError(str(error)) from None
     try:
         return _assemble(arrays)
     except TraceError as error:
-        raise TraceError(f"{shown_path(where)}: {error}") from None
+        raise TraceError(f"{where}: {error}") from None
 
 
 def _assemble(arrays: dict[str, np.ndarray]) -> Trace:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
 from ccenv.errors import InputError, did_you_mean, shown
-from ccenv.foreign import parse_json, shown_path
+from ccenv.foreign import open_plain, parse_json, shown_path
 from ccenv.foreign.json_text import JsonRules
 from ccenv.paths.table import LinkTrace, of_opportunities, of_rates
 
@@ -71,7 +72,7 @@ def read_trace(file: FilePath, max_gap_s: float = MAX_GAP_S) -> Imported:
     if not max_gap_s > 0:
         raise InputError(f"the longest gap is {max_gap_s:g} s; it must be above 0")
     try:
-        with file.open("rb") as stream:
+        with BufferedReader(open_plain(file)) as stream:
             size = stream.seek(0, 2)
             if size > MAX_BYTES:
                 raise InputError(f"{where}: a trace of {size} bytes; at most {MAX_BYTES} are read")

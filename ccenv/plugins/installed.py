@@ -68,12 +68,7 @@ def _place(point: metadata.EntryPoint, kind: str) -> str:
 
 
 def plugins(kind: str, taken: Iterable[str]) -> list[Plugin]:
-    """Return the plugins of a kind; one whose name is taken has a problem.
-
-    Args:
-        kind: a key of GROUPS.
-        taken: names that come with ccenv.
-    """
+    """Return the plugins of a kind; one whose name is taken has a problem."""
     known, found = set(taken), entry_points(kind)
     names = [plugin.name for plugin in found]
     return [replace(plugin, problem=_problem(plugin, known, names)) for plugin in found]

@@ -219,12 +219,6 @@ def source_of(function: Callable[..., Any]) -> str:
 def require_arguments(function: Any, names: tuple[str, ...], where: str, label: str) -> None:
     """Refuse a function that does not take so many positional arguments.
 
-    Args:
-        function: of the user.
-        names: of the arguments, for the message.
-        where: file of the function.
-        label: name of the function.
-
     Raises:
         InputError: with file and line.
     """

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from ccenv.document import Format
 from ccenv.errors import InputError, MissingFileError, ProgramError, did_you_mean
-from ccenv.foreign import JsonRules, parse_json, read_bounded, shown_path
+from ccenv.foreign import NAME_ALLOWED, JsonRules, is_name, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
+from ccenv.programs.reach import check_rates
 
 _Built = TypeVar("_Built")
 
@@ -31,16 +32,16 @@ MAX_SOURCE_CHARS = 500
 _TOP_KEYS = ("format", "version", "name", "source", "probe_window_rtts", "rule")
 _BRANCH_KEYS = ("if", "then", "else")
 _LEAF_KEYS = ("rate", "rate_between", "hold_rtts")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
 
 
-def parse_program(data: str | bytes | dict[str, Any], where: str = "program") -> Program:
+def parse_program(data: str | bytes | dict[str, Any], where: str = "program", *, bounded: bool = True) -> Program:
     """Read a belief program.
 
     Args:
         data: JSON text, or the object it stands for (only dict, str and int inside).
         where: name of the file or object for error messages.
+        bounded: refuse rates far above what is known (:mod:`ccenv.programs.reach`); False only for what a board holds already.
 
     Returns:
         Program: with exact rational coefficients.
@@ -53,7 +54,10 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program") ->
     except InputError as error:
         raise ProgramError(str(error)) from None
     try:
-        return _program(tree)
+        program = _program(tree)
+        if bounded:
+            check_rates(program.rule, "rule")
+        return program
     except ProgramError as error:
         raise ProgramError(f"{where}: {error}") from None
 
@@ -100,8 +104,8 @@ def _program(tree: Any) -> Program:
             raise ProgramError(str(error)) from None
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
     name = tree["name"]
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ProgramError(f"name is {_shown(name)}; allowed: a letter, then up to 63 letters, digits, '_', '-' or '.'")
+    if not is_name(name):
+        raise ProgramError(f"name is {_shown(name)}; allowed: {NAME_ALLOWED}")
     source = tree.get("source", "")
     if not isinstance(source, str) or len(source) > MAX_SOURCE_CHARS or not (source == "" or source.isprintable()):
         raise ProgramError(f"source is {_shown(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")

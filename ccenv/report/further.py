@@ -10,23 +10,17 @@ from ccenv.attack import attack
 from ccenv.benchmarks.cells.players import Player, sender_of
 from ccenv.document import Format, hash_of
 from ccenv.errors import CcenvError, NoEncodingError
-from ccenv.provenance import code_hash, source_hash
+from ccenv.provenance import code_hash
 from ccenv.report.criteria import Proof, WorstCase
 
 FORMAT = Format("ccenv-report-further", 1, "what a report found besides cells", older="--fresh starts anew")
 FURTHER = "further.json"
-PROOF_SOURCES = ("smt/**/*.py", "programs/*.py", "agents/__init__.py")
 NO_CODE = "a Python file has no encoding for the solver (docs/verification.md)"
 SEED = 0
 
 
 class Further:
-    """Answers that are kept in a folder, each under a hash of everything that decides it.
-
-    Args:
-        folder: of the report.
-        player: the sender.
-    """
+    """Answers that are kept in a folder, each under a hash of everything that decides it."""
 
     def __init__(self, folder: FilePath, player: Player) -> None:
         self.folder, self.player = folder, player
@@ -38,14 +32,16 @@ class Further:
         about = {"scene": asked.scene, "budget_flow_steps": asked.flow_steps, "seed": SEED}
         if broken:
             return {**about, "why": broken}
-        return self._kept({**about, "code": code_hash()}, lambda: {**about, **self._attack(asked)})
+        return self._kept({**about, "code": code_hash(attack)}, lambda: {**about, **self._attack(asked)})
 
     def proof(self, asked: Proof, limit_s: float) -> dict[str, Any]:
         """Ask the solver; ``why`` says what stood in the way."""
         about = asked.model_dump()
         if is_user_sender(self.player.spec):
             return {**about, "why": NO_CODE}
-        key = {**about, "limit_s": limit_s, "code": source_hash(PROOF_SOURCES)}
+        from ccenv.smt.claims.ask import verify
+
+        key = {**about, "limit_s": limit_s, "code": code_hash(verify)}
         return self._kept(key, lambda: {**about, **self._prove(asked, limit_s)})
 
     def _kept(self, key: dict[str, Any], find: Any) -> dict[str, Any]:
@@ -89,4 +85,4 @@ class Further:
             )
         except (NoEncodingError, CcenvError) as error:
             return {"why": str(error)}
-        return {"verdict": answer["verdict"], "setting": answer["setting_name"]}
+        return {"verdict": answer["verdict"], "setting": answer["setting_name"], "reason": answer.get("reason", "")}

@@ -16,15 +16,7 @@ MEETS, FAILS, REPORTED, NOT_MEASURED = "meets", "does not meet", "reported", "no
 def judged(
     criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return each criterion with its numbers and verdict.
-
-    Args:
-        criteria: what is asked.
-        suite: names the metrics' units.
-        records: finished cells of sender and baseline.
-        sender: label of the sender under test.
-        missing: why cells of a case are missing, by case.
-    """
+    """Return each criterion with its numbers and verdict."""
     return [_criterion(criterion, criteria, suite, records, sender, missing) for criterion in criteria.criteria]
 
 

@@ -33,15 +33,7 @@ _HEAD = (
 
 
 def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
-    """Return the page.
-
-    Args:
-        data: of the report.
-        criteria: which cases are drawn.
-        suite: what its cells are.
-        records: finished cells, for the pictures.
-        player: the sender.
-    """
+    """Return the page."""
     e, name = html.escape, data["sender"]["name"]
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
@@ -140,11 +132,12 @@ def _proofs(found: list[dict[str, Any]]) -> str:
     rows = "".join(
         f"<tr><td>{e(p['claim'])}{' of ' + e(p['at_least']) if p['at_least'] else ''}</td>"
         f"<td>{e(p['model'])}, buffer {e(p['buffer'])}, T = {p['samples']}</td>"
-        f"<td>{e(p.get('verdict', 'not decided'))}<small>{e(p.get('why', ''))}</small></td></tr>"
+        f"<td>{e(p.get('verdict', 'not decided'))}<small>{e(p.get('why') or p.get('reason', ''))}</small></td></tr>"
         for p in found
     )
     return (
-        "<h2>Proofs</h2><p>Answers of the solver for every trace of a model; unknown is what its time did not suffice for.</p>"
+        "<h2>Proofs</h2><p>Answers of the solver for every trace of a model; unknown is what its time did not suffice for, or "
+        "where a step of the argument fails.</p>"
         "<div class=scroll><table><thead><tr><th>Claim</th><th>Network</th><th>Verdict</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )

@@ -28,12 +28,6 @@ WIDEST = 100.0  # ratios beyond are drawn at the edge
 def draw_rates(cases: Sequence[str], records: list[CellData], sender: str, baseline: str) -> bytes | None:
     """Draw the throughput of the sender's run, flow by flow, with all flows of the baseline's run together in grey.
 
-    Args:
-        cases: of the suite, a panel each.
-        records: cells that kept their rates over time.
-        sender: label of the one under test.
-        baseline: label of the other.
-
     Returns:
         bytes: a PNG; None if no cell of these cases kept its rates.
     """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.packet import PacketCell
 from ccenv.benchmarks.cells.players import FILE, Player, agent_player, sender_of
 from ccenv.benchmarks.run.runner import cells_for, run_suite
@@ -16,9 +17,9 @@ from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import matches
 from ccenv.document import Format, plain
 from ccenv.errors import CcenvError, InputError, require_extra, shown
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import path_of
-from ccenv.provenance import code_hash, versions
+from ccenv.provenance import versions
 from ccenv.report.criteria import Criteria, load_criteria
 from ccenv.report.further import FURTHER, Further
 from ccenv.report.judge import judged
@@ -90,7 +91,23 @@ def report_on(
     target = folder / PAGE if page is None else path_of("page", page)
     if target.suffix != ".html":
         raise InputError(f"page is {str(target)!r}; it must end in .html")
-    make_folder(folder)
+    with locked(folder, "report"):
+        return _evaluate(sender, asked, suite, player, folder, target, jobs=jobs, fresh=fresh, progress=progress)
+
+
+def _evaluate(
+    sender: str,
+    asked: Criteria,
+    suite: PacketSuite,
+    player: Player,
+    folder: FilePath,
+    target: FilePath,
+    *,
+    jobs: int,
+    fresh: bool,
+    progress: Callable[[int, int], None],
+) -> Report:
+    """Evaluate in a folder that is held."""
     if fresh:
         (folder / FURTHER).unlink(missing_ok=True)
     cells = _cells(asked, suite, player)
@@ -132,7 +149,7 @@ def report_on(
         "proofs": proofs,
         "failed": broken or None,
         "suite": {"name": suite.name, "version": suite.version, "sha256": suite.sha256, "n_cells": len(records)},
-        "code_sha256": code_hash(),
+        "code_sha256": cells_code(),
         "versions": versions(),
     }
     data = plain(data)

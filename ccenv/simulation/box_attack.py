@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, load_sender
+from ccenv.config import StrictModel
 from ccenv.errors import InputError, require_extra
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import Sender
@@ -27,6 +29,20 @@ from ccenv.sketch import table
 _COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
 
 
+class StoredBoxFinding(StrictModel):
+    """A finding as a file has it, with the name of its trace's file; see :class:`BoxFinding`."""
+
+    worst_utilisation: float = Field(allow_inf_nan=False)
+    legal: bool = Field(strict=True)
+    violations: tuple[str, ...] = ()
+    runs: int = Field(ge=0, strict=True)
+    flow_steps: int = Field(ge=0, strict=True)
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    pattern: dict[str, Any] | None = None
+    value: float | None = None
+    trace: str
+
+
 @dataclass(frozen=True)
 class BoxFinding:
     """The worst that one adversary found.
@@ -40,7 +56,7 @@ class BoxFinding:
         flow_steps: the same in ticks of 10 ms times flows.
         seconds: wall time; the only field that differs between equal runs.
         trace: the run.
-        player: what the boxes played; None for a scripted adversary.
+        pattern: what the boxes played, as JSON has it; None for a scripted adversary.
         value: what the goal measures; None where that is the utilisation.
     """
 
@@ -52,7 +68,7 @@ class BoxFinding:
     flow_steps: int
     seconds: float
     trace: Trace
-    player: BoxPlayer | None = None
+    pattern: dict[str, Any] | None = None
     value: float | None = None
 
     def __repr__(self) -> str:
@@ -63,7 +79,7 @@ class BoxFinding:
         data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "runs", "flow_steps", "seconds")}
         data |= {"violations": list(self.violations)} if self.violations else {}
         data |= {} if self.value is None else {"value": self.value}
-        return data | ({"pattern": self.player.to_dict()} if self.player else {})
+        return data | ({"pattern": self.pattern} if self.pattern else {})
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,8 @@ def attack_boxes(
     window_rtts: int = 60,
     goal: str = UTILISATION,
     report: Callable[[int, int], None] | None = None,
+    finished: Callable[[BoxFinding], None] | None = None,
+    known: Mapping[str, BoxFinding] | None = None,
 ) -> BoxAttack:
     """Look for what a scenario's jitter boxes must do to hurt a sender most.
 
@@ -155,13 +173,15 @@ def attack_boxes(
         window_rtts: measured.
         goal: what the boxes aim at, a name of ``box_goals.GOALS``.
         report: called with the flow-steps spent and allowed.
+        finished: called with each finding as soon as it is there.
+        known: findings of the same attack, interrupted: they are not looked for again.
 
     Raises:
         UnknownNameError: for an unknown adversary.
         InputError: for a scenario without a box to play, or with several links; a budget that does not pay for one run.
     """
     player = as_sender(sender)
-    scenario = distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, len(distribution.leaves)])))
+    scenario = drawn_by(distribution, seed)
     senders, attacked = senders_of(scenario, player)
 
     def game(players: Mapping[str, ScriptedAdversary] | None = None) -> BoxGame:
@@ -189,6 +209,10 @@ def attack_boxes(
     findings: dict[str, BoxFinding] = {}
     spent = 0
     for place, name in enumerate(adversaries):
+        if known and name in known:
+            findings[name] = known[name]
+            spent += known[name].flow_steps
+            continue
         begin = time.perf_counter()
         own = game({EXTERNAL: players[name]})
         if name in SEARCHES:
@@ -204,10 +228,18 @@ def attack_boxes(
         spent += steps
         seconds = round(time.perf_counter() - begin, 3)
         aimed = None if goal == UTILISATION else value
-        findings[name] = BoxFinding(name, found, not violations, violations, own.runs, steps, seconds, trace, boxes, aimed)
+        pattern = None if boxes is None else boxes.to_dict()
+        findings[name] = BoxFinding(name, found, not violations, violations, own.runs, steps, seconds, trace, pattern, aimed)
+        if finished is not None:
+            finished(findings[name])
         if report is not None:
             report(min(spent, budget_flow_steps), budget_flow_steps)
     return BoxAttack(player.name, replace_sender(first.scenario, attacked, player.name), seed, kind, findings, goal)
+
+
+def drawn_by(distribution: ScenarioDistribution, seed: int) -> Scenario:
+    """Return the scenario that an attack with a seed plays."""
+    return distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, len(distribution.leaves)])))
 
 
 def senders_of(scenario: Scenario, player: Sender) -> tuple[list[Sender], list[int]]:

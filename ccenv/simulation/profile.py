@@ -29,9 +29,6 @@ def as_run(scenario: Scenario) -> Scenario:
     The profile ``linux`` completes what the scenario leaves open: senders have the parameters of the kernel's, paced senders
     send the bursts of TSO, receivers delay ACKs, packets reach a busy host late (a jitter box of kind ``batch``), and flows start
     at a phase within one RTT that the seed draws.
-
-    Args:
-        scenario: with any profile.
     """
     if scenario.profile == "plain":
         return scenario

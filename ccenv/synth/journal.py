@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import parse_json, read_lines
-from ccenv.provenance import source_hash
+from ccenv.document import append_lines, damaged_line, json_bytes, store_lines
+from ccenv.files import make_folder, write_atomic
 from ccenv.smt.solver.solvers import version_of
 from ccenv.synth.journal_lines import is_line
 from ccenv.synth.query.records import TRACE
@@ -20,23 +16,16 @@ from ccenv.version import VERSION as CCENV_VERSION
 
 VERSION = 1
 MAX_BYTES = 1 << 30
-MAX_LINE_BYTES = 8 << 20  # a group of the largest query has some 100 kB
-
-SOURCES = ("programs/*.py", "smt/**/*.py", "synth/**/*.py")
-"""What decides classes, counterexamples and verdicts: lines of other code are about other numbers."""
 
 
 class Journal:
     """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
 
-    def __init__(self, folder: FilePath, fingerprint: str, reuse: bool) -> None:
+    def __init__(self, folder: FilePath, fingerprint: str, reuse: bool, code: str) -> None:
         """Open the folder; what it holds of another query, code or solver is set aside."""
         self.folder = folder
         self.file = folder / "journal.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+        make_folder(folder)
         self.lines: list[dict[str, Any]] = []
         self._head = {
             "kind": "head",
@@ -44,42 +33,30 @@ class Journal:
             "query": fingerprint,
             "ccenv": CCENV_VERSION,
             "solver": version_of("z3"),
+            "code": code,
         }
-        self._head["code"] = source_hash(SOURCES)
-        # Rewrite what is whole: a line cut short by a kill is dropped once.
         self._write(self._read() if reuse else [])
 
     def _write(self, lines: list[dict[str, Any]]) -> None:
         self.lines = lines
-        write_atomic(self.file, "".join(json.dumps(line) + "\n" for line in [self._head, *lines]).encode())
+        write_atomic(self.file, b"".join(json_bytes(line, indent=None) for line in [self._head, *lines]))
 
     def _read(self) -> list[dict[str, Any]]:
-        """Return the lines up to the first one that is cut short or damaged: what came after is found again."""
+        """Return the lines of the same query, code and solver; none if the head names others. Raises InputError for damage."""
+        rows = store_lines(self.file, MAX_BYTES) if self.file.is_file() else iter(())
+        if next(rows, ("", None))[1] != self._head:
+            return []
         lines: list[dict[str, Any]] = []
-        if not self.file.is_file():
-            return lines
-        try:
-            for number, line in read_lines(self.file, max_bytes=MAX_BYTES, max_line_bytes=MAX_LINE_BYTES):
-                data = parse_json(line, str(self.file))
-                if number == 1 and data != self._head:
-                    return []
-                if number > 1 and not is_line(data):
-                    break
-                lines += [data] if number > 1 else []
-        except InputError:
-            pass
+        for where, line in rows:
+            if not is_line(line):
+                raise damaged_line(f"{where}: not a line of a synthesis")
+            lines.append(line)
         return lines
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one line and make sure that it is on disk."""
         self.lines.append(line)
-        try:
-            with self.file.open("ab") as out:
-                out.write((json.dumps(line) + "\n").encode())
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise CcenvError(f"{self.file}: cannot be written ({error.strerror})") from None
+        append_lines(self.file, [line])
 
     def drop(self, *kinds: str) -> None:
         """Forget lines of some kinds, on disk too."""

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ccenv.errors import InputError
+from ccenv.files import locked
+from ccenv.provenance import code_hash
 from ccenv.smt.network.view import View
 from ccenv.smt.replay.run import ReplayError
 from ccenv.synth.exchange import trace_of_view, view_of_trace
@@ -21,6 +23,7 @@ from ccenv.synth.query.classes import class_rows
 from ccenv.synth.query.objectives import Objectives
 from ccenv.synth.query.query import Query
 from ccenv.synth.query.records import MOST_SAMPLES
+from ccenv.synth.query.template import Space
 from ccenv.synth.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.synth.search.search import Simulator
 from ccenv.synth.state import WAVE, Progress, Run, candidate_of, decide_in_waves
@@ -32,12 +35,19 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
 
     Raises:
         InputError: for a template with no candidates or too many, before any work.
+        CcenvError: if another process is at work in the folder.
     """
     space = query.space()
     query.check_size(space)
     if query.flows > 1:
         check_flows(query)
-    journal = Journal(folder, query.fingerprint(), reuse)
+    with locked(folder, "synthesis"):
+        return _start(query, space, folder, reuse, progress)
+
+
+def _start(query: Query, space: Space, folder: FilePath, reuse: bool, progress: Progress | None) -> Run:
+    """Open a run in a folder that is held."""
+    journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
     families = None
     if query.template.rates == 4:
         from ccenv.synth.search.families import search_families
@@ -101,17 +111,19 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
     """Decide every class, or as many as the budget allows.
 
     Raises:
-        CcenvError: if beliefs of this network cannot be relied on, or a worker dies; stored work is kept.
+        CcenvError: if beliefs of this network cannot be relied on, another process is at work in the folder, or a worker dies;
+            stored work is kept.
     """
     workers = Workers(jobs, backend)
-    if run.query.flows > 1:
-        run.after_simulation = len(run.simulator.rows)
-        decide_in_waves(run, workers, flow_wave, progress)
-        return
-    _foundation(run)
-    if not run.journal.of_kind("simulated"):
-        _simulate(run)
-    decide_in_waves(run, workers, _wave, progress)
+    with locked(run.journal.folder, "synthesis"):
+        if run.query.flows > 1:
+            run.after_simulation = len(run.simulator.rows)
+            decide_in_waves(run, workers, flow_wave, progress)
+            return
+        _foundation(run)
+        if not run.journal.of_kind("simulated"):
+            _simulate(run)
+        decide_in_waves(run, workers, _wave, progress)
 
 
 def _foundation(run: Run) -> None:

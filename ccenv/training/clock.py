@@ -6,12 +6,7 @@ import time
 
 
 class Stopwatch:
-    """Stands until it is started; goes on from what was spent before.
-
-    Args:
-        seconds: wall time spent before.
-        cpu_seconds: processor time spent before.
-    """
+    """Stands until it is started; goes on from what was spent before."""
 
     def __init__(self, seconds: float = 0.0, cpu_seconds: float = 0.0) -> None:
         self._before = (seconds, cpu_seconds)

@@ -70,12 +70,7 @@ class Log(Protocol):
 
 
 class CsvLog:
-    """progress.csv: one row per iteration; rows after the step that a run resumes from are dropped.
-
-    Args:
-        file: where.
-        keep_steps: rows up to this step are kept.
-    """
+    """progress.csv: one row per iteration; rows after the step that a run resumes from are dropped."""
 
     columns = tuple(f.name for f in fields(Progress))
 
@@ -107,12 +102,7 @@ class CsvLog:
 
 
 class EvaluationLog:
-    """evaluations.jsonl: one line per evaluation during training; videos beside it, as videos/STEPS.gif.
-
-    Args:
-        folder: of the run.
-        keep_steps: what was written up to this step is kept.
-    """
+    """evaluations.jsonl: one line per evaluation during training; videos beside it, as videos/STEPS.gif."""
 
     def __init__(self, folder: FilePath, keep_steps: int) -> None:
         self._folder = folder

@@ -17,9 +17,9 @@ from ccenv.foreign import read_json
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.provenance import code_hash
 from ccenv.sketch import table
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
-from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, as_config, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
@@ -337,7 +337,7 @@ class _RunRecord:
             "versions": versions(),
             "machine": machine(),
             "started": now(),
-            "code": [*(code for code in code_before if code != code_hash()), code_hash()],
+            "code": [*(code for code in code_before if code != code_hash(train)), code_hash(train)],
             "config": config.model_dump(mode="json"),
         }
 

@@ -1,10 +1,9 @@
 """A jitter box alone: bytes leave the bottleneck at a constant rate, an adversary holds them, in order and for at most D."""
 
-import numba
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.signals import MOVE, VIEW
+from ccenv.kernels.decorator import kernel
 
 MSS_BYTES = 1500.0
 
@@ -32,10 +31,7 @@ def fresh_move():
 
 def compiled(adversary):
     """Return init and play compiled as the engines compile them."""
-    state, view, move = (numba.from_dtype(d) for d in (adversary.state, VIEW, MOVE))
-    init = njit(numba.void(state, view), error_model="numpy")(adversary.init)
-    play = njit(numba.void(state, view, move), error_model="numpy")(adversary.play)
-    return init, play
+    return kernel(adversary.init), kernel(adversary.play)
 
 
 def run_box(adversary, n_steps, *, flow=0, steps_per_rtt=8, rtt_s=0.04, jitter_steps=8, rate_Bps=1.25e6, seed=11, start_step=0):

@@ -5,9 +5,9 @@ import sys
 
 import numba
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
+from ccenv.kernels.decorator import kernel
 
 
 def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
@@ -44,18 +44,18 @@ _COMPILED = {}
 
 
 def compiled(sender):
-    """Return the four functions compiled as the engines compile them."""
+    """Return the four functions compiled as the engines compile them, kept on disk as theirs are."""
     if sender.name not in _COMPILED:
-        _COMPILED[sender.name] = _compile(sender)
+        pairs = ((sender.init, ()), (sender.on_ack, (ACK,)), (sender.on_loss, (LOSS,)), (sender.on_tick, (TICK,)))
+        _COMPILED[sender.name] = [compiled_for(function, sender.state, *dtypes) for function, dtypes in pairs]
     return _COMPILED[sender.name]
 
 
-def _compile(sender):
-    state = numba.from_dtype(sender.state)
-    out = [njit(numba.void(state), error_model="numpy")(sender.init)]
-    for function, dtype in ((sender.on_ack, ACK), (sender.on_loss, LOSS), (sender.on_tick, TICK)):
-        out.append(njit(numba.void(state, numba.from_dtype(dtype)), error_model="numpy")(function))
-    return out
+def compiled_for(function, *dtypes):
+    """Return a function compiled now for records of these types."""
+    made = kernel(function)
+    made.compile(tuple(numba.from_dtype(dtype) for dtype in dtypes))
+    return made
 
 
 @contextlib.contextmanager

@@ -125,8 +125,9 @@ def test_compiled_functions_that_loop_late_end_with_their_process(tmp_path: Path
     late = COMPILED.replace(
         "def on_ack(state, ack):", "def on_ack(state, ack):\n    while ack.now_s > 2.8:\n        state.keep = 0.5"
     )
-    begin = time.monotonic()
-    compare([write(tmp_path, COMPILED), "reno"], rate="12mbps", duration="4s", limit="600s")
+    for _ in range(2):  # the first one may compile; a loop takes the limit's CPU time
+        begin = time.monotonic()
+        compare([write(tmp_path, COMPILED), "reno"], rate="12mbps", duration="4s", limit="600s")
     enough_s = min(60, 2 + math.ceil(2 * (time.monotonic() - begin)))  # of this machine, also where it does other things
     found = compare([write(tmp_path, late), "reno"], rate="12mbps", duration="4s", limit=f"{enough_s}s")
     assert f"no result after {enough_s} s" in found.rows[0].error

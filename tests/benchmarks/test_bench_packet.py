@@ -355,3 +355,20 @@ def test_a_suite_never_runs_a_python_file(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     chosen = agent_player(str(file), code=True)
     assert packet_cells_of(packets(), [chosen])[0].run()["agent"] == "mine"
+
+
+def test_a_cell_of_another_table_of_a_link_is_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = small_packets(seeds=[1])
+    network = {"links": [{"trace": "link.trace", "buffer_packets": 20}], "flows": [{"sender": "$agent", "rtt_ms": 20}]}
+    data |= {"scenarios": [{"name": "varying", "network": network}], "metrics": ["utilisation"]}
+    file = tmp_path / "link.trace"
+
+    def key_with(lines: str) -> str:
+        file.write_text(lines)
+        (cell,) = packet_cells_of(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
+        return cell.key
+
+    first = key_with("1\n2\n3\n4\n")
+    assert key_with("1\n2\n4\n4\n") != first
+    assert key_with("1\n2\n3\n4\n") == first

@@ -1,6 +1,8 @@
 """The speed benchmark: its arithmetic and its keys. No machine's time is asserted."""
 
+import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +58,14 @@ def test_one_flat_object_with_all_keys(
     monkeypatch.setattr(timing, "REPETITIONS", 1)
     monkeypatch.setattr(environments, "N_ENVS", 4)
     monkeypatch.setattr(engine, "CASES", {name: (4, n, t, a) for name, (_, n, t, a) in engine.CASES.items()})
-    monkeypatch.setattr(start, "_seconds", lambda environment: 1.5 if environment["NUMBA_CACHE_DIR"] else 0.0)
+    monkeypatch.setattr(start, "_seconds", lambda code, environment: start.Seconds(1.5, 1.0))
+    tests = tmp_path / "tests"
+    tests.write_text('{"tests": 6900, "cpu_s": 900, "wall_s": 480}', encoding="utf-8")
+    monkeypatch.setattr(start, "TESTS", tests)
     assert main(["bench", "speed", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) >= PROMISED
+    assert set(result) >= PROMISED | {f"cold_{name}_engine_cpu_s" for name in ("curve", "packet", "fluid")}
+    assert (result["tests_cpu_s"], result["help_s"], result["warm_packet_engine_s"]) == (900, 1.5, 1.5)
     assert all(isinstance(value, (int, float, str)) for value in result.values())
     assert all(value > 0 for value in result.values() if not isinstance(value, str))
     monkeypatch.chdir(tmp_path)
@@ -74,10 +80,17 @@ def test_one_flat_object_with_all_keys(
 def test_a_fresh_process_takes_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    assert start._seconds(dict(os.environ)) > 0
-    monkeypatch.setattr(start, "FIRST_STEP", "raise SystemExit('no env')")
-    with pytest.raises(CcenvError, match="first step of a fresh process failed: no env"):
-        start._seconds(dict(os.environ))
+    took = start._seconds(start.FIRST_STEP, dict(os.environ))
+    assert took.wall > 0
+    assert took.cpu > 0
+    with pytest.raises(CcenvError, match="fresh process failed: no env"):
+        start._seconds("raise SystemExit('no env')", dict(os.environ))
+
+
+@pytest.mark.parametrize("name", start.COMMANDS)
+def test_commands_that_are_timed_end_well(name: str) -> None:
+    words = re.search(r"main\((\[.*\])\)", start.COMMANDS[name])
+    assert words is None or main(ast.literal_eval(words[1])) == 0
 
 
 def test_clients_have_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_damaged_answers_are_refused(tmp_path, change, said):
     file.write_bytes(head + json.dumps(GOOD).encode() + b"\n")
     assert Known.open(file, QDEL, {}, TASK.queries).answers == 1
     file.write_bytes(head + json.dumps(GOOD | change).encode() + b"\n")
-    with pytest.raises(InputError, match=f"answers.jsonl:2: .*{said}"):
+    with pytest.raises(InputError, match=f"answers.jsonl, line 2: .*{said}"):
         Known.open(file, QDEL, {}, TASK.queries)
 
 

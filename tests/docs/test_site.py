@@ -12,6 +12,7 @@ from ccenv.benchmarks.run.runner import as_suite
 from ccenv.errors import InputError
 from ccenv.foreign import read_json
 from ccenv.network.identity import sender_hash
+from ccenv.network.sender import takes_one_flow
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -147,6 +148,29 @@ def test_tables_of_a_suite_are_those_of_a_run_of_todays_suite_and_senders(suite:
     assert set(record["senders"]) >= set(as_suite(suite).agents)
     for name, sender in record["senders"].items():
         assert sender["sha256"] == sender_hash(make_sender(name)), f"{name} has changed: record it again"
+
+
+def test_the_table_of_belief_senders_is_that_of_their_record() -> None:
+    tool = importlib.import_module("company")
+    _, _, rest = tool.PAGE.read_text(encoding="utf-8").partition(tool.BELIEFS_PLACE.start)
+    assert rest.strip().startswith(tool.beliefs_table()), "write it again: python docs/site/company.py"
+    record = read_json(tool.BELIEFS)
+    assert record["suite_sha256"] == as_suite("company").sha256
+    for name, sender in record["senders"].items():
+        assert sender["sha256"] == sender_hash(make_sender(name)), f"{name} has changed: record it again"
+        assert takes_one_flow(make_sender(name)) and sender["numbers"]["jain_4"] < 0.6
+    with pytest.raises(InputError, match="60 cells a sender"):
+        tool.record_of_beliefs({"suite": {"name": "company"}, "n_cells": 59, "agents": {"reno": {}}})
+
+
+def test_limits_tells_the_totals_of_reproduction() -> None:
+    page = (DOCS / "reproduction.md").read_text("utf-8")
+    row = re.search(r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    assert row is not None
+    reproduced, direction, failed, open_ = map(int, row.groups())
+    asked = reproduced + direction + failed + open_
+    text = f"{reproduced} of {asked} statements reproduced, {direction} in direction only, {failed} not"
+    assert text in (DOCS / "limits.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("suite", RECORDED)

@@ -11,7 +11,6 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from legal_traces import legal_trace
@@ -113,14 +112,17 @@ def _rows() -> list[bytes]:
 
 
 def _bench_manifest(content: bytes, folder: Path) -> object:
+    from ccenv.config import validate
     from ccenv.foreign import parse_json
-    from ccenv.leaderboard.store.records import played_hash, read_manifest
+    from ccenv.leaderboard.store.records import Manifest, check_summary, checked_suite, played_hash
 
     # The hash is made to fit, so that the suite's own rules refuse what is changed in it.
     data = parse_json(content, "manifest.json")
     if isinstance(data, dict) and isinstance(data.get("suite"), dict):
         data["suite_sha256"] = played_hash(data["suite"])
-    return read_manifest(data, "manifest.json")
+    manifest = validate(Manifest, data, "manifest.json")
+    check_summary(manifest, checked_suite(manifest.suite, manifest.suite_sha256, "manifest.json"), "manifest.json")
+    return manifest
 
 
 def _bench_cells(content: bytes, folder: Path) -> object:
@@ -189,7 +191,7 @@ def _journal_head() -> bytes:
     from ccenv.synth.journal import Journal
 
     with tempfile.TemporaryDirectory() as scratch:
-        return Journal(Path(scratch), "query", False).file.read_bytes()
+        return Journal(Path(scratch), "query", False, "code").file.read_bytes()
 
 
 def _journal(content: bytes, folder: Path) -> object:
@@ -198,8 +200,7 @@ def _journal(content: bytes, folder: Path) -> object:
     from ccenv.synth.journal_lines import classes_of
 
     (folder / "journal.jsonl").write_bytes(_journal_head() + content)
-    with mock.patch.object(journal, "source_hash", lambda patterns: json.loads(_journal_head())["code"]):
-        lines = journal.Journal(folder, "query", True).lines
+    lines = journal.Journal(folder, "query", True, "code").lines
     if not lines:
         raise InputError("nothing is taken over")
     for line in lines:
@@ -254,8 +255,7 @@ def _stage(content: bytes, folder: Path) -> object:
 
     (folder / "distilled" / "stages").mkdir(parents=True, exist_ok=True)
     (folder / "distilled" / "stages" / "tree.json").write_bytes(content)
-    with mock.patch.object(stages, "code_hash", lambda: "code"):
-        return stages.Stages(folder / "distilled", {"a": 1}).run("tree", dict)
+    return stages.Stages(folder / "distilled", {"a": 1}).run("tree", dict)
 
 
 def _distilled(content: bytes, folder: Path) -> object:
@@ -324,7 +324,7 @@ RECORD_TARGETS = (
     Target("journal", _journal, _journal_lines, 0.6),
     Target("distill_state", _state, lambda: [_state_file(NOTE)], 3),
     Target("distill_note", _state_note, lambda: [NOTE], 1),
-    Target("distill_stage", _stage, lambda: _json_seed({"key": {"a": 1, "code": "code"}, "result": {"verdict": "verified"}}), 1),
+    Target("distill_stage", _stage, lambda: _json_seed({"key": {"a": 1}, "result": {"verdict": "verified"}}), 1),
     Target("distilled", _distilled, lambda: _json_seed({"format": "ccenv-distillation-record", "version": 2, "runs": []}), 2),
     Target("learning", _learning, lambda: _json_seed({"format": "ccenv-learning-record", "version": 2, "runs": {}}), 2),
     Target("replay", _replay, lambda: [_solver_trace()], 3),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ccenv.errors import InputError
-from ccenv.foreign import read_inside, resolve_inside
+from ccenv.agents import make_sender
+from ccenv.agents.files import load_sender
+from ccenv.errors import CcenvError, InputError
+from ccenv.foreign import read_bounded, read_inside, read_json, read_lines, read_yaml, resolve_inside
+from ccenv.leaderboard.store.exchange import read_export
+from ccenv.leaderboard.store.head import read_head
+from ccenv.network.trace import load_trace
+from ccenv.paths.reading import read_trace
 
 NAMES: dict[str, Any] = {
     "absolute": "/etc/passwd",
@@ -83,8 +92,6 @@ def test_hostile_links_are_refused_wherever_they_lead(target: str, name: str, tm
 
 
 def test_a_hostile_file_is_refused_that_has_a_second_name_or_is_a_pipe(tmp_path: Path) -> None:
-    import os
-
     (tmp_path / "x").write_bytes(b"abc")
     (tmp_path / "y").hardlink_to(tmp_path / "x")
     os.mkfifo(tmp_path / "pipe")
@@ -92,3 +99,29 @@ def test_a_hostile_file_is_refused_that_has_a_second_name_or_is_a_pipe(tmp_path:
         read_inside(tmp_path, "x", 100)
     with pytest.raises(InputError, match="not a plain file"):
         read_inside(tmp_path, "pipe", 100)
+
+
+# What opens a file that somebody named, each by its own way.
+READERS: dict[str, Callable[[Path], object]] = {
+    "bounded": lambda file: read_bounded(file, 100),
+    "json": read_json,
+    "yaml": read_yaml,
+    "lines": lambda file: list(read_lines(file, max_bytes=100, max_line_bytes=100)),
+    "trace": load_trace,
+    "link_trace": read_trace,
+    "python": lambda file: load_sender(str(file)),
+    "program": lambda file: make_sender(str(file)),
+    "head": read_head,
+    "export": read_export,
+}
+ENDINGS = {"yaml": ".yaml", "trace": ".npz", "python": ".py", "export": ".jsonl.xz"}
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_a_hostile_pipe_hangs_no_reader(name: str, tmp_path: Path) -> None:
+    pipe = tmp_path / f"pipe{ENDINGS.get(name, '.json')}"
+    os.mkfifo(pipe)
+    begun = time.monotonic()
+    with pytest.raises(CcenvError, match="pipe"):
+        READERS[name](pipe)
+    assert time.monotonic() - begun < 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from board_records import report
 from evaluated_board import LINKED, STAGES
-from forging import ENVELOPE_ROW, KEY, MOMENT, OTHER_KEY, Forgery
+from forging import KEY, MOMENT, OTHER_KEY, Forgery, envelope_rows
 from small_suite import small_suite
 from submission_folders import CARD, make_good
 
@@ -90,13 +90,13 @@ def workshop(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         content |= {
             "T": 9,
             "budget_s": 60.0,
-            "machine": {},
+            "machine": {"processor": "x"},
             "player_sha256": agent["sha256"],
             "promises": 2,
-            "rows": [ENVELOPE_ROW],
+            "rows": envelope_rows(),
         }
         content |= {"reason": "", "solver": "z3", "setting_name": "history", "seconds": 1.0}
-        store.append("envelope", program.record.submission, "envelope/x", content, {})
+        store.append("envelope", program.record.submission, f"envelope/{program.record.submission}/0.1.0/T9/60s", content, {})
         close_round(store, home)
         export_board(store, folder / "export.jsonl")
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,34 @@ from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.document import canonical_json
 from ccenv.leaderboard.store.database import START, chained, record_hash
-from ccenv.leaderboard.store.exchange import encoded
+from ccenv.leaderboard.store.exchange import encoded, export_board
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import FILES, RECORDS
 
 Content = dict[str, Any]
 MOMENT = "2026-01-01T00:00:00Z"
 KEY, OTHER_KEY = "key", "other_key"
-ENVELOPE_ROW = {
-    "model": "ccac",
-    "buffer": "arbitrary",
-    "metric": "utilisation",
-    "unit": "fraction of C",
-    "verdict": "verified",
-    "bound": 0.1,
-}
-ENVELOPE_ROW |= {"beyond": None, "seconds": 1.0, "reason": None, "query_sha256": "a" * 64}
+PROVED = ("ccac", "arbitrary", "utilisation")
+
+
+def envelope_rows(**changes: Any) -> list[Content]:
+    """The table of an envelope in which one bound is proved and the others are unknown."""
+    from ccenv.smt.claims.envelope import METRICS, places
+
+    rows = []
+    for place in places():
+        row: Content = dict(zip(("model", "buffer", "metric"), place, strict=True))
+        row |= {"unit": METRICS[row["metric"]].unit, "verdict": "unknown", "bound": None, "beyond": None, "seconds": 1.0}
+        row |= {"reason": "the budget is used up", "query_sha256": None}
+        if place == PROVED:
+            row |= {"verdict": "verified", "bound": 0.125, "reason": None, "query_sha256": "a" * 64, **changes}
+        rows.append(row)
+    return rows
+
+
+def proved(content: Content) -> Content:
+    """The row of an envelope whose bound is proved."""
+    return next(row for row in content["rows"] if (row["model"], row["buffer"], row["metric"]) == PROVED)
 
 
 class Forgery:
@@ -98,18 +113,36 @@ class Forgery:
             if again:
                 worst = manifest["summary"][0]["worst_case"]
                 kept = {key: worst[key] for key in ("trace", "plot") if key in worst}
+                manifest["n_cells"] = len(cells)
                 manifest["summary"] = summarise(suite_of(manifest["suite"], "suite"), cells)
                 manifest["summary"][0]["worst_case"].update(kept)
 
         self.edit(row, follow)
 
-    def write(self, file: Path) -> Path:
-        """Number, hash and chain all rows again, and write the export."""
+    def chain(self) -> None:
+        """Number, hash and chain all rows again."""
         before = START
         for number, row in enumerate(self.records, start=1):
             row["number"] = number
             row["sha256"] = record_hash(row["kind"], row["subject"], row["slot"], row["content"])
             before = row["chain"] = chained(before, row["sha256"])
+
+    def install(self, home: Home) -> None:
+        """Put the rows into the database of a board in place of its own, as somebody does who has the operator's folder."""
+        self.chain()
+        with sqlite3.connect(home.folder / "board.db") as connection:
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+            connection.execute(f"DELETE FROM {RECORDS.name}")
+            keys = [column.name for column in RECORDS.columns]
+            insert = f"INSERT INTO {RECORDS.name} ({','.join(keys)}) VALUES ({','.join('?' * len(keys))})"
+            connection.executemany(insert, [[row[key] for key in keys] for row in self.records])
+            connection.executemany(f"INSERT OR IGNORE INTO {FILES.name} VALUES (?, ?)", self.files.items())
+        (home.folder / "head.json").unlink()
+
+    def write(self, file: Path) -> Path:
+        """Number, hash and chain all rows again, and write the export."""
+        self.chain()
         used = {digest for row in self.records for digest in self._listed(row)}
         lines = [{**self.header, "records": len(self.records)}, *({"record": row} for row in self.records)]
         lines += [{"file": digest, **encoded(self.files[digest])} for digest in sorted(used & set(self.files))]
@@ -124,3 +157,13 @@ class Forgery:
     def head(self) -> str:
         """Hash of the chain as it was written last."""
         return str(self.records[-1]["chain"])
+
+
+def forge(home: Home, change: Callable[[Forgery], Any]) -> None:
+    """Change a board in place, hashes and chain made good again."""
+    file = home.folder / "forged.jsonl"
+    with home.open() as store:
+        export_board(store, file)
+    forged = Forgery(file)
+    change(forged)
+    forged.install(home)

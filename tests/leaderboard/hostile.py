@@ -323,7 +323,8 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
         ("first_come", "Someone Else"),
         ("First-C0me", "Someone Else"),
         ("vegas", "Someone Else"),
-        ("new", "ccenv team"),
+        ("ccqdel", "Someone Else"),
+        ("new", "team ccenv"),
     ):
         pack("cc_probe_fast", Authorship(author=author, licence="MIT", suite="quick/1", name=name), folder / f"named {name}")
     out = []
@@ -345,6 +346,7 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
             ("name_taken", "another program under a taken name", "first_come"),
             ("name_alike", "a name that looks like a taken one", "First-C0me"),
             ("name_kept", "the name of reviewed code", "vegas"),
+            ("name_squatted", "a shipped name without its separator", "ccqdel"),
             ("author_kept", "ccenv itself as the author", "new"),
         ):
             refused(fixture, attack, lambda name=name: submit_folder(store, home, folder / f"named {name}"))  # type: ignore[misc]

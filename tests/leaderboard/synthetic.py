@@ -6,12 +6,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from forging import envelope_rows
 from small_suite import small_suite
 
 from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.document import hash_of
-from ccenv.leaderboard.site.sources import EnvelopeRecord, Records
+from ccenv.leaderboard.site.sources import Records
 from ccenv.leaderboard.store.records import BenchRecord, CellRecord, Envelope, Manifest
 from ccenv.leaderboard.submission.entry import SubmissionRecord
 
@@ -71,16 +72,8 @@ def synthetic(count: int) -> Records:
     benches = [
         bench(suite, name, skill, i) for i, (name, skill) in enumerate(zip(names, skills, strict=True)) for suite in suites()
     ]
-    row = {"unit": "fraction of C", "verdict": "verified", "bound": 0.5, "beyond": None, "seconds": 1.0, "reason": None}
-    rows = [
-        {**row, "model": model, "buffer": buffer, "metric": metric, "query_sha256": "a" * 64}
-        for metric in ("utilisation", "inflight", "loss per Rm")
-        for model in ("ideal", "cbr_delay", "ccac")
-        for buffer in ("infinite", "large", "small", "arbitrary")
-    ]
-    envelope = Envelope(
-        promises=2, rows=rows, reason="", solver="z3", setting_name="history", T=9, budget_s=60, seconds=9, recorded_at=MOMENT
-    )
+    about = {"stage": "envelope", "machine": {"processor": "invented"}, "files": {}, "promises": 2, "reason": "", "solver": "z3"}
+    about |= {"setting_name": "history", "T": 9, "budget_s": 60, "seconds": 9, "recorded_at": MOMENT, "rows": envelope_rows()}
     card = {"kind": "program", "track": "sender", "licence": "MIT", "summary": "An invented sender."}
     submissions = [
         SubmissionRecord(
@@ -94,6 +87,8 @@ def synthetic(count: int) -> Records:
         )
         for i, name in enumerate(names)
     ]
-    envelopes = [EnvelopeRecord(name, hash_of(["s", name]), envelope) for name in names[::2]]
+    envelopes = [
+        Envelope(**about, name=name, submission=hash_of(["s", name]), player_sha256=hash_of(name)) for name in names[::2]
+    ]
     players = {hash_of(["s", name]): hash_of(name) for name in names}
     return Records(benches, [], submissions=submissions, envelopes=envelopes, chain="d" * 64, players=players)

@@ -1,6 +1,7 @@
 """Audits find what does not follow, and the site shows the database."""
 
 import json
+import math
 import re
 import threading
 import urllib.error
@@ -14,18 +15,17 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from evaluated_board import PANEL, SUITE
+from forging import Forgery, forge
 
 from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
-from ccenv.foreign import parse_json
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
-from ccenv.leaderboard.evaluate.stages import EnvelopeStage
+from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import make_server
 from ccenv.leaderboard.site.sources import from_store
@@ -48,89 +48,100 @@ def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
     assert audit(store, home, sample=0, certificates=0)["problems"] == []
 
 
-def forged(store: BoardStore, change: Callable[[dict[str, Any], list[dict[str, Any]]], None]) -> None:
-    """Store an evaluation that somebody with access to the database invented."""
-    record = next(r for r in store.records("evaluation") if r.content["name"] == "reno")
-    content = json.loads(json.dumps(record.content))
-    cells = [parse_json(line, "cell") for line in store.file(record.files["cells.jsonl"]).splitlines()]
-    change(content, cells)
-    lines = "".join(json.dumps(cell, separators=(",", ":")) + "\n" for cell in cells).encode()
-    store.append("evaluation", record.subject, "forged", content, {"cells.jsonl": lines})
+def better_score(forgery: Forgery) -> None:
+    change = lambda content: content["manifest"]["summary"][0]["score"].update(iqm=0.99)  # noqa: E731
+    forgery.edit(forgery.record("evaluation", "reno", "small"), change)
 
 
-def better_score(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
-    content["manifest"]["summary"][0]["score"]["iqm"] += 0.1
-
-
-def better_cells(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+def better_cells(cells: list[dict[str, Any]]) -> None:
     for cell in cells:
         cell["metrics"]["power"] = min(1.0, cell["metrics"]["power"] + 0.1)
-    content["manifest"]["summary"] = summarise(suite_of(content["manifest"]["suite"], "x"), cells)
 
 
-def lucky_seeds(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
-    content["manifest"]["suite"]["seeds"] = [1, 2]
-    content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+def one_bit(cells: list[dict[str, Any]]) -> None:
+    cells[0]["metrics"]["utilisation"] = math.nextafter(cells[0]["metrics"]["utilisation"], 2)
+
+
+def lucky_seeds(forgery: Forgery) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["manifest"]["suite"]["seeds"] = [1, 2]
+        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+
+    forgery.edit(forgery.record("evaluation", "reno", "small"), change)
+    forgery.cells("reno", lambda cells: [cell.update(seed=1 + place % 2) for place, cell in enumerate(cells)])
+
+
+def other_view(forgery: Forgery) -> None:
+    """The picture of the worst case is another one's, in the form of a view."""
+
+    def change(content: dict[str, Any]) -> None:
+        name = next(name for name in content["files"] if name.endswith(VIEW))
+        view = json.loads(forgery.files[content["files"][name]])
+        view["queue_ms"] = [0.0 for _ in view["queue_ms"]]
+        content["files"][name] = forgery.add_file(json.dumps(view).encode())
+
+    forgery.edit(forgery.record("evaluation", "reno", "hard"), change)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (better_score, "its summary does not follow from its cells"),
-        (better_cells, "played again it differs"),
+        (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
+        (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"),
+        (other_view, "played again it differs"),
         (lucky_seeds, "its seeds do not follow from the submission and the secret"),
     ],
+    ids=["score", "cells", "one_bit", "view", "seeds"],
 )
-def test_what_does_not_follow_is_found(store: BoardStore, home: Home, change: Any, message: str) -> None:
-    forged(store, change)
-    result = audit(store, home, sample=100, certificates=0)
-    assert any(message in problem for problem in result["problems"])
-    assert store.check() == result["n_records"] + 1
+def test_what_does_not_follow_is_found(home: Home, change: Callable[[Forgery], Any], message: str) -> None:
+    forge(home, change)
+    with home.open() as store:
+        result = audit(store, home, sample=100, certificates=0)
+        assert any(message in problem for problem in result["problems"]), result["problems"]
+        assert store.check() == result["n_records"] + 1
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda content: content["score"].update(iqm=1.0), "its score does not follow from its cells"),
-        (lambda content: content["played"].update(seeds=[1]), "its seeds do not follow from the submission and the secret"),
-        (lambda content: content["played"].update(agents=[]), "its seeds do not follow from the submission and the secret"),
+        (lambda content: content["played"].update(seeds=[1]), "runs; suite 'panel' with its seeds has"),
+        (
+            lambda content: (content["played"].update(seeds=[1]), [cell.update(seed=1) for cell in content["cells"]]),
+            "its seeds do not follow from the submission and the secret",
+        ),
+        (lambda content: content["played"].update(agents=[]), "what was played is not the suite 'panel'"),
     ],
+    ids=["score", "seeds", "seeds_of_all", "senders"],
 )
-def test_invented_damage_is_found(store: BoardStore, home: Home, change: Any, message: str) -> None:
-    record = store.records("damage")[0]
-    content = json.loads(json.dumps(record.content))
-    change(content)
-    forgery = store.append("damage", record.subject, "forged", content, {})
-    (problem,) = audit(store, home, sample=0, certificates=0)["problems"]
-    assert problem.startswith(f"record {forgery.number} ") and message in problem
+def test_invented_damage_is_found(home: Home, change: Any, message: str) -> None:
+    forge(home, lambda forgery: forgery.edit(forgery.record("damage"), change))
+    with home.open() as store:
+        number = store.records("damage")[0].number
+        (problem,) = audit(store, home, sample=0, certificates=0)["problems"]
+    assert problem.startswith(f"record {number}") and message in problem
 
 
-def test_a_single_bit_is_found(store: BoardStore, home: Home) -> None:
-    def one_bit(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
-        import math
-
-        cells[0]["metrics"]["utilisation"] = math.nextafter(cells[0]["metrics"]["utilisation"], 2)
-        content["manifest"]["summary"] = summarise(suite_of(content["manifest"]["suite"], "x"), cells)
-
-    forged(store, one_bit)
-    assert any("differs" in problem for problem in audit(store, home, sample=100, certificates=0)["problems"])
-
-
-def test_proofs_are_decided_again(store: BoardStore, home: Home) -> None:
+def test_proofs_are_decided_again(home: Home) -> None:
     pytest.importorskip("z3", reason="the extra verify is not installed")
     from ccenv.smt.claims.envelope import METRICS
 
-    evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
-    result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
-    assert result["problems"] == []
-    assert result["n_proofs"] == result["n_confirmed"] == result["n_same_query"] == 2
-    record = store.records("envelope")[0]
-    content = json.loads(json.dumps(record.content))
-    row = next(row for row in content["rows"] if row["verdict"] == "verified")
-    content["rows"] = [{**row, "bound": 10.0 if METRICS[row["metric"]].best == "largest" else 0.0}]
-    store.append("envelope", record.subject, "forged", content, {})
-    problems = audit(store, home, sample=0, certificates=100, time_limit_s=30)["problems"]
-    assert any("the bound is refuted" in problem for problem in problems)
+    with home.open() as store:
+        evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
+        result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
+        assert result["problems"] == []
+        assert result["n_proofs"] == result["n_confirmed"] == result["n_same_query"] == 2
+
+    def too_good(content: dict[str, Any]) -> None:
+        row = next(row for row in content["rows"] if row["verdict"] == "verified")
+        metric = METRICS[row["metric"]]
+        row["bound"] = float(metric.high if metric.best == "largest" else metric.low)
+
+    forge(home, lambda forgery: forgery.edit(forgery.record("envelope"), too_good))
+    with home.open() as store:
+        problems = audit(store, home, sample=0, certificates=100, time_limit_s=30)["problems"]
+    assert any("its query has a counterexample" in problem for problem in problems)
 
 
 def test_damage(store: BoardStore) -> None:
@@ -150,13 +161,18 @@ def test_damage(store: BoardStore) -> None:
     assert trace.header.adversary == "kind"
 
 
-def test_an_audit_names_a_record_that_cannot_be_read(store: BoardStore, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    record = store.records("damage")[0]
-    forgery = store.append("damage", record.subject, "forged", {"name": "x"}, {})
-    better = store.append("damage", record.subject, "forged too", {**record.content, "score": {}}, {})
+def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def change(forgery: Forgery) -> None:
+        first, second, *_ = [row for row in forgery.records if row["kind"] == "damage"]
+        forgery.edit(first, lambda content: content.pop("submission"))
+        forgery.edit(second, lambda content: content.update(score={}))
+
+    forge(home, change)
     assert main(["board", "audit", "--board", str(home.folder), "--sample", "0", "--proofs", "0", "--json"]) == 1
     problems = json.loads(capsys.readouterr().out)["problems"]
-    assert [problem.split(":")[0] for problem in problems] == [f"record {forgery.number}", f"record {better.number}"]
+    with home.open() as store:
+        numbers = [record.number for record in store.records("damage")]
+    assert [problem.split(":")[0] for problem in problems] == [f"record {number}" for number in numbers[:2]]
     assert "submission: missing" in problems[0] and "score" in problems[1]
 
 
@@ -172,9 +188,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def test_the_site_of_a_database(store: BoardStore, tmp_path: Path) -> None:
-    result = build_site(from_store(store), tmp_path / "one")
-    build_site(from_store(store), tmp_path / "two")
+def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -> None:
+    result = build_site(from_store(store, home), tmp_path / "one")
+    build_site(from_store(store, home), tmp_path / "two")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert {k: v for k, v in result.items() if k != "index"} == {
         "suites": 2,
@@ -206,7 +222,7 @@ def test_nothing_evaluated_yet(tmp_path: Path) -> None:
     home = Home(tmp_path / "new")
     with home.open() as store, pytest.raises(InputError, match="nothing on this board is evaluated"):
         submit_reviewed(store, home, "reno")
-        from_store(store)
+        from_store(store, home)
 
 
 def test_an_entrys_numbers_can_be_made_again(store: BoardStore, evaluated: Path, tmp_path: Path) -> None:
@@ -237,8 +253,8 @@ def test_addresses_of_a_foreign_board_are_checked_too(tmp_path: Path, change: di
             entrants(store)
 
 
-def test_serving(store: BoardStore, tmp_path: Path) -> None:
-    build_site(from_store(store), tmp_path / "site")
+def test_serving(store: BoardStore, home: Home, tmp_path: Path) -> None:
+    build_site(from_store(store, home), tmp_path / "site")
     with make_server(tmp_path / "site", 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -262,8 +278,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     board = ["--board", str(home.folder)]
     assert main(["board", "audit", *board, "--sample", "2", "--proofs", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_equal"] == 2
-    with home.open() as store:
-        forged(store, better_score)
+    forge(home, better_score)
     assert main(["board", "audit", *board, "--sample", "0", "--proofs", "0"]) == 1
     assert "problem: record" in capsys.readouterr().out
     assert main(["board", "export", *board, str(tmp_path / "x.jsonl.xz"), "--json"]) == 0
@@ -288,4 +303,4 @@ def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Pat
         connection.execute(f"DROP TRIGGER {FILES.name}_no_update")
         connection.execute(f"UPDATE {FILES.name} SET content = x'00'")
     with home.open() as reopened, pytest.raises(EditedRecordError, match="was edited"):
-        build_site(from_store(reopened), tmp_path / "site")
+        build_site(from_store(reopened, home), tmp_path / "site")

@@ -29,7 +29,7 @@ def test_the_shipped_board(tmp_path: Path) -> None:
         assert {*ADVERSARIES.names("scripted"), *ADVERSARIES.names("learned")} <= names
         outcome = audit(store, home, sample=0, certificates=0, keep=False)
         assert outcome["problems"] == []  # hashes, seeds from the revealed secret, summaries from the cells
-        result = build_site(from_store(store), tmp_path / "site")
+        result = build_site(from_store(store, home), tmp_path / "site")
     assert result["suites"] >= 2
     assert result["senders"] >= 29
     assert result["adversaries"] >= 13

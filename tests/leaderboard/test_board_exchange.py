@@ -3,6 +3,7 @@
 import json
 import lzma
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from evaluated_board import STAGES
+from sqlalchemy import exc
 
 from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import START, BoardStore, chained, record_hash
 from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.store.home import Home
@@ -134,3 +139,32 @@ def test_files_that_are_no_exports(home: Home, tmp_path: Path) -> None:
         other = Home(tmp_path / "other")
         with other.open() as copy, pytest.raises(InputError):
             import_board(copy, other, read_export(tmp_path / name))
+
+
+def test_forged_audits_of_elsewhere_are_not_shown_as_ours(store: BoardStore, home: Home, tmp_path: Path) -> None:
+    """Whoever has the database or makes an export can invent an audit; a board's folder remembers those that it made itself."""
+    outcome = audit(store, home, sample=1, certificates=0)
+    invented = {**outcome, "n_records": outcome["n_records"] + 1, "n_rerun": 1000, "n_equal": 1000}
+    store.append("audit", "", f"audit/{invented['n_records']}", invented, {})
+    assert [own for _, own in from_store(store, home).audits] == [True, False]
+    export_board(store, tmp_path / "x.jsonl")
+    other = Home(tmp_path / "other")
+    with other.open() as copy:
+        import_board(copy, other, read_export(tmp_path / "x.jsonl"))
+        audit(copy, other, sample=0, certificates=0)
+        records = from_store(copy, other)
+        assert [own for _, own in records.audits] == [False, False, True]
+        build_site(records, tmp_path / "site")
+    page = (tmp_path / "site" / "method.html").read_text()
+    assert page.count("not an audit of this board") == 2 and page.count("<p>Audit of ") == 1
+
+
+def test_an_import_that_fails_in_the_database_leaves_no_board(store: BoardStore, home: Home, tmp_path: Path) -> None:
+    """Records and the own round behind them are one transaction."""
+    export_board(store, tmp_path / "x.jsonl")
+    read, other = read_export(tmp_path / "x.jsonl"), Home(tmp_path / "other")
+    with other.open() as copy:
+        with pytest.raises(exc.IntegrityError):
+            import_board(copy, other, replace(read, claims={**read.claims, None: 1}))  # type: ignore[dict-item]
+        assert copy.records() == []
+        assert import_board(copy, other, read) == len(store.records())

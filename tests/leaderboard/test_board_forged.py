@@ -14,9 +14,12 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from forging import MOMENT, OTHER_KEY, Content, Forgery
+from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
 
+from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
+from ccenv.document import canonical_json
+from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.entry import card_of
 from ccenv.leaderboard.submission.pack import Authorship, pack
@@ -91,8 +94,10 @@ def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[F
         shutil.rmtree(folder / "more")
         content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}
         content |= {"card": card_of(submission.document), "signed_by": None}
-        slot = f"submission/{submission.player_sha256}/{name}"
+        slot = f"submission/{submission.player_sha256}"
         forged.add_record("submission", submission.sha256, slot, content, submission.files)
+        added = forged.records.pop()  # while its round is open
+        forged.records.insert(forged.records.index(forged.record("reveal")), added)
 
     return forge
 
@@ -130,6 +135,105 @@ def cells(change: Callable[[list[Content]], Any]) -> Callable[[Forgery], None]:
     return lambda forged: forged.cells("reno", change, again=False)
 
 
+def kept(stage: str, share: int, again: bool = True) -> Callable[[Forgery], None]:
+    """Keep every so many of the runs of an evaluation, the summary and all counts made good again."""
+    return lambda forged: forged.cells("reno", lambda lines: lines.__delitem__(slice(len(lines) // share, None)), stage, again)
+
+
+def fewer_seeds(forged: Forgery) -> None:
+    """Leave a seed out of what was played, its runs, their number and the summary."""
+
+    def change(content: Content) -> None:
+        content["manifest"]["suite"]["seeds"].pop()
+        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+
+    forged.edit(forged.record("evaluation", "reno", "small"), change)
+    forged.cells("reno", lambda lines: lines.__delitem__(slice(1, None, 2)))
+
+
+def other_seeds(forged: Forgery) -> None:
+    """Play with seeds of one's own choice; the secret is revealed later in the same export."""
+
+    def change(content: Content) -> None:
+        content["manifest"]["suite"]["seeds"] = [1, 2]
+        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+
+    forged.edit(forged.record("evaluation", "reno", "small"), change)
+    forged.cells("reno", lambda lines: [line.update(seed=1 + place % 2) for place, line in enumerate(lines)])
+
+
+def posing(forged: Forgery) -> None:
+    """A suite that is easier than the one of ccenv whose name and version it bears, in every record of it."""
+    for row in [row for row in forged.records if row["kind"] == "evaluation" and '"stage":"small"' in row["content"]]:
+        content = json.loads(row["content"])
+        for suite in (content["suite"], content["manifest"]["suite"]):
+            suite["name"] = "standard-v1"
+        content["stage"] = "standard-v1"
+        content["suite_sha256"] = suite_of(content["suite"], "x").sha256
+        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+        row["slot"] = f"evaluation/{row['subject']}/{content['suite_sha256']}/{content['manifest']['code_sha256']}"
+        row["content"] = canonical_json(content)
+
+
+def panel_cells(change: Callable[[list[Content]], Any]) -> Callable[[Forgery], None]:
+    def follow(content: Content) -> None:
+        change(content["cells"])
+        content["score"] = score_of([DamageCell(**cell) for cell in content["cells"]])
+
+    return edit("damage", follow)
+
+
+def moved(kind: str, name: str, to: str) -> Callable[[Forgery], None]:
+    """Put a record, and all that is about its submission, behind the first one of another kind."""
+
+    def forge(forged: Forgery) -> None:
+        row = forged.record(kind, name)
+        own = [other for other in forged.records if other is row or (other["subject"] and other["subject"] == row["subject"])]
+        rest = [other for other in forged.records if not any(other is one for one in own)]
+        place = next(i for i, other in enumerate(rest) if other["kind"] == to) + 1
+        forged.records[:] = [*rest[:place], *own, *rest[place:]]
+
+    return forge
+
+
+def round_number(number: int) -> Callable[[Forgery], None]:
+    def forge(forged: Forgery) -> None:
+        last = [row for row in forged.records if row["kind"] == "round"][-1]
+        last["slot"] = f"round/{number}"
+        forged.edit(last, lambda content: content.update(number=number))
+
+    return forge
+
+
+def slot(kind: str, text: str, name: str = "") -> Callable[[Forgery], None]:
+    return lambda forged: forged.record(kind, name).update(slot=text)
+
+
+def view(kind: str, change: Callable[[Content], Any], name: str = "") -> Callable[[Forgery], None]:
+    """Change the picture of a worst case."""
+
+    def forge(forged: Forgery) -> None:
+        row = forged.record(kind, name, "hard" if kind == "evaluation" else "")
+        file = next(file for file in json.loads(row["content"])["files"] if file.endswith("view.json"))
+        data = json.loads(forged.file_of(row, file))
+        change(data)
+        forged.edit(row, lambda content: content["files"].update({file: forged.add_file(json.dumps(data).encode())}))
+
+    return forge
+
+
+def summary(**change: Any) -> Callable[[Content], None]:
+    return lambda content: content["manifest"]["summary"][0].update(change)
+
+
+def damage_of_sender(forged: Forgery) -> None:
+    row, sender = forged.record("damage"), forged.record("submission", "plain")
+    forged.edit(row, lambda content: content.update(submission=sender["subject"], name="plain"))
+    row["slot"] = row["slot"].replace(row["subject"], sender["subject"])
+    row["subject"] = sender["subject"]
+    forged.records.append(forged.records.pop(forged.records.index(row)))
+
+
 FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("path_up", path_key("../../../overwritten.html"), "not a file of a submission"),
     ("path_absolute", path_key("/tmp/overwritten.html"), "not a file of a submission"),
@@ -143,10 +247,10 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     (
         "document_author_kept",
         document(lambda d: d.update(name="reno"), card=True, sha256=True),
-        "that of the reviewed code 'reno'",
+        "kept for ccenv's own 'reno'",
     ),
     ("card_author", edit("submission", lambda c: c["card"].update(author="Mallory"), "plain"), "its card has author 'Mallory'"),
-    ("card_name", edit("submission", lambda c: c["card"].update(name="vegas"), "plain"), "that of the reviewed code 'vegas'"),
+    ("card_name", edit("submission", lambda c: c["card"].update(name="vegas"), "plain"), "kept for ccenv's own 'vegas'"),
     ("card_kind", edit("submission", lambda c: c["card"].update(kind="policy"), "plain"), "its card has kind 'policy'"),
     ("card_track", edit("submission", lambda c: c["card"].update(track="adversary"), "plain"), "its card has track"),
     ("card_url", edit("submission", lambda c: c["card"].update(url="javascript:alert(1)"), "plain"), "https://host/path"),
@@ -164,9 +268,9 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
         "its signed_by is 'SHA256:AAA",
     ),
     ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
-    ("alike", handed_in("cc_probe_fast", "CC-Qde1"), "record 2 has a name that looks like its own already"),
-    ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "that of the reviewed code 'reno'"),
-    ("equal_player", handed_in("cc_qdel", "mine"), "record 2 has an equal player already"),
+    ("alike", handed_in("cc_probe_fast", "P1-ain"), "record .* has a name that looks like its own already"),
+    ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "kept for ccenv's own 'reno'"),
+    ("equal_player", handed_in("cc_qdel", "mine"), "which may exist once"),
     ("evaluation_of_another", of_another("evaluation", "small"), "played by cc_qdel .*; the submission is plain"),
     ("envelope_of_another", of_another("envelope"), "about the player .*; the submission is"),
     ("label", edit("evaluation", agents(label="vegas"), "reno"), "played by vegas"),
@@ -178,10 +282,10 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     (
         "summary_of_another",
         edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
-        "a summary about",
+        "one is needed, about reno",
     ),
     ("cell_of_another", cells(lambda lines: lines[0].update(agent="vegas")), "a run of vegas"),
-    ("cell_twice", cells(lambda lines: lines.__setitem__(1, lines[0])), "a run is there twice"),
+    ("cell_twice", cells(lambda lines: lines.__setitem__(1, lines[0])), "run 2 is one/reno/kind/"),
     ("cell_left_out", cells(lambda lines: lines.pop()), "cells; the manifest says"),
     ("cell_key", cells(lambda lines: lines[0].update(key="../../../../overwritten")), "key"),
     ("cell_nan", cells(lambda lines: lines[0]["metrics"].update(power=float("nan"))), "NaN"),
@@ -189,20 +293,101 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("worst_trace", edit("evaluation", worst(trace="../../../overwritten.npz"), "reno"), "trace"),
     ("worst_plot", edit("evaluation", worst(plot="/tmp/overwritten.png"), "reno"), "plot"),
     ("scenario_html", edit("evaluation", worst(scenario="<script>alert(1)</script>"), "reno"), "scenario"),
-    ("manifest_version", edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"), "version is True"),
+    (
+        "manifest_version",
+        edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"),
+        "manifest.format_version",
+    ),
     ("other_round", edit("evaluation", lambda c: c.update(round=7), "reno"), "of round 7; the submission is of round 1"),
-    ("other_suite", edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"), "the suite was edited"),
-    ("foreign_model", edit("envelope", lambda c: c["rows"][0].update(model="elsewhere")), "unknown model 'elsewhere'"),
-    ("foreign_buffer", edit("envelope", lambda c: c["rows"][0].update(buffer="elsewhere")), "unknown buffer 'elsewhere'"),
-    ("foreign_metric", edit("envelope", lambda c: c["rows"][0].update(metric="luck")), "unknown metric 'luck'"),
-    ("no_bound", edit("envelope", lambda c: c["rows"][0].update(bound=None)), "a verified row needs its bound"),
+    (
+        "other_suite",
+        edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"),
+        "what was played is not the suite",
+    ),
+    ("foreign_model", edit("envelope", lambda c: c["rows"][0].update(model="elsewhere")), "the 33 of its table in order"),
+    ("foreign_buffer", edit("envelope", lambda c: c["rows"][0].update(buffer="elsewhere")), "the 33 of its table in order"),
+    ("foreign_metric", edit("envelope", lambda c: c["rows"][0].update(metric="luck")), "the 33 of its table in order"),
+    ("no_bound", edit("envelope", lambda c: proved(c).update(bound=None)), "a verified row has its bound"),
     ("promises", edit("envelope", lambda c: c.update(promises=True)), "promises: it must be a whole number"),
     ("envelope_player", edit("envelope", lambda c: c.update(player_sha256="0" * 64)), "about the player 000"),
-    ("not_on_the_panel", edit("damage", lambda c: c["cells"][0].update(sender="bbr1")), "'bbr1', which is not on the panel"),
+    ("not_on_the_panel", edit("damage", lambda c: c["cells"][0].update(sender="bbr1")), "run 1 is one/bbr1/kind/"),
     ("panel", edit("damage", lambda c: c["suite"].update(agents=["reno"])), "the suite was edited"),
     ("kind", lambda forged: forged.records[-1].update(kind="plugin"), "unknown kind 'plugin'"),
     ("subject", lambda forged: forged.record("evaluation", "reno").update(subject="0" * 64), "its subject is '000"),
     ("before_it", lambda forged: forged.drop(forged.record("submission", "reno")), "there is no submission .* before it"),
+    # B1: exactly the runs of the suite, with the seeds that follow from the secret
+    ("third_of_the_runs", kept("small", 3), "runs; suite 'small' with its seeds has"),
+    ("half_of_the_hard_runs", kept("hard", 2), "runs; suite 'hard' with its seeds has"),
+    ("no_runs", kept("small", 1000, again=False), "cells; the manifest says"),
+    ("fewer_seeds", fewer_seeds, "1 seeds; suite 'small' has 2"),
+    ("other_seeds", other_seeds, "seeds do not follow from the submission and the secret of round 1"),
+    ("runs_in_another_order", cells(lambda lines: lines.reverse()), "run 1 is"),
+    ("run_of_another_seed", cells(lambda lines: lines[0].update(seed=7)), "run 1 is one/reno/kind/7"),
+    ("run_of_another_adversary", cells(lambda lines: lines[0].update(adversary="slowest")), "run 1 is one/reno/slowest/"),
+    ("run_of_another_code", cells(lambda lines: lines[0].update(code_sha256="0" * 64)), "a run of code 000"),
+    ("panel_run_left_out", panel_cells(lambda runs: runs.pop()), "1 runs; suite 'panel' with its seeds has 2"),
+    ("panel_run_twice", panel_cells(lambda runs: runs.__setitem__(1, runs[0])), "run 2 is one/reno/kind/"),
+    ("panel_seed", panel_cells(lambda runs: runs[0].update(seed=7)), "run 1 is one/reno/kind/7"),
+    ("posing_suite", posing, "is not the one that ccenv ships"),
+    # B2: bounds that were tried, in a setting that an audit can decide
+    ("long_traces", edit("envelope", lambda c: c.update(T=40)), "T: "),
+    ("bound_between_steps", edit("envelope", lambda c: proved(c).update(bound=0.99)), "utilisation of 0.99; what is tried is"),
+    ("bound_above_1", edit("envelope", lambda c: proved(c).update(bound=1.5)), "utilisation of 1.5; what is tried is"),
+    ("no_query", edit("envelope", lambda c: proved(c).update(query_sha256=None)), "has its bound and the hash of its query"),
+    ("weaker_setting", edit("envelope", lambda c: c.update(setting_name="artefact")), "setting_name"),
+    ("rows_left_out", edit("envelope", lambda c: c["rows"].pop(0)), "rows: 32; an envelope has the 33 of its table"),
+    ("row_twice", edit("envelope", lambda c: c["rows"].insert(0, c["rows"][0])), "rows: 34; an envelope has the 33"),
+    ("other_unit", edit("envelope", lambda c: proved(c).update(unit="of everything")), "its unit is 'fraction of C'"),
+    # B3: what a page reads is what import has checked
+    ("empty_against", edit("evaluation", summary(against={}), "reno"), "against has not the adversaries and metrics"),
+    ("empty_path", cells(lambda lines: lines[0].update(path={})), "path.flows"),
+    ("path_without_flows", cells(lambda lines: lines[0]["path"].update(flows=[])), "path.flows"),
+    ("path_of_no_length", cells(lambda lines: lines[0]["path"]["flows"][0].update(rtt_s=0)), "rtt_s"),
+    ("huge_metric", cells(lambda lines: lines[0]["metrics"].update(power=1e308)), "metrics.power"),
+    ("empty_machine", edit("evaluation", lambda c: c["manifest"].update(machine={}), "reno"), "machine.processor: missing"),
+    ("empty_machine_of_damage", edit("damage", lambda c: c.update(machine={})), "machine.processor: missing"),
+    ("no_players", edit("evaluation", lambda c: c["manifest"].update(agents=[]), "reno"), "manifest.agents"),
+    (
+        "two_summaries",
+        edit("evaluation", lambda c: c["manifest"]["summary"].append(c["manifest"]["summary"][0]), "reno"),
+        "one is",
+    ),
+    (
+        "other_score",
+        edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(metric="x"), "reno"),
+        "score is not",
+    ),
+    ("huge_score", edit("damage", lambda c: c["score"].update(iqm=1e308)), "score.iqm"),
+    ("huge_damage", edit("damage", lambda c: c["cells"][0].update(utilisation=1e308)), "utilisation"),
+    ("text_turned_round", edit("damage", lambda c: c["machine"].update(processor="a\u202eb")), "direction-changing character"),
+    ("more_than_a_record_has", edit("damage", lambda c: c.update(note="x")), "unknown key 'note'"),
+    ("view_without_a_column", view("evaluation", lambda v: v.pop("queue_ms"), "reno"), "queue_ms: missing"),
+    ("view_of_two_lengths", view("evaluation", lambda v: v["queue_ms"].pop(), "reno"), "different lengths"),
+    ("view_of_nothing", view("damage", lambda v: v.update(flows=[])), "flows"),
+    ("view_without_capacity", view("damage", lambda v: v.update(link_mbps=[0.0] * len(v["link_mbps"]))), "no capacity"),
+    ("view_backwards", view("damage", lambda v: v["time_s"].reverse()), "times rise"),
+    ("damage_of_a_sender", damage_of_sender, "damage of an entry of the track 'sender'"),
+    # B4: rounds begin and end in order
+    ("submitted_after_the_reveal", moved("submission", "plain", "reveal"), "of round 1, but round 1 is revealed"),
+    ("submitted_before_the_round", lambda forged: forged.records.insert(0, forged.records.pop(1)), "but no round has begun"),
+    ("submitted_in_a_later_round", edit("submission", lambda c: c.update(round=2), "plain"), "of round 2, but round 1 is open"),
+    ("secret_of_another_round", edit("reveal", lambda c: c.update(secret="00" * 32)), "not the one that was committed to"),
+    ("round_1000000", round_number(1_000_000), "round 1000000 begins; round 2 is next"),
+    ("round_twice", round_number(1), "which may exist once"),
+    ("round_without_a_beginning", lambda forged: forged.drop(forged.record("round")), "but no round has begun"),
+    (
+        "revealed_twice",
+        lambda forged: forged.records.append({**forged.record("reveal"), "slot": "reveal/2"}),
+        "but round 2 is open",
+    ),
+    # B5: what may exist once is what the content says
+    ("slot_of_a_submission", slot("submission", "submission/x", "plain"), "its slot is 'submission/x'"),
+    ("slot_of_the_next_round", slot("envelope", "round/3"), "its slot is 'round/3'"),
+    ("slot_of_another_code", slot("evaluation", "evaluation/x", "reno"), "its slot is 'evaluation/x'"),
+    ("slot_of_a_reveal", slot("reveal", "reveal/2"), "its slot is 'reveal/2'"),
+    ("slot_of_an_envelope", slot("envelope", "envelope/x"), "its slot is 'envelope/x'"),
+    ("name_without_separator", handed_in("cc_probe_fast", "ccqdel"), "kept for ccenv's own 'cc_qdel'"),
+    ("name_with_separator", handed_in("cc_probe_fast", "bbr_3"), "kept for ccenv's own 'bbr3'"),
     ("withdrawn_without_request", withdrawal("key"), "by key it has withdraw.json"),
     ("withdrawn_by_nobody", withdrawal("submitter"), "by"),
 ]
@@ -267,6 +452,17 @@ def test_hostile_signatures_replace_none(
 
     forgery.edit(row, change)
     assert "as signed_with" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+@pytest.mark.parametrize("author", ["Grace Hopper", "grace-hopper", "Gr\u0430ce Hopper"])
+def test_hostile_entries_take_no_author_that_has_signed(
+    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], author: str
+) -> None:
+    handed_in("cc_probe_fast", "mine", author)(forgery, tmp_path)
+    assert "signed by nobody, but 'Grace Hopper' signed 'signed' with" in refused(
+        forgery.write(tmp_path / "forged.jsonl"), capsys
+    )
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")

@@ -14,7 +14,7 @@ from ccenv.leaderboard.store.records import CellRecord
 def cell(scenario: str, seed: int = 1, **metrics: float) -> CellRecord:
     return CellRecord(
         key="0" * 32, code_sha256="0" * 64, agent_sha256="0" * 64, scenario=scenario, agent="cubic", adversary="network",
-        seed=seed, engine_seed=1, model="packet", path={"flows": []}, metrics=metrics, parameters={},
+        seed=seed, engine_seed=1, model="packet", path={"flows": [{"rtt_s": 0.04}]}, metrics=metrics, parameters={},
     )  # fmt: skip
 
 

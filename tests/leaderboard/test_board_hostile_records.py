@@ -1,16 +1,19 @@
 """Records and reports that were edited, or are none, are refused by name or shown as what nobody confirmed."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from board_records import build_folders, edit, report
 
 from ccenv.benchmarks.run.store import CELLS, MANIFEST
-from ccenv.errors import InputError
+from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.evaluate.proofs import store_report
 from ccenv.leaderboard.store.records import VERIFICATION
+from ccenv.network.trace import load_trace
 
 HOSTILE = [
     (lambda m: m["agents"][0].update(label="<script>alert(1)</script>"), "agents.0.label"),
@@ -72,7 +75,7 @@ REPORTS = [
     (report(queries=[{"claim": "x"}]), "a query lacks"),
     (report(verdict="yes"), "verdict"),
     (report(sender="cc_qdell"), "Did you mean 'cc_qdel'"),
-    (report(trace="/nowhere/x.npz", verdict="refuted", queries=[REFUTED]), "is not there"),
+    (report(trace="/nowhere/x.npz", verdict="refuted", queries=[REFUTED]), "cannot be read"),
     (report(queries=[]), "without queries: nobody can decide it again"),
     (report(queries=[REFUTED]), "the verdict is 'verified', those of its queries are refuted"),
     (report(verdict="refuted"), "the verdict is 'refuted', those of its queries are verified"),
@@ -100,3 +103,23 @@ def test_a_hostile_report_is_shown_as_not_confirmed(records: Path, tmp_path: Pat
 def test_a_report_about_another_sender(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a report about 'cc_qdel', not about 'cc_probe_fast'"):
         store_report(report(), "report.json", tmp_path, agent="cc_probe_fast")
+
+
+def test_a_hostile_report_copies_no_other_file(records: Path, tmp_path: Path) -> None:
+    """What a report calls its counterexample lies on this machine: only a trace of its sender on its model is one."""
+    secret = tmp_path / "secret.npz"
+    np.savez(secret, weights=np.ones(3))
+    text = tmp_path / "secret.txt"
+    text.write_text("private")
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    traces = records / "bench" / "hard" / "traces"
+    own, other = (next(t for t in traces.glob("*.npz") if load_trace(t).header.senders == (n,)) for n in ("cc_qdel", "reno"))
+    refuted = {"verdict": "refuted", "queries": [REFUTED]}
+    model = load_trace(own).header.model
+    for file, changes in ((secret, {}), (text, {}), (pipe, {}), (other, {"model": model}), (own, {"model": "ideal"})):
+        with pytest.raises(CcenvError):
+            store_report(report(trace=str(file), **refuted, **changes), "report.json", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    folder = store_report(report(trace=str(own), **refuted, model=model), "report.json", tmp_path / "new")
+    assert (folder / "traces" / own.name).read_bytes() == own.read_bytes()

@@ -13,20 +13,22 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from forging import Forgery
+from forging import KEY, OTHER_KEY, Forgery
 from own_process import ready_processes
 from submission_folders import make_good
 
-from ccenv.agents import make_sender
+from ccenv.adversaries import ADVERSARIES
+from ccenv.agents import AGENTS, make_sender
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import DATABASE
 from ccenv.leaderboard.submission.canonical import canonical_hash
-from ccenv.leaderboard.submission.identity import check_reserved
+from ccenv.leaderboard.submission.identity import check_reserved, registered
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
+from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 from ccenv.network.sender import PolicySender
 
@@ -82,7 +84,7 @@ def test_a_database_of_version_1_gets_its_claims(forgery: Forgery, tmp_path: Pat
             submit_folder(store, home, tmp_path / "stolen")
         submit_reviewed(store, home, "cubic")
     with sqlite3.connect(home.folder / DATABASE) as connection:
-        assert [row[0] for row in connection.execute("SELECT version FROM ccenv_board_versions ORDER BY version")] == [1, 2]
+        assert [row[0] for row in connection.execute("SELECT version FROM ccenv_board_versions ORDER BY version")] == [1, 2, 3]
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute("DELETE FROM ccenv_board_claims")
 
@@ -146,6 +148,9 @@ def test_two_processes_share_neither_a_name_nor_a_player(
         ("copa", "c0pa"),
         ("reno", "r\u0435no"),
         ("a-b", "a_b"),
+        ("bbr3", "bbr_3"),
+        ("cc_qdel", "ccqdel"),
+        ("cc_qdel", "c.c-qdel"),
         ("modern", "modem"),
     ],
 )
@@ -195,3 +200,31 @@ def test_what_ccenv_registers_keeps_its_name_when_its_weights_are_on_the_grid(na
     check_reserved(submission.document.name, submission.document.author, submission.player)
     with pytest.raises(InputError, match=f"the name '{name}' is kept"):
         check_reserved(name, "ccenv", make_sender("cc_probe_fast"))
+
+
+@pytest.mark.parametrize(
+    "author", ["ccenv", "team ccenv", "The CCENV team", "cc-env contributors", "reviewed code of cc\u0435nv"]
+)
+def test_hostile_authors_that_hold_the_projects_name_are_refused(author: str) -> None:
+    with pytest.raises(InputError, match="is kept for what comes with ccenv"):
+        check_reserved("mine", author, make_sender("cc_probe_fast"))
+
+
+def test_names_that_ccenv_registers_differ_in_more_than_separators() -> None:
+    assert len(registered()) == len({*AGENTS.names(), *ADVERSARIES.names()})
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+def test_an_author_who_signed_once_signs_all_that_follows(workshop: Path, tmp_path: Path) -> None:
+    home = Home(tmp_path / "board")
+    card = Authorship("Grace Hopper", "MIT", "quick/1", name="more")
+    pack("cc_probe_fast", card, tmp_path / "unsigned")
+    pack("cc_probe_fast", card, tmp_path / "other", workshop / OTHER_KEY)
+    pack("cc_probe_fast", card, tmp_path / "own", workshop / KEY)
+    with home.open() as store:
+        submit_folder(store, home, workshop / "signed")
+        for folder in ("unsigned", "other"):
+            with pytest.raises(InputError, match="'Grace Hopper' signed 'signed' with"):
+                submit_folder(store, home, tmp_path / folder)
+        submit_folder(store, home, tmp_path / "own")
+        assert len(entrants(store)) == 2

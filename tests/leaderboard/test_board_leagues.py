@@ -101,6 +101,7 @@ def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_pat
     ("change", "said"),
     [
         (lambda d: d["payoffs"].pop(), "payoffs"),
+        (lambda d: d["payoffs"][0].__setitem__(0, 1e308), "payoffs"),
         (lambda d: d["payoffs"][2].append(0.5), "payoffs"),
         (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
         (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),

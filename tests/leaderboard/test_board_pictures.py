@@ -76,7 +76,7 @@ def test_overview_places_score_worst_case_and_bound(tmp_path: Path) -> None:
         point = by_name[label]
         assert entry.worst is not None
         assert point["worst"] == entry.worst.case.value
-        assert (point["bound"] == 0.5) == (entry.envelope is not None)
+        assert (point["bound"] == 0.125) == (entry.envelope is not None)
     by_score = sorted(by_name.values(), key=lambda p: p["score"])
     assert [p["x"] for p in by_score] == sorted(p["x"] for p in by_score)
     by_worst = sorted(by_name.values(), key=lambda p: -p["worst"])

@@ -31,7 +31,7 @@ def agree(folder: Path) -> bool:
 
 def test_a_publication_is_complete_and_can_be_audited(home: Home, store: BoardStore, tmp_path: Path) -> None:
     close_round(store, home)  # without the secret nobody can check seeds
-    result = publish(store, tmp_path / "public")
+    result = publish(store, home, tmp_path / "public")
     assert agree(tmp_path / "public")
     assert result["written"] == result["files"] == len(sums(tmp_path / "public"))
     assert {INDEX, "board.json", "404.html", "_headers", RECORDS, HEAD} <= set(sums(tmp_path / "public"))
@@ -44,7 +44,7 @@ def test_a_publication_is_complete_and_can_be_audited(home: Home, store: BoardSt
 def test_secrets_stay_at_home(home: Home, store: BoardStore, tmp_path: Path) -> None:
     import lzma
 
-    publish(store, tmp_path / "public")
+    publish(store, home, tmp_path / "public")
     secrets = [file.read_text().strip() for file in (home.folder / "secrets").glob("*.hex")]
     assert secrets
     for file in (tmp_path / "public").rglob("*"):
@@ -56,59 +56,59 @@ def test_secrets_stay_at_home(home: Home, store: BoardStore, tmp_path: Path) -> 
 
 def test_again_nothing_is_written_and_afterwards_only_what_differs(home: Home, store: BoardStore, tmp_path: Path) -> None:
     folder = tmp_path / "public"
-    publish(store, folder)
+    publish(store, home, folder)
     before = sums(folder)
-    assert publish(store, folder)["written"] == 0
+    assert publish(store, home, folder)["written"] == 0
     submit_reviewed(store, home, "cubic")
-    result = publish(store, folder)
+    result = publish(store, home, folder)
     assert 0 < result["written"] < result["files"]
     assert sums(folder)[HEAD] != before[HEAD]
     assert agree(folder)
 
 
-def test_what_is_not_of_the_board_stays(store: BoardStore, tmp_path: Path) -> None:
+def test_what_is_not_of_the_board_stays(home: Home, store: BoardStore, tmp_path: Path) -> None:
     folder = tmp_path / "public"
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "config").write_text("mine")
     (folder / "CNAME").write_text("board.example.org")
-    publish(store, folder)
-    publish(store, folder, records=False)
+    publish(store, home, folder)
+    publish(store, home, folder, records=False)
     assert (folder / ".git" / "config").read_text() == "mine"
     assert (folder / "CNAME").read_text() == "board.example.org"
     assert not (folder / "records").exists()  # ours, and no longer wanted
 
 
-def test_foreign_files_are_not_overwritten(store: BoardStore, tmp_path: Path) -> None:
+def test_foreign_files_are_not_overwritten(home: Home, store: BoardStore, tmp_path: Path) -> None:
     (tmp_path / INDEX).write_text("my diary")
     with pytest.raises(InputError, match=r"index\.html: is there already and no board was published here"):
-        publish(store, tmp_path)
+        publish(store, home, tmp_path)
     assert [file.name for file in tmp_path.iterdir() if file.name != "board"] == [INDEX]
     assert (tmp_path / INDEX).read_text() == "my diary"
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is not a folder"):
-        publish(store, tmp_path / "file")
+        publish(store, home, tmp_path / "file")
 
 
 @pytest.mark.parametrize("line", ["x", f"{'a' * 64}  ../../precious", f"{'a' * 64}  /etc/passwd", f"{'a' * 63}  index.html"])
-def test_a_forged_list_removes_nothing(store: BoardStore, tmp_path: Path, line: str) -> None:
+def test_a_forged_list_removes_nothing(home: Home, store: BoardStore, tmp_path: Path, line: str) -> None:
     folder = tmp_path / "deep" / "public"
-    publish(store, folder)
+    publish(store, home, folder)
     (tmp_path / "precious").write_text("x")
     with (folder / SUMS).open("a") as stream:
         stream.write(line + "\n")
     with pytest.raises(InputError, match="SHA256SUMS:"):
-        publish(store, folder)
+        publish(store, home, folder)
     assert (tmp_path / "precious").read_text() == "x"
 
 
-def test_nothing_is_written_through_a_link(store: BoardStore, tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link(home: Home, store: BoardStore, tmp_path: Path) -> None:
     folder, outside = tmp_path / "public", tmp_path / "outside"
-    publish(store, folder)
+    publish(store, home, folder)
     shutil.move(folder / "entries", outside)
     (folder / "entries").symlink_to(outside)
     before = {file.name: file.read_bytes() for file in outside.iterdir()}
     with pytest.raises(InputError, match="link"):
-        publish(store, folder)
+        publish(store, home, folder)
     assert {file.name: file.read_bytes() for file in outside.iterdir()} == before
 
 
@@ -116,7 +116,7 @@ def test_an_interrupted_publication_goes_on(
     home: Home, store: BoardStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every write in turn the process ends; the next call must come to the same folder as one that was never stopped."""
-    publish(store, tmp_path / "whole")
+    publish(store, home, tmp_path / "whole")
     old = home.folder.with_name("old")
     shutil.copytree(tmp_path / "whole", old)
     (old / "entries" / "gone.html").write_text("an entry of the past")
@@ -138,23 +138,23 @@ def test_an_interrupted_publication_goes_on(
         with monkeypatch.context() as patch:
             patch.setattr(module, "write_atomic", dying)
             with pytest.raises(CcenvError, match="killed"):
-                publish(store, tmp_path / f"try{writes}")
-        publish(store, tmp_path / f"try{writes}")
+                publish(store, home, tmp_path / f"try{writes}")
+        publish(store, home, tmp_path / f"try{writes}")
         assert agree(tmp_path / f"try{writes}")
         assert sums(tmp_path / f"try{writes}") == sums(tmp_path / "whole")
 
 
-def test_halves_of_a_killed_publication_are_removed(store: BoardStore, tmp_path: Path) -> None:
+def test_halves_of_a_killed_publication_are_removed(home: Home, store: BoardStore, tmp_path: Path) -> None:
     folder = tmp_path / "public"
-    publish(store, folder)
+    publish(store, home, folder)
     halves = [
-        folder / ".index.html.123.0a1b2c3d.tmp",
-        folder / "entries" / f".{next((folder / 'entries').iterdir()).name}.9.00000000.tmp",
+        folder / ".index.html.9999999.0a1b2c3d.tmp",
+        folder / "entries" / f".{next((folder / 'entries').iterdir()).name}.9999999.00000000.tmp",
     ]
     others = [folder / ".mine.1.00000000.tmp", folder / ".index.html.tmp"]
     for file in [*halves, *others]:
         file.write_text("x")
-    publish(store, folder)
+    publish(store, home, folder)
     assert not any(file.exists() for file in halves)
     assert all(file.exists() for file in others)
 

@@ -146,15 +146,21 @@ def test_the_verdict_stands_in_its_own_column_and_changes_no_score(made: Path, s
     assert "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
 
 
-def test_a_refuted_verdict_links_its_counterexample(made: Path, records: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lasso", "verdict"), [("the trace returns to its state", "refuted"), (None, "unknown")])
+def test_a_verdict_links_its_trace_and_is_refuted_only_where_it_repeats(
+    lasso: str | None, verdict: str, made: Path, records: Path, tmp_path: Path
+) -> None:
+    """What older code called refuted, a step that fails, is told as unknown."""
     trace = next((made / "bench" / "small" / "traces").glob("cc_qdel*.npz"))
     query = {"claim": "x", "verdict": "refuted", "evidence": {"sha256": "b" * 64}}
-    store_report(report(T=8, verdict="refuted", queries=[query], trace=str(trace)), "report", records)
+    more = {} if lasso is None else {"lasso": lasso}
+    store_report(report(T=8, verdict="refuted", queries=[query], trace=str(trace), **more), "report", records)
     build_folders([records], tmp_path / "site")
     page = next((tmp_path / "site" / "entries").glob("cc_qdel*")).read_text()
     assert f"../traces/proof-{'b' * 16}.npz" in page
     assert (tmp_path / "site" / "traces" / f"proof-{'b' * 16}.npz").read_bytes() == trace.read_bytes()
-    assert page.index('"verdict verified"') < page.index('"verdict refuted"')  # T = 7 before T = 8
+    assert page.index('"verdict verified"') < page.index(f'"verdict {verdict}"')  # T = 7 before T = 8
+    assert ("step fails" in page) == (verdict == "unknown") and ("refuted" in page) == (verdict == "refuted")
 
 
 def test_text_of_records_is_escaped(site: Path) -> None:
@@ -266,8 +272,8 @@ def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
 def test_envelopes_of_the_first_version_bound_nothing() -> None:
     records = synthetic(1)
     (record,) = records.envelopes
-    assert len(record.envelope.bounds) == len(record.envelope.rows)
-    assert record.envelope.model_copy(update={"promises": 1}).bounds == ()
+    assert len(record.bounds) == len(record.rows)
+    assert record.model_copy(update={"promises": 1}).bounds == ()
 
 
 def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

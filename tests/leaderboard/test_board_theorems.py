@@ -121,8 +121,10 @@ def test_a_certificate_of_another_program_is_about_nobody_here(records, tmp_path
 def test_names_in_a_certificate_choose_no_file(records, tmp_path) -> None:
     data = genuine()
     data["theorem"]["name"] = "../../../outside"
-    assert build_site(records, tmp_path / "site", [write(tmp_path / "own", data)])["theorems"] == 2
-    assert {p.name for p in tmp_path.iterdir()} == {"own", "site"}
+    with pytest.raises(InputError, match=r"theorem\.name"):
+        build_site(records, tmp_path / "site", [write(tmp_path / "own", data)])
+    assert {p.name for p in tmp_path.iterdir()} == {"own"}
+    data = genuine()
     data["program"]["name"] = "<script>alert(1)</script>"  # no name of a program: about nobody
     assert build_site(records, tmp_path / "site", [write(tmp_path / "own", data)])["theorems"] == 1
 

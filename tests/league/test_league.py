@@ -256,6 +256,10 @@ def test_exploitability_is_what_both_sides_gain() -> None:
     assert useless["exploitability"] == pytest.approx(0.0)
 
 
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 @pytest.mark.slow
 def test_kill_nine_and_a_dead_worker_lose_nothing(played: Path, tmp_path: Path) -> None:
     config = tmp_path / "small.yaml"
@@ -278,10 +282,8 @@ def test_kill_nine_and_a_dead_worker_lose_nothing(played: Path, tmp_path: Path) 
     run.wait()
     run = start()
     wait_for("networks/round-00-scene-00")
-    for line in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
-        if "spawn_main" in Path(f"/proc/{line}/cmdline").read_text():
-            os.kill(int(line), signal.SIGKILL)
-            break
+    workers = [worker for server in children(run.pid) for worker in children(server)]
+    os.kill(workers[0], signal.SIGKILL)
     _, told = run.communicate(timeout=120)
     assert run.returncode == 2
     assert told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")

@@ -18,6 +18,7 @@ FLOW = {"cca": "bbr1", "access_delay_ms": 5}
     ("change", "message"),
     [
         ({"flows": []}, "flows: .* at least 1 item"),
+        ({"flows": [FLOW] * 1_001}, "flows: .* at most 1000 items"),
         ({"links": []}, "links: .* at least 1 item"),
         ({"links": [LINK | {"buffer_bdp": 0}]}, r"links.0.buffer_bdp: .* greater than 0 \(got 0\)"),
         ({"step_ms": 6}, "step_ms 6 is larger than the smallest delay, 5 ms"),
@@ -69,6 +70,8 @@ def test_buffer_is_in_whole_packets_of_bdp():
         ({"overrides": {"cubic": 1}}, "unknown key 'cubic'"),
         ({"access_delays_ms": []}, "access_delays_ms: .* at least 1"),
         ({"access_delays_ms": [5, 6, 7]}, "even number of flows"),
+        ({"access_delays_ms": [5] * 1_002}, "access_delays_ms"),
+        ({"buffers_bdp": list(range(1, 20_000))}, "359982 cells of 10 flows; at most 100000"),  # asked for gigabytes before
     ],
 )
 def test_bad_sweeps(changes, message):

@@ -131,7 +131,7 @@ def test_the_kernel_allows_what_the_reference_allows(trial):
 
 
 def test_ends_that_infinite_beliefs_make_are_rates():
-    program = parse_program(leaf({"C_L": 1}, {"C_U": 1}))
+    program = parse_program(leaf({"C_L": 1}, {"C_U": 1}), bounded=False)
     lo, hi, _ = interval(program, {**BELIEF, "C_U": math.inf})
     assert (lo, hi) == (8, 1e12)
     lo, hi, _ = interval(program, {**BELIEF, "C_U": 4})  # refused as a contract; the engine still gets an interval

@@ -1,4 +1,4 @@
-"""The first verdicts: proved, refuted with a legal trace that the engine reproduces, and unknown where time runs out."""
+"""The first verdicts: proved, a step that fails at a legal trace that the engine reproduces, and unknown where time runs out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.smt.claims.claims import Thresholds, build_claim, full_invariant
-from ccenv.smt.claims.verifier import Verifier
+from ccenv.smt.claims.verifier import STEP_FAILS, Verifier
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.setting import Setting, named_setting
@@ -21,7 +21,8 @@ pytest.importorskip("z3")
 def verdicts(name: str, samples: int, setting: str = "history", buffer: str = "infinite", claim: str = "invariant") -> list[str]:
     sender = smt_sender(name)
     chosen = named_setting(setting, Setting(samples=samples, buffer=buffer), sender.largest_rate())
-    return [Verifier(60).decide(query).verdict for query in build_claim(claim, chosen, sender, Thresholds())]
+    results = [Verifier(60).decide(query) for query in build_claim(claim, chosen, sender, Thresholds())]
+    return [result.reason or result.verdict for result in results]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def verdicts(name: str, samples: int, setting: str = "history", buffer: str = "i
 def test_invariant_verdicts(name: str, samples: int, buffer: str, proved: bool) -> None:
     seen = verdicts(name, samples, buffer=buffer)
     assert seen[0] == "verified"  # belief bounds are sound for any sender
-    assert seen[-1] == ("verified" if proved else "refuted")
+    assert seen[-1] == ("verified" if proved else STEP_FAILS)
 
 
 def drains_by(tmp_path, mss: int) -> str:
@@ -53,16 +54,16 @@ def drains_by(tmp_path, mss: int) -> str:
 @pytest.mark.parametrize(("mss", "samples", "proved"), [(-1, 4, False), (-1, 5, True), (0, 5, False), (0, 6, True)])
 def test_invariant_under_the_published_delay_rule(mss: int, samples: int, proved: bool, tmp_path) -> None:
     """Table 2, G1 (4 solutions at T = 5, none at T = 4): they count constants, so the drain rate is C_L/2 - MSS/Rm there."""
-    assert verdicts(drains_by(tmp_path, mss), samples, "artefact")[-1] == ("verified" if proved else "refuted")
+    assert verdicts(drains_by(tmp_path, mss), samples, "artefact")[-1] == ("verified" if proved else STEP_FAILS)
 
 
 @pytest.mark.parametrize(("name", "samples"), [("cc_qdel", 5), ("cc_probe_drain", 5), ("cc_qdel", 4), ("cc_probe_fast", 5)])
 def test_static_reduction_agrees_with_moving_beliefs(name: str, samples: int) -> None:
     sender = smt_sender(name)
     setting = named_setting("history", Setting(samples=samples), sender.largest_rate())
-    reduced = {Verifier(60).decide(q).verdict for q in build_claim("invariant", setting, sender, Thresholds())}
-    full = [Verifier(60).decide(q).verdict for q in full_invariant(setting, sender, Thresholds())]
-    assert ("refuted" in reduced) == (full == ["refuted"])
+    reduced = {Verifier(60).decide(q).reason for q in build_claim("invariant", setting, sender, Thresholds())}
+    full = [Verifier(60).decide(q).reason for q in full_invariant(setting, sender, Thresholds())]
+    assert (STEP_FAILS in reduced) == (full == [STEP_FAILS])
 
 
 def test_counterexample_is_legal_and_the_engine_reproduces_it() -> None:
@@ -70,7 +71,7 @@ def test_counterexample_is_legal_and_the_engine_reproduces_it() -> None:
     for buffer in ("infinite", "small", "arbitrary"):
         setting = named_setting("sound", Setting(samples=7, buffer=buffer))
         result = [Verifier(60).decide(q) for q in build_claim("invariant", setting, sender, Thresholds())][-1]
-        assert result.verdict == "refuted"
+        assert (result.verdict, result.reason) == ("unknown", STEP_FAILS)
         assert result.view is not None
         trace = as_trace(result.view, sender.name)
         assert check_trace(trace) == []
@@ -94,12 +95,13 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
     assert proved["sanity"]["satisfiable"] is True
     assert proved["recheck"]["confirmed"] is True
     assert proved["trace"] is None
-    assert main(["verify", "property", "cc_probe_drain", "--T", "7", "--json", "--out", folder]) == 1
-    refuted = json.loads(capsys.readouterr().out)
-    assert refuted["verdict"] == "refuted"
-    assert refuted["replay"]["engine"] == "reproduced"
-    assert main(["trace", "check", refuted["trace"]]) == 0
-    assert main(["replay", refuted["trace"], "--json"]) == 0
+    assert main(["verify", "property", "cc_probe_drain", "--T", "7", "--json", "--out", folder]) == 3
+    failed = json.loads(capsys.readouterr().out)
+    assert (failed["verdict"], failed["reason"]) == ("unknown", STEP_FAILS)
+    assert failed["shows"]["utilisation"] > 0.5 and "fails" in failed and "violates" not in failed
+    assert failed["replay"]["engine"] == "reproduced"
+    assert main(["trace", "check", failed["trace"]]) == 0
+    assert main(["replay", failed["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["reproduced"] is True
 
 

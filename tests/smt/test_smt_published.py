@@ -17,11 +17,11 @@ from ccenv.errors import CcenvError, InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.smt.claims.claims import Thresholds, build_claim
-from ccenv.smt.claims.fairness import aimd_query, algorithm1_query
+from ccenv.smt.claims.fairness import aimd_query, algorithm1_query, program_query
 from ccenv.smt.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import decide_claim
-from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.claims.report import decide_claim, refute
+from ccenv.smt.claims.verifier import STEP_FAILS, Query, Verifier
 from ccenv.smt.network.encode import encode
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
@@ -30,7 +30,6 @@ from ccenv.smt.replay.closed_loop import run_in_engine
 from ccenv.smt.replay.exact import replay
 from ccenv.smt.replay.run import Decision, ReplayError, Run
 from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.senders.rate_delay import RateDelay
 from ccenv.smt.solver.algebra import all_of, any_of
 
 pytest.importorskip("z3")
@@ -39,20 +38,22 @@ pytest.importorskip("z3")
 def test_copa_stays_below_a_tenth_on_ccac() -> None:
     """CCAC (Arun et al. 2021): jitter of one Rm keeps Copa's window small for good."""
     (query,) = build_claim("utilisation_or_rise", Setting(samples=10), smt_sender("copa"), Thresholds(Fraction(1, 10)))
-    result = Verifier(60).decide(query)
-    assert result.verdict == "refuted"
+    failed = Verifier(60).decide(query)
+    assert failed.reason == STEP_FAILS
+    repeated, result, _ = refute(query, failed, Verifier(60))
+    assert (result.verdict, repeated.claim.repeats) == ("refuted", True)
     trace = as_trace(result.view, "copa")
     run, difference = engine_replay(trace)
     assert difference <= REPLAY_TOLERANCE
     step_bytes = run.header.path.link_rate_Bps * run.header.dt_s
-    assert run.S[-1, 0] - run.S[0, 0] < 0.1 * step_bytes * (run.n_steps - 1)
+    assert run.S[-1, 0] - run.S[1, 0] < 0.1 * step_bytes * (run.n_steps - 1)  # from sample 1 on it repeats
     assert as_adversary(trace).moves.shape == (9, 4)
 
 
 def test_constant_rate_above_half_the_link_uses_it() -> None:
     sender = smt_sender("constant")
     slow = build_claim("utilisation_or_rise", Setting(samples=6), sender, Thresholds(Fraction(1, 2)))
-    assert Verifier(60).decide(slow[0]).verdict == "refuted"
+    assert Verifier(60).decide(slow[0]).reason == STEP_FAILS
 
 
 def test_aimd_grows_or_uses_the_link_with_a_bdp_of_buffer() -> None:
@@ -67,8 +68,9 @@ def test_aimd_that_must_find_its_losses_uses_less_of_the_link() -> None:
         setting = Setting("ccac", Fraction(1), 6, loss_detection=detection)
         (query,) = build_claim("utilisation_or_rise", setting, smt_sender("aimd"), Thresholds(Fraction(1, 2)))
         verdicts[detection] = Verifier(60).decide(query)
-    assert {name: result.verdict for name, result in verdicts.items()} == {"oracle": "verified", "dupacks": "refuted"}
+    assert {name: result.verdict for name, result in verdicts.items()} == {"oracle": "verified", "dupacks": "unknown"}
     result = verdicts["dupacks"]
+    assert result.reason == STEP_FAILS
     run = run_in_engine(as_trace(result.view, "aimd"), result.view, result.values, smt_sender("aimd"), 1)
     assert run["engine"] == "reproduced"
 
@@ -101,7 +103,9 @@ def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     [
         aimd_query(Fraction(16), 6),
         aimd_query(Fraction(3), 5, flows=3),
-        algorithm1_query(Fraction(1), 8, sender=RateDelay(rmax_steps=3)),
+        aimd_query(Fraction(16), 6, model="ccac"),
+        program_query(smt_sender("cc_probe_drain"), Fraction(10), 6),
+        program_query(smt_sender("cc_probe_drain"), Fraction(10), 6, 3, "ccac"),
     ],
 )
 def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_every_flow(query: Query, tmp_path) -> None:
@@ -188,10 +192,16 @@ def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_algorithm_1_is_s_fair_on_short_cycles() -> None:
-    """[Starvation] s.6.3 with s = 2."""
-    assert Verifier(60).decide(algorithm1_query(Fraction(2), 8)).verdict == "verified"
-    assert Verifier(60).decide(algorithm1_query(Fraction(1), 7)).verdict == "verified"  # too short for a cycle that is not fair
+@pytest.mark.parametrize(
+    ("model", "samples", "verdict"), [("ccac", 6, "verified"), ("cbr_delay", 5, "verified"), ("cbr_delay", 6, "refuted")]
+)
+def test_algorithm_1_goes_beyond_s_where_each_flow_is_delayed_apart(model: str, samples: int, verdict: str) -> None:
+    """[Starvation] s.6.3 with s = 2: one delay element for all flows keeps them 2 apart in such cycles, their own do not."""
+    result = Verifier(60).decide(algorithm1_query(Fraction(2), samples, model=model))
+    assert result.verdict == verdict
+    if result.view is not None:
+        slow, fast = (flow.S[-1] - flow.S[1] for flow in result.view.flows)
+        assert fast > 2 * slow > 0 and all(flow.late[1] == flow.late[-1] for flow in result.view.flows)
 
 
 def test_theorem_6_1_constant_loss_takes_linear_time() -> None:
@@ -225,9 +235,9 @@ def test_relu_policy_equal_to_a_constant_multiple_of_C_L(tmp_path) -> None:
     """A net that outputs 2 C_L + MSS/Rm gets the verdicts of the program that says so."""
     net = smt_sender(relu_file(tmp_path, [[[1, 0, 0], [0, 0, 1]], [[2, 1]]]))
     (query,) = build_claim("utilisation", Setting(samples=5), net, Thresholds(Fraction(1, 2)))
-    assert Verifier(60).decide(query).verdict in ("verified", "refuted")
+    assert Verifier(60).decide(query).reason in ("", STEP_FAILS)
     (greedy,) = build_claim("inflight", Setting(samples=5), net, Thresholds(None, Fraction(5)))
-    assert Verifier(60).decide(greedy).verdict == "refuted"
+    assert Verifier(60).decide(greedy).reason == STEP_FAILS
 
 
 def test_biases_count_segments_and_their_counterexamples_replay(tmp_path) -> None:
@@ -238,7 +248,7 @@ def test_biases_count_segments_and_their_counterexamples_replay(tmp_path) -> Non
     bias = smt_sender(relu_file(tmp_path, [[[1, 0, 0], [0, 0, 0]], [[2, -1]]], biases=[[0, 1], [0]]))
     (query,) = build_claim("inflight", Setting(samples=5), bias, Thresholds(None, Fraction(5)))
     by_bias = Verifier(60).decide(query)
-    assert by_weight.verdict == by_bias.verdict == "refuted"
+    assert by_weight.reason == by_bias.reason == STEP_FAILS
     view = by_bias.view
     assert all(view.rate[t] == max(view.alpha, 2 * view.C_L[t - 1] - view.alpha) for t in range(1, 5))
     with pytest.raises(InputError, match="biases"):

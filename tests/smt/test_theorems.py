@@ -78,7 +78,7 @@ def test_the_command_prints_what_it_promises(capsys) -> None:
     assert main(["verify", "theorem", str(SMALL), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert {"verdict", "statement", "utilisation", "inflight_bdp", "loss_per_rtt", "assumptions", "certificate"} <= set(data)
-    assert (data["verdict"], data["utilisation"], data["loss_per_rtt"]) == ("verified", 0.3, None)
+    assert (data["verdict"], data["utilisation"], data["loss_per_rtt"]) == ("verified", 0.3, 1.0)
     assert main(["certificate", "check", data["certificate"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statement"] == data["statement"]
 
@@ -187,6 +187,10 @@ WRONG = {
     "state": ("if: true_beliefs", "if: true_belief", "true_beliefs"),
     "prime in a premise": ('if: [true_beliefs, "queue > rest"]', 'if: ["queue\' > rest"]', "only what holds at one sample"),
     "given later": ("given: [stays true]", "given: [drains]", "earlier lemma"),
+    "constant named as a feature": ("constants: {", "constants: {MSS: 3/8, ", "'MSS' bears"),
+    "state named as a constant": ("states:\n", "states:\n  goal: [C_L <= 1]\n", "'goal' bears"),
+    "range turned round": ("potential_range: [0, 4]", "potential_range: [4, 0]", "potential_range"),
+    "name of two words": ("name: small\n", "name: small one\n", "small one"),
     "key": ("source: a test", "sauce: a test", "sauce"),
     "rank": ("times: grows", "times: 1", "must be above 1"),
     "time-outs": ("timeouts: none", "timeouts: artefact", "only those before it may be given"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from ccenv.errors import InputError
-from ccenv.synth import journal as journal_module
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.query.query import load_query
 from ccenv.synth.query.records import TRACE
@@ -34,10 +32,10 @@ GOOD = (
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    written = Journal(tmp_path, "query", reuse=True)
+    written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in GOOD:
         written.add(line)
-    assert Journal(tmp_path, "query", reuse=True).lines == list(GOOD)
+    assert Journal(tmp_path, "query", reuse=True, code="code").lines == list(GOOD)
     assert trace_data(trace_from(_trace())) == _trace()
 
 
@@ -64,22 +62,26 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_a_hostile_line_ends_what_is_read(name: str, tmp_path: Path) -> None:
-    written = Journal(tmp_path, "query", reuse=True)
+def test_a_hostile_line_is_refused(name: str, tmp_path: Path) -> None:
+    written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in (GOOD[0], HOSTILE[name], GOOD[1]):
-        with written.file.open("ab") as out:
-            out.write(json.dumps(line).encode() + b"\n")
-    assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+        written.add(line)
+    with pytest.raises(InputError, match=r"journal\.jsonl, line 3: .*; --fresh starts anew\Z"):
+        Journal(tmp_path, "query", reuse=True, code="code")
+    assert not Journal(tmp_path, "query", reuse=True, code="other").lines  # other code: set aside unread
 
 
-def test_hostile_lines_that_are_too_long_or_cut_short_end_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True).add(GOOD[0])
+def test_a_hostile_line_that_is_no_json_is_refused_and_one_cut_short_is_cut_off(tmp_path: Path) -> None:
+    Journal(tmp_path, "query", reuse=True, code="code").add(GOOD[0])
     file = tmp_path / "journal.jsonl"
     whole = file.read_bytes()
-    monkeypatch.setattr(journal_module, "MAX_LINE_BYTES", 4_000)
-    for rest in (b'{"kind": "foun', b"x" * 5_000 + b"\n", b"[" * 3_000 + b"\n"):
+    for rest in (b"x" * 5_000 + b"\n", b"[" * 3_000 + b"\n", b"\xff\n"):
         file.write_bytes(whole + rest)
-        assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+        with pytest.raises(InputError, match=r"line 3: .*; --fresh starts anew\Z"):
+            Journal(tmp_path, "query", reuse=True, code="code")
+    file.write_bytes(whole + b'{"kind": "foun')
+    assert Journal(tmp_path, "query", reuse=True, code="code").lines == [GOOD[0]]
+    assert file.read_bytes() == whole
 
 
 def test_a_hostile_class_that_the_query_does_not_have_is_refused(tmp_path: Path) -> None:

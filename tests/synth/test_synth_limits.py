@@ -12,7 +12,6 @@ import yaml
 from ccenv.cli.main import main
 from ccenv.errors import InputError, ProgramError
 from ccenv.smt.replay.run import ReplayError
-from ccenv.synth import journal as journal_module
 from ccenv.synth.journal import Journal
 from ccenv.synth.prove import Task, decide
 from ccenv.synth.query import template as template_module
@@ -150,11 +149,10 @@ def test_open_classes_that_fall_later_are_not_unknown_and_proved_ones_must_not_f
         run.settle()
 
 
-def test_a_journal_of_other_code_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True).add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
-    assert Journal(tmp_path, "query", reuse=True).of_kind("simulated")
-    monkeypatch.setattr(journal_module, "source_hash", lambda patterns: "other")
-    assert not Journal(tmp_path, "query", reuse=True).lines
+def test_a_journal_of_other_code_is_set_aside(tmp_path: Path) -> None:
+    Journal(tmp_path, "query", reuse=True, code="code").add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
+    assert Journal(tmp_path, "query", reuse=True, code="code").of_kind("simulated")
+    assert not Journal(tmp_path, "query", reuse=True, code="other").lines
 
 
 def test_a_limit_on_what_was_sent_before_the_trace(tmp_path: Path) -> None:

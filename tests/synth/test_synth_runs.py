@@ -194,10 +194,10 @@ def test_a_proof_that_the_second_solver_leaves_open_is_told(
 
 
 def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True).add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
-    assert Journal(tmp_path, "query", reuse=True).of_kind("simulated")
+    Journal(tmp_path, "query", reuse=True, code="code").add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
+    assert Journal(tmp_path, "query", reuse=True, code="code").of_kind("simulated")
     monkeypatch.setattr(journal_module, "version_of", lambda solver: f"{solver} 0")
-    assert not Journal(tmp_path, "query", reuse=True).lines
+    assert not Journal(tmp_path, "query", reuse=True, code="code").lines
 
 
 @pytest.mark.parametrize(

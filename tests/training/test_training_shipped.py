@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -42,6 +43,7 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     trained: list[str] = []
     real = run.train
 
+    @functools.wraps(real)
     def counted(config, folder, **more):  # type: ignore[no-untyped-def]
         trained.append(f"{folder.name}{' again' if more['restart'] else ''}")
         return real(config, folder, **more)
@@ -68,9 +70,8 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
-    monkeypatch.setattr(shipped, "code_hash", lambda: "of tomorrow")
     for module in ("ccenv.training.records.record", "ccenv.training.run"):
-        monkeypatch.setattr(f"{module}.code_hash", lambda: "of tomorrow")
+        monkeypatch.setattr(f"{module}.code_hash", lambda *entries: "of tomorrow")
     assert go("quick_sender") == ["quick_sender-0 again", "quick_sender-1 again"]
 
 
@@ -79,7 +80,7 @@ def test_a_run_of_other_code_is_not_recorded(tmp_path: Path, monkeypatch: pytest
 
     config = load_config("quick_sender", SMALL)
     with monkeypatch.context() as patch:
-        patch.setattr("ccenv.training.run.code_hash", lambda: "of yesterday")
+        patch.setattr("ccenv.training.run.code_hash", lambda *entries: "of yesterday")
         train(config, tmp_path / "run")
     longer = load_config("quick_sender", [*SMALL, "total_steps=128"])
     result = train(longer, tmp_path / "run")  # goes on

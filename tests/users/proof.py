@@ -1,4 +1,4 @@
-"""A property of a belief program, proved or refuted by a trace."""
+"""A property of a belief program, proved, refuted or unknown."""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ import math
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic import pcc
 from ccenv.agents.classic.common import classic_sender, initial_window
 from ccenv.agents.classic.pcc import (
@@ -30,6 +28,7 @@ from ccenv.agents.classic.pcc import (
     start_experiment,
 )
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 FIRST_WINDOW_MSS = 2.0  # NSDI 2015 s.3.2: the first rate is 2 MSS/RTT
@@ -61,13 +60,13 @@ def sender(initial_window_mss: float = FIRST_WINDOW_MSS) -> ClassicSender:
     return classic_sender("allegro", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def sigmoid(y: float) -> float:
     """Return 1/(1 + e^(alpha y)) (NSDI 2015 s.2.2)."""
     return 1.0 / (1.0 + math.exp(SIGMOID_STEEPNESS * y))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def utility(rate: float, loss: float) -> float:
     """Return u = T Sigmoid(L - 0.05) - x L with throughput T = x (1 - L), in the unit of rate (NSDI 2015 s.2.2)."""
     return rate * (1.0 - loss) * sigmoid(loss - LOSS_LIMIT) - rate * loss
@@ -100,7 +99,7 @@ def on_ack(state: Any, ack: Any) -> None:
     send_on(state, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     length = MIN_INTERVAL_RTTS + (MAX_INTERVAL_RTTS - MIN_INTERVAL_RTTS) * draw(state)
@@ -114,7 +113,7 @@ def _experiment(state: Any, now_s: float) -> None:
     start_experiment(state, now_s, 4, length, MIN_INTERVAL_MSS, r0, r1, r2, r3)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide(state: Any) -> None:
     first = utility(state.rate_0_Bps, loss_share(state.acked_0_bytes, state.lost_0_bytes))
     if state.mode == STARTING:
@@ -134,7 +133,7 @@ def _decide(state: Any) -> None:
         state.mode = DECIDING
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _compare_pairs(state: Any, u0: float) -> None:
     """Move if both pairs agree, else try again with a larger step (NSDI 2015 s.3.2)."""
     u1 = utility(state.rate_1_Bps, loss_share(state.acked_1_bytes, state.lost_1_bytes))
@@ -158,7 +157,7 @@ def _compare_pairs(state: Any, u0: float) -> None:
     _move(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _move(state: Any) -> None:
     """Change the rate by n eps_min in the direction found (NSDI 2015 s.3.2)."""
     state.moves += 1.0

@@ -14,8 +14,6 @@ import math
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic import pcc
 from ccenv.agents.classic.allegro import utility
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
@@ -31,6 +29,7 @@ from ccenv.agents.classic.pcc import (
     start_experiment,
 )
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0
@@ -84,7 +83,7 @@ def on_ack(state: Any, ack: Any) -> None:
     send_on(state, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     if state.mode != DECIDING:
@@ -97,7 +96,7 @@ def _experiment(state: Any, now_s: float) -> None:
     start_experiment(state, now_s, 4, INTERVAL_RTTS, MIN_INTERVAL_MSS, r0, r1, r2, r3)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide(state: Any) -> None:
     loss = loss_share(state.acked_0_bytes, state.lost_0_bytes)
     if state.mode == STARTING:
@@ -123,7 +122,7 @@ def _decide(state: Any) -> None:
     state.last_utility = first
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _compare_pairs(state: Any, u0: float) -> None:
     """Move if both pairs agree; set eps by whether the decision is that of before."""
     u1 = utility(state.rate_1_Bps, loss_share(state.acked_1_bytes, state.lost_1_bytes))
@@ -142,7 +141,7 @@ def _compare_pairs(state: Any, u0: float) -> None:
         _move(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _move(state: Any) -> None:
     """Change the rate by eps in the direction found."""
     state.last_rate_Bps = state.rate_Bps

@@ -15,11 +15,11 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, chosen, classic_sender, initial_window, windowed_min
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -156,7 +156,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.lost_bytes = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _inflight_bytes(state: Any, gain: float) -> float:
     """Return gain * BDP plus three send quanta (4.2.3.2)."""
     if state.pacing_rate_Bps < QUANTUM_SMALL_Bps:
@@ -176,12 +176,12 @@ def _inflight_bytes(state: Any, gain: float) -> float:
     return segments * state.mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _is_limited(state: Any, ack: Any) -> bool:
     return bool(ack.app_limited > 0.0 or ack.delivered_bytes <= state.limited_until_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_bandwidth(state: Any, ack: Any) -> None:
     """Update BtlBw (4.1.1.3 to 4.1.1.5)."""
     if ack.round_start > 0.0:
@@ -195,7 +195,7 @@ def _update_bandwidth(state: Any, ack: Any) -> None:
         state.bandwidth_Bps = -state.band_a
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_extra(state: Any, ack: Any) -> None:
     """Update by how much ACKs run ahead of the bandwidth (bbr_update_ack_aggregation of Linux): largest of 5 to 10 rounds."""
     if ack.round_start > 0.0:
@@ -213,7 +213,7 @@ def _update_extra(state: Any, ack: Any) -> None:
     state.extra_bytes = max(state.extra_bytes, min(state.epoch_acked_bytes - expected_bytes, state.cwnd_bytes))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_phase(state: Any, ack: Any) -> None:
     """Advance the gain cycle (4.3.4.3)."""
     long_enough = ack.now_s - state.phase_start_s > state.rtprop_s
@@ -228,14 +228,14 @@ def _check_phase(state: Any, ack: Any) -> None:
         _enter_phase(state, (state.phase + 1.0) % N_PHASES, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_phase(state: Any, phase: float, now_s: float) -> None:
     state.phase = phase
     state.phase_start_s = now_s
     state.pacing_gain = UP_GAIN if phase == 0.0 else (DOWN_GAIN if phase == 1.0 else 1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_probe_bw(state: Any, now_s: float) -> None:
     """Enter PROBE_BW in a random phase other than the draining one (4.3.4.2)."""
     state.mode = PROBE_BW
@@ -245,7 +245,7 @@ def _enter_probe_bw(state: Any, now_s: float) -> None:
     _enter_phase(state, 0.0 if draw == 0 else draw + 1.0, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_full_pipe(state: Any, ack: Any) -> None:
     """Notice that the bandwidth no longer grows by a quarter per round (4.3.2.2)."""
     if state.full_pipe > 0.0 or ack.round_start == 0.0 or _is_limited(state, ack):
@@ -259,7 +259,7 @@ def _check_full_pipe(state: Any, ack: Any) -> None:
         state.full_pipe = 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.3)."""
     if state.mode == STARTUP and state.full_pipe > 0.0:
@@ -270,7 +270,7 @@ def _check_drain(state: Any, ack: Any) -> None:
         _enter_probe_bw(state, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
     """Update RTprop (4.1.2.3); enter, stay in and leave PROBE_RTT (4.3.5)."""
     expired = state.rtprop_s > 0.0 and ack.now_s > state.rtprop_at_s + RTPROP_WINDOW_S
@@ -301,7 +301,7 @@ def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
             state.cwnd_gain = HIGH_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _save_cwnd(state: Any) -> None:
     """Remember the window for after PROBE_RTT or recovery (4.2.3.4)."""
     if state.in_recovery == 0.0 and state.mode != PROBE_RTT:
@@ -310,7 +310,7 @@ def _save_cwnd(state: Any) -> None:
         state.saved_cwnd_bytes = max(state.saved_cwnd_bytes, state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _end_recovery(state: Any, ack: Any) -> None:
     if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
         state.in_recovery = 0.0
@@ -318,7 +318,7 @@ def _end_recovery(state: Any, ack: Any) -> None:
         state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_pacing_rate(state: Any, ack: Any) -> None:
     """Pace at pacing_gain * BtlBw; before the pipe is full never slower than before (4.2.1)."""
     if state.bandwidth_Bps <= 0.0:
@@ -330,7 +330,7 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
         state.pacing_rate_Bps = rate_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards cwnd_gain * BDP plus quanta (4.2.3)."""
     target_bytes = _inflight_bytes(state, state.cwnd_gain)

@@ -16,7 +16,6 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.bbr2_model import (
     NO_FEEDBACK,
@@ -63,6 +62,7 @@ from ccenv.agents.classic.bbr_model import (
 )
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.rng import uniform
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 STARTUP_PACING_GAIN = 2.89  # BBRv2 at IETF 104 to 112 and in its Linux code: 2/ln 2, rounded
@@ -123,7 +123,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _set_cwnd(state, ack)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_full_pipe(state: Any, ack: Any) -> None:
     """Notice that the bandwidth no longer grows (4.3.1.2), or in STARTUP that too much is lost (4.3.1.3)."""
     if state.round_started == 0.0:
@@ -147,7 +147,7 @@ def _check_full_pipe(state: Any, ack: Any) -> None:
         state.full_pipe = 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.2)."""
     if state.mode == STARTUP and state.full_pipe > 0.0:
@@ -158,7 +158,7 @@ def _check_drain(state: Any, ack: Any) -> None:
         _enter_down(state, ack)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_down(state: Any, ack: Any) -> None:
     """Drain what the probe has queued; draw the time of the next one (4.3.3.1, 4.3.3.5)."""
     state.loss_in_round = 0.0
@@ -176,7 +176,7 @@ def _enter_down(state: Any, ack: Any) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_cruise(state: Any) -> None:
     """Send at the bandwidth, with headroom (4.3.3.2)."""
     state.mode = CRUISE
@@ -184,7 +184,7 @@ def _enter_cruise(state: Any) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_refill(state: Any, ack: Any) -> None:
     """Fill the pipe for a round before probing (4.3.3.3)."""
     reset_lower_bounds(state)
@@ -196,7 +196,7 @@ def _enter_refill(state: Any, ack: Any) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_up(state: Any, ack: Any) -> None:
     """Probe for bandwidth (4.3.3.4)."""
     state.samples_probe = 1.0
@@ -208,7 +208,7 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.cwnd_gain = state.up_cwnd_gain
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_probe_cycle(state: Any, ack: Any) -> None:
     """Adapt the long-term bound and go through DOWN, CRUISE, REFILL, UP (4.3.3.6)."""
     if state.full_pipe == 0.0:
@@ -231,14 +231,14 @@ def _update_probe_cycle(state: Any, ack: Any) -> None:
         _enter_down(state, ack)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _is_probe_over(state: Any, ack: Any) -> bool:
     """End UP once there have been 1.25 BDP in flight, after an RTT at the earliest (4.3.3.6)."""
     target_bytes = budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, UP_PACING_GAIN))
     return bool(ack.now_s - state.phase_start_s > state.min_rtt_s and ack.inflight_bytes + ack.acked_bytes >= target_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _is_time_to_probe(state: Any, ack: Any) -> bool:
     """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (4.3.3.5)."""
     target_mss = min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes) / state.mss_bytes
@@ -246,7 +246,7 @@ def _is_time_to_probe(state: Any, ack: Any) -> bool:
     return bool(due or ack.now_s - state.phase_start_s > state.probe_wait_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _adapt_upper_bound(state: Any, ack: Any) -> None:
     """Lower the long-term bound if the probe has lost too much, else raise it (4.3.3.6: BBRAdaptUpperBounds)."""
     if state.round_started > 0.0:
@@ -266,7 +266,7 @@ def _adapt_upper_bound(state: Any, ack: Any) -> None:
         raise_high_inflight(state, ack)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
     """Enter, stay in and leave PROBE_RTT (4.3.4)."""
     if state.mode != PROBE_RTT:
@@ -302,7 +302,7 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
         state.cwnd_gain = state.startup_cwnd_gain
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_pacing_rate(state: Any, ack: Any) -> None:
     """Pace at the gain times the bandwidth less 1 % (4.6.2); before the pipe is full never slower than before."""
     if state.bandwidth_Bps <= 0.0:
@@ -314,7 +314,7 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
         state.pacing_rate_Bps = rate_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (4.6.4)."""
     minimum_bytes = MIN_CWND_MSS * state.mss_bytes

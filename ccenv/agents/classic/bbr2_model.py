@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.bbr_model import (
     BETA,
     EXTRA_ACKED_ROUNDS,
@@ -26,6 +24,7 @@ from ccenv.agents.classic.bbr_model import (
 )
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 
 NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase
 
@@ -93,7 +92,7 @@ STATE = state_record(
 )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def start_round(state: Any, delivered_bytes: float, inflight_bytes: float) -> None:
     """Begin a round: it lasts until what is in flight now is delivered or lost (4.5.1)."""
     state.round_end_bytes = delivered_bytes + inflight_bytes
@@ -101,13 +100,13 @@ def start_round(state: Any, delivered_bytes: float, inflight_bytes: float) -> No
     state.round_inflight_bytes = inflight_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_limited(state: Any, ack: Any) -> bool:
     """Return whether a rate sample was limited by the application or by PROBE_RTT."""
     return bool(ack.app_limited > 0.0 or ack.delivered_bytes <= state.limited_until_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_model(state: Any, ack: Any) -> None:
     """Update rounds, bandwidth, lower bounds and ACK aggregation (4.5)."""
     state.round_started = 0.0
@@ -128,7 +127,7 @@ def update_model(state: Any, ack: Any) -> None:
     update_extra(state, ack, EXTRA_ACKED_ROUNDS)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def end_of_update(state: Any, ack: Any) -> None:
     """Begin the next round if one has ended, and bound the bandwidth in use (4.5.10.4)."""
     if state.round_started > 0.0 and ack.delivered_bytes >= state.round_end_bytes:
@@ -138,25 +137,25 @@ def end_of_update(state: Any, ack: Any) -> None:
     state.bandwidth_Bps = min(state.max_bandwidth_Bps, state.low_bandwidth_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def lost_this_round(state: Any) -> float:
     """Return the bytes found lost since the round began."""
     return float(state.lost_total_bytes - state.round_start_lost_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_inflight_too_high(state: Any) -> bool:
     """Return whether more than LOSS_THRESHOLD of what was in flight when the round began has been lost (4.5.10.1)."""
     return bool(lost_this_round(state) > LOSS_THRESHOLD * state.round_inflight_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
     """Return at least three send quanta and four segments (4.6.3, 4.6.4.2)."""
     return quantised_bytes(state, inflight_bytes, 1.0 if state.pacing_rate_Bps < QUANTUM_SMALL_Bps else QUANTUM_MSS)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def lower_high_inflight(state: Any, limited: bool) -> None:
     """Set the long-term bound to what was in flight, or BETA of the target (4.5.10.1: BBRHandleInflightTooHigh)."""
     state.samples_probe = 0.0
@@ -166,7 +165,7 @@ def lower_high_inflight(state: Any, limited: bool) -> None:
         state.high_inflight_bytes = max(bound_bytes, MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def raise_high_inflight(state: Any, ack: Any) -> None:
     """Follow what got through; in UP grow by 1, 2, 4, ... segments per round while the bound binds (4.3.3.6)."""
     if state.high_inflight_bytes == UNLIMITED_BYTES:

@@ -17,8 +17,6 @@ import math
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.bbr3_model import (
     ACKS_FEEDBACK,
     ACKS_INIT,
@@ -68,6 +66,7 @@ from ccenv.agents.classic.bbr_model import (
 )
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.rng import uniform
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 PER_PACKET = True  # the engines tell of each lost packet
@@ -135,7 +134,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _set_cwnd(state, ack)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_startup(state: Any, ack: Any, ranges: float) -> None:
     """Leave STARTUP when the pipe is full, or too much was lost in a round of recovery (s.5.3.1.1, s.5.3.1.3)."""
     if state.mode != STARTUP:
@@ -152,7 +151,7 @@ def _check_startup(state: Any, ack: Any, ranges: float) -> None:
         state.drain_start_round = state.rounds
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave DRAIN when the queue is gone, or after three rounds (s.5.3.2)."""
     if state.mode != DRAIN:
@@ -162,7 +161,7 @@ def _check_drain(state: Any, ack: Any) -> None:
         _enter_down(state, ack.now_s, ack.delivered_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_down(state: Any, now_s: float, delivered_bytes: float) -> None:
     """Drain what the probe has queued; draw the time of the next one (s.5.3.3.9: StartProbeBW_DOWN, PickProbeWait)."""
     state.loss_ranges = 0.0
@@ -181,7 +180,7 @@ def _enter_down(state: Any, now_s: float, delivered_bytes: float) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_cruise(state: Any) -> None:
     """Send at the bandwidth, with headroom (s.5.3.3.2)."""
     state.mode = CRUISE
@@ -189,7 +188,7 @@ def _enter_cruise(state: Any) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_refill(state: Any, ack: Any) -> None:
     """Fill the pipe for a round before probing (s.5.3.3.3)."""
     reset_lower_bounds(state)
@@ -203,7 +202,7 @@ def _enter_refill(state: Any, ack: Any) -> None:
     state.cwnd_gain = CWND_GAIN
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _enter_up(state: Any, ack: Any) -> None:
     """Probe for bandwidth (s.5.3.3.5)."""
     state.samples_probe = 1.0
@@ -216,7 +215,7 @@ def _enter_up(state: Any, ack: Any) -> None:
     steepen_rise(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_probe_cycle(state: Any, ack: Any, round_started: bool) -> None:
     """Adapt the long-term bound and go through DOWN, CRUISE, REFILL, UP (s.5.3.3.9: UpdateProbeBWCyclePhase)."""
     if state.full_pipe == 0.0 or _adapt_long_term(state, ack, round_started):
@@ -238,7 +237,7 @@ def _update_probe_cycle(state: Any, ack: Any, round_started: bool) -> None:
         _enter_down(state, ack.now_s, ack.delivered_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _is_time_to_go_down(state: Any, ack: Any) -> bool:
     """End UP on a plateau of the bandwidth, or, after a probe with much loss, at the bound that it left (s.5.3.3.7)."""
     if state.probe_too_high > 0.0 and ack.inflight_bytes >= state.high_inflight_bytes:
@@ -250,20 +249,20 @@ def _is_time_to_go_down(state: Any, ack: Any) -> bool:
     return bool(state.full_rounds >= FULL_PIPE_ROUNDS)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _target_bytes(state: Any) -> float:
     """Return how much is wanted in flight (s.5.3.3.8.3: TargetInflight)."""
     return min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _is_time_to_probe(state: Any, ack: Any) -> bool:
     """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (s.5.3.3.8.3)."""
     due = state.rounds_since_probe >= min(_target_bytes(state) / state.mss_bytes, MAX_RENO_ROUNDS)
     return bool(due or ack.now_s > state.cycle_start_s + state.probe_wait_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
     """Follow the meaning of ACKs; raise the long-term bound where losses are few (s.5.3.3.9: AdaptLongTermModel).
 
@@ -286,7 +285,7 @@ def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -> None:
     """Enter, stay in and leave PROBE_RTT (s.5.3.4.3: CheckProbeRTT)."""
     if state.mode != PROBE_RTT:
@@ -314,7 +313,7 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -
         _check_probe_rtt_done(state, ack.now_s, ack.delivered_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> None:
     """Leave PROBE_RTT after 200 ms (s.5.3.4.3, s.5.3.4.4)."""
     if state.probe_rtt_done_s == 0.0 or now_s <= state.probe_rtt_done_s:
@@ -332,7 +331,7 @@ def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> N
         state.cwnd_gain = state.startup_cwnd_gain
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (s.5.6.4.6)."""
     target_bytes = budget_bytes(state, bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)

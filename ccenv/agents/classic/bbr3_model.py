@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.bbr_model import (
     CRUISE,
     DOWN,
@@ -32,6 +30,7 @@ from ccenv.agents.classic.bbr_model import (
 )
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 
 ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_FEEDBACK, ACKS_STOPPING = 0.0, 1.0, 2.0, 3.0, 4.0  # s.2.14: ack_phase
 
@@ -100,14 +99,14 @@ STATE = state_record(
 )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_limited(state: Any, app_limited: float, prior_delivered_bytes: float) -> bool:
     """Return whether a packet was limited when it was sent: by the application, or by PROBE_RTT (MarkConnectionAppLimited)."""
     held = state.limited_until_bytes > 0.0 and state.limited_from_bytes <= prior_delivered_bytes <= state.limited_until_bytes
     return bool(app_limited > 0.0 or held)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     """Update rounds, bandwidth, short-term bounds and aggregation (s.5.2.3, in its order).
 
@@ -131,7 +130,7 @@ def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     return round_started, loss_round_started, ranges
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_bandwidth(state: Any, ack: Any) -> bool:
     """Count rounds (s.5.5.1: UpdateRound) and take the bandwidth sample (s.5.5.5); return whether a round begins."""
     round_started = ack.prior_delivered_bytes >= state.round_end_bytes
@@ -145,7 +144,7 @@ def _update_bandwidth(state: Any, ack: Any) -> bool:
     return bool(round_started)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def end_of_update(state: Any, ack: Any, loss_round_started: bool) -> None:
     """Begin the next loss round's signals and bound the bandwidth in use (s.5.5.10.3)."""
     if loss_round_started:
@@ -154,14 +153,14 @@ def end_of_update(state: Any, ack: Any, loss_round_started: bool) -> None:
     state.bandwidth_Bps = min(state.max_bandwidth_Bps, state.low_bandwidth_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def reset_full_bandwidth(state: Any, baseline_Bps: float) -> None:
     """Look for a plateau of the bandwidth afresh (s.5.3.1.2: ResetFullBW)."""
     state.full_bandwidth_Bps = baseline_Bps
     state.full_rounds = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def check_full_bandwidth(state: Any, ack: Any, round_started: bool) -> None:
     """Count rounds in which the delivery rate has not grown by a quarter (s.5.3.1.2: CheckFullBWReached)."""
     limited = is_limited(state, ack.app_limited, ack.prior_delivered_bytes)
@@ -175,39 +174,33 @@ def check_full_bandwidth(state: Any, ack: Any, round_started: bool) -> None:
         state.full_pipe = 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_inflight_too_high(tx_inflight_bytes: float, lost_bytes: float) -> bool:
     """Return whether more than LOSS_THRESHOLD of what was in flight was lost since a packet was sent (s.5.5.10.2)."""
     return bool(lost_bytes > LOSS_THRESHOLD * tx_inflight_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def inflight_at_loss(size_bytes: float, tx_inflight_bytes: float, lost_bytes: float) -> float:
-    """Return what was in flight where losses crossed LOSS_THRESHOLD, maybe within the packet (s.5.5.10.2: InflightAtLoss).
-
-    Args:
-        size_bytes: of the lost packet.
-        tx_inflight_bytes: in flight when it was sent, itself included.
-        lost_bytes: found lost since then, itself included.
-    """
+    """Return what was in flight where losses crossed LOSS_THRESHOLD, maybe within the packet (s.5.5.10.2: InflightAtLoss)."""
     before_bytes = tx_inflight_bytes - size_bytes
     lost_before_bytes = lost_bytes - size_bytes
     return before_bytes + (LOSS_THRESHOLD * before_bytes - lost_before_bytes) / (1.0 - LOSS_THRESHOLD)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
     """Return at least three send quanta and four segments (s.5.6.3, s.5.6.4.2: QuantizationBudget)."""
     return quantised_bytes(state, inflight_bytes, QUANTUM_MSS)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_cwnd_limited(state: Any, ack: Any) -> bool:
     """Return whether the window left no room for a segment before this ACK (C.is_cwnd_limited)."""
     return bool(ack.inflight_bytes + ack.acked_bytes + state.mss_bytes >= state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def steepen_rise(state: Any) -> None:
     """Double the segments per round by which the long-term bound rises (s.5.3.3.9: RaiseInflightLongtermSlope)."""
     growth = 2.0**state.up_rounds
@@ -215,7 +208,7 @@ def steepen_rise(state: Any) -> None:
     state.up_step_bytes = max(state.cwnd_bytes / growth, state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def raise_high_inflight(state: Any, ack: Any, round_started: bool) -> None:
     """Follow what got through; in UP, while the bound binds, grow by 1, 2, 4, ... segments per round (s.5.3.3.9)."""
     if state.high_inflight_bytes == UNLIMITED_BYTES:
@@ -232,7 +225,7 @@ def raise_high_inflight(state: Any, ack: Any, round_started: bool) -> None:
         steepen_rise(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def set_pacing_rate(state: Any, gain: float) -> None:
     """Pace at a gain times the bandwidth less 1 % (s.5.6.2); before the pipe is full never slower than before."""
     rate_Bps = gain * state.bandwidth_Bps * (1.0 - PACING_MARGIN)
@@ -240,7 +233,7 @@ def set_pacing_rate(state: Any, gain: float) -> None:
         state.pacing_rate_Bps = rate_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def bound_cwnd(state: Any) -> None:
     """Keep the window within the bounds of the model (s.5.6.4.7: BoundCwndForModel)."""
     bound_bytes = UNLIMITED_BYTES

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
+from ccenv.kernels.decorator import kernel
 
 STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
 
@@ -37,7 +36,7 @@ QUANTA = 3.0  # 4.6.4.2; s.5.5.8.1: offload_budget of TCP
 UP_EXTRA_MSS = 2.0  # 4.6.4.2; s.5.6.4.2: QuantizationBudget
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_bandwidth(state: Any, rate_Bps: float, limited: bool) -> None:
     """Put a delivery rate into the bandwidth filter; a limited one only if it is no less (4.5.2.3; s.5.5.5)."""
     if rate_Bps > 0.0 and (rate_Bps >= state.max_bandwidth_Bps or not limited):
@@ -45,7 +44,7 @@ def take_bandwidth(state: Any, rate_Bps: float, limited: bool) -> None:
         state.max_bandwidth_Bps = max(state.cycle_bandwidth_Bps, state.last_cycle_bandwidth_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def advance_bandwidth_filter(state: Any) -> None:
     """Begin a new cycle of the bandwidth filter, which holds two (4.5.2.4; s.5.5.6)."""
     if state.cycle_bandwidth_Bps > 0.0:
@@ -54,7 +53,7 @@ def advance_bandwidth_filter(state: Any) -> None:
         state.max_bandwidth_Bps = state.last_cycle_bandwidth_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def adapt_lower_bounds(state: Any) -> None:
     """Once per round with loss: what was delivered, or BETA of the bound (4.5.10.3; s.5.5.10.3)."""
     if state.low_bandwidth_Bps == UNLIMITED_BYTES:
@@ -65,14 +64,14 @@ def adapt_lower_bounds(state: Any) -> None:
     state.low_inflight_bytes = max(state.latest_inflight_bytes, BETA * state.low_inflight_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def reset_lower_bounds(state: Any) -> None:
     """Forget the short-term bounds (4.5.10.3; s.5.5.10.3: ResetShortTermModel)."""
     state.low_bandwidth_Bps = UNLIMITED_BYTES
     state.low_inflight_bytes = UNLIMITED_BYTES
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_extra(state: Any, ack: Any, window_rounds: float) -> None:
     """Estimate by how much ACKs run ahead of the bandwidth: aggregation (4.5.5; s.5.5.9)."""
     expected_bytes = state.bandwidth_Bps * (ack.now_s - state.extra_start_s)
@@ -88,7 +87,7 @@ def update_extra(state: Any, ack: Any, window_rounds: float) -> None:
     s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at = largest
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_min_rtt(state: Any, ack: Any) -> bool:
     """Keep the smallest RTT of 10 s, refreshed by one of 5 s (4.3.4.4; s.5.3.4.3); return whether that one has expired."""
     expired = state.probe_min_rtt_s > 0.0 and ack.now_s > state.probe_min_rtt_at_s + PROBE_RTT_INTERVAL_S
@@ -102,7 +101,7 @@ def update_min_rtt(state: Any, ack: Any) -> bool:
     return bool(expired)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def bdp_bytes(state: Any, bandwidth_Bps: float, gain: float) -> float:
     """Return gain times BDP; before the first RTT the initial window (4.6.4.2; s.5.6.4.2: BDPMultiple)."""
     if state.min_rtt_s <= 0.0:
@@ -110,7 +109,7 @@ def bdp_bytes(state: Any, bandwidth_Bps: float, gain: float) -> float:
     return gain * bandwidth_Bps * state.min_rtt_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def quantised_bytes(state: Any, inflight_bytes: float, least_quantum_mss: float) -> float:
     """Return at least three send quanta and four segments (4.6.3, 4.6.4.2; s.5.6.3, s.5.6.4.2: QuantizationBudget)."""
     quantum_bytes = max(min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES), least_quantum_mss * state.mss_bytes)
@@ -120,7 +119,7 @@ def quantised_bytes(state: Any, inflight_bytes: float, least_quantum_mss: float)
     return budget
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def inflight_with_headroom(state: Any) -> float:
     """Return the long-term bound less a share for others (4.5.10.2; s.5.3.3.9)."""
     if state.high_inflight_bytes == UNLIMITED_BYTES:
@@ -129,13 +128,13 @@ def inflight_with_headroom(state: Any) -> float:
     return max(state.high_inflight_bytes - headroom_bytes, MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def probe_rtt_cwnd_bytes(state: Any) -> float:
     """Return half a BDP, at least four segments (4.3.4.3; s.5.6.4.5)."""
     return max(bdp_bytes(state, state.bandwidth_Bps, PROBE_RTT_CWND_GAIN), MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def save_cwnd(state: Any, in_recovery: bool) -> None:
     """Remember the window for after PROBE_RTT or recovery (4.6.4.4; s.5.6.4.4)."""
     if not in_recovery and state.mode != PROBE_RTT:

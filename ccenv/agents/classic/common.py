@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 
 import numpy as np
-from numba import njit
 
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -17,7 +17,7 @@ RTT_GAIN = 0.125  # alpha of RFC 6298 s.2, per round trip
 Samples = tuple[float, float, float, float, float, float]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def smoothed_rtt(srtt_s: float, rtt_s: float, share: float) -> float:
     """Update a smoothed RTT (RFC 6298 s.2) for any number of samples per round trip (as RFC 7323 app. G).
 
@@ -31,7 +31,7 @@ def smoothed_rtt(srtt_s: float, rtt_s: float, share: float) -> float:
     return srtt_s + RTT_GAIN * share * (rtt_s - srtt_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def windowed_min(filter_state: Samples, now: float, value: float, window: float) -> Samples:
     """Update a windowed minimum in constant space: the three-sample estimator of K. Nichols.
 

@@ -13,10 +13,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -136,7 +136,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.pacing_rate_Bps = PACING_GAIN * state.cwnd_bytes / state.standing_a_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _measure(state: Any, now_s: float, rtt_s: float) -> None:
     s = state
     shortest = (s.min_a_s, s.min_a_at_s, s.min_b_s, s.min_b_at_s, s.min_c_s, s.min_c_at_s)
@@ -147,7 +147,7 @@ def _measure(state: Any, now_s: float, rtt_s: float) -> None:
     s.standing_a_s, s.standing_a_at_s, s.standing_b_s, s.standing_b_at_s, s.standing_c_s, s.standing_c_at_s = standing
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _end_round(state: Any) -> None:
     _update_velocity(state)
     state.rounds += 1.0
@@ -160,7 +160,7 @@ def _end_round(state: Any) -> None:
     state.round_had_loss = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_velocity(state: Any) -> None:
     direction = 1.0 if state.cwnd_bytes > state.round_cwnd_bytes else -1.0
     if state.slow_start > 0.0:

@@ -11,12 +11,12 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -71,14 +71,14 @@ def sender(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def cubic_window_bytes(t_s: float, k_s: float, origin_bytes: float, mss_bytes: float) -> float:
     """Return W_cubic(t) in bytes (RFC 9438 eq. 1)."""
     offset_s = t_s - k_s
     return C_MSS_PER_S3 * offset_s * offset_s * offset_s * mss_bytes + origin_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def plateau_time_s(w_max_bytes: float, cwnd_bytes: float, mss_bytes: float) -> float:
     """Return K, the time from a window back to W_max (RFC 9438 eq. 2); 0 if the window is not below it."""
     return (max(0.0, w_max_bytes - cwnd_bytes) / (mss_bytes * C_MSS_PER_S3)) ** (1.0 / 3.0)
@@ -126,7 +126,7 @@ def on_ack(state: Any, ack: Any) -> None:
         _avoid_congestion(state, ack.now_s, min(1.0, acked_bytes / state.cwnd_bytes))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _avoid_congestion(state: Any, now_s: float, share: float) -> None:
     if state.epoch_start_s == NO_EPOCH:
         _start_epoch(state, now_s)
@@ -141,7 +141,7 @@ def _avoid_congestion(state: Any, now_s: float, share: float) -> None:
     state.cwnd_bytes += (target_bytes - state.cwnd_bytes) * share
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _start_epoch(state: Any, now_s: float) -> None:
     state.epoch_start_s = now_s
     state.w_est_bytes = state.cwnd_bytes
@@ -154,7 +154,7 @@ def _start_epoch(state: Any, now_s: float) -> None:
     state.after_timeout = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _reduce(state: Any, flight_bytes: float) -> None:
     if state.fast_convergence > 0.0 and state.cwnd_bytes < state.w_max_bytes:  # RFC 9438 s.4.7
         state.w_max_bytes = state.cwnd_bytes * (1.0 + BETA) / 2.0

@@ -10,10 +10,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -63,7 +63,7 @@ def init(state: Any) -> None:
     state.reduced_until_bytes = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def average(alpha: float, marked: float, gain: float) -> float:
     """Return the new alpha after a window with a share of marked bytes (RFC 8257 s.3.3, step 5)."""
     return (1.0 - gain) * alpha + gain * marked

@@ -15,11 +15,10 @@ import math
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -89,7 +88,7 @@ def sender(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def rate_of_delay(queueing_s: float, min_rate: float, fairness: float, jitter_s: float, max_queueing_s: float) -> float:
     """Return the rate that belongs to a queueing delay, in the unit of min_rate ([Starvation] eq. 2)."""
     return min_rate * fairness ** ((max_queueing_s - queueing_s) / jitter_s)

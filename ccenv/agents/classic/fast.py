@@ -15,10 +15,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -58,7 +58,7 @@ def sender(alpha_mss: float = ALPHA_MSS, gamma: float = GAMMA, initial_window_ms
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def next_window(window: float, base_rtt_s: float, rtt_s: float, alpha: float, gamma: float) -> float:
     """Return the next window in the unit of window and alpha (ToN 2006 s.IV)."""
     target = base_rtt_s / rtt_s * window + alpha
@@ -92,7 +92,7 @@ def on_ack(state: Any, ack: Any) -> None:
             state.slow_start = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update(state: Any, base_rtt_s: float, rtt_s: float, app_limited: float) -> None:
     alpha_bytes = state.alpha_mss * state.mss_bytes
     if state.slow_start > 0.0:

@@ -18,10 +18,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -125,7 +125,7 @@ def sender(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def detector_root(loss_ratio: float) -> float:
     """Return a > 0 with 1 - a = exp(-a r), r > 1 ([4CP] eq. 8)."""
     low, high = 1e-6, 1.0  # 0 is a root as well
@@ -138,14 +138,14 @@ def detector_root(loss_ratio: float) -> float:
     return low
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def false_positive_share(loss_ratio: float, tarp: float, mincwnd_mss: float, wndbnd_mss: float) -> float:
     """Return the share of time that the detector is wrong in a bad phase of loss rate r tarp ([4CP] theorem 1)."""
     intensity = mincwnd_mss * tarp * loss_ratio
     return math.exp(-intensity * detector_root(loss_ratio) * (mincwnd_mss + wndbnd_mss))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def window_bound_mss(state: Any) -> float:
     """Return wndbnd: as given, or by [4CP] eq. (9)."""
     if state.fixed_wndbnd_mss > 0.0:
@@ -153,7 +153,7 @@ def window_bound_mss(state: Any) -> float:
     return math.log(1.0 / state.false_positives) / (state.mincwnd_mss * state.tarp * state.detector_root * state.loss_ratio)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def friendly_window_mss(loss: float) -> float:
     """Return f(p), the window of TCP at a loss event rate, in segments ([4CP] s.2.1.1, square-root formula)."""
     return math.sqrt(SQRT_LAW / loss)
@@ -192,7 +192,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _set_window(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _adapt_target(state: Any, acked_mss: float) -> None:
     """Move tarp to where TCP's window at tarp is the mean window ([4CP] eq. 6); the gain falls linearly (s.3.3.3)."""
     left = max(0.0, 1.0 - state.updates / state.gain_updates)
@@ -203,7 +203,7 @@ def _adapt_target(state: Any, acked_mss: float) -> None:
     state.updates = min(state.updates + acked_mss, state.gain_updates)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_window(state: Any) -> None:
     state.cwnd_bytes = state.window_mss * state.mss_bytes
     if state.rate_based > 0.0 and state.srtt_s > 0.0:

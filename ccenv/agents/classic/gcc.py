@@ -14,11 +14,10 @@ import math
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -82,13 +81,7 @@ STATE = state_record(
 
 
 def sender(start_mbps: float = 0.3, min_mbps: float = 0.05, max_mbps: float = 2.5) -> ClassicSender:
-    """Build a GCC sender.
-
-    Args:
-        start_mbps: first rate in Mbit/s.
-        min_mbps: lowest rate of the encoder in Mbit/s.
-        max_mbps: highest rate of the encoder in Mbit/s.
-    """
+    """Build a GCC sender."""
     rates = [
         number("gcc", n, v, above=0, high=1e4)
         for n, v in (("min_mbps", min_mbps), ("start_mbps", start_mbps), ("max_mbps", max_mbps))
@@ -137,13 +130,13 @@ def on_ack(state: Any, ack: Any) -> None:
     _report(s, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_group(s: Any, sent_s: float) -> None:
     s.groups += 1.0
     s.first_sent_s = sent_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _receive(s: Any, now_s: float, acked_bytes: float) -> None:
     """Count received bytes into buckets of 0.1 s."""
     while now_s - s.bucket_s >= BUCKET_S:
@@ -155,7 +148,7 @@ def _receive(s: Any, now_s: float, acked_bytes: float) -> None:
     s.bucket_bytes += acked_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _received_Bps(s: Any) -> float:
     """Return R_hat over the last half second; 0 before the first bucket is full."""
     counted = min(s.buckets, float(BUCKETS))
@@ -163,7 +156,7 @@ def _received_Bps(s: Any) -> float:
     return total / (counted * BUCKET_S) if counted > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _filter(s: Any) -> None:
     """Estimate the delay gradient by the Kalman filter of s.5.3 and compare it with the threshold of s.5.4."""
     sent_ms = 1e3 * (s.last_sent_s - s.before_sent_s)
@@ -184,7 +177,7 @@ def _filter(s: Any) -> None:
     _detect(s, arrived_ms)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _detect(s: Any, arrived_ms: float) -> None:
     """Set the signal, and let the threshold follow (s.5.4)."""
     compared_ms = min(s.groups, MOST_GROUPS) * s.gradient_ms
@@ -203,7 +196,7 @@ def _detect(s: Any, arrived_ms: float) -> None:
         s.threshold_ms = min(MOST_THRESHOLD_MS, max(LEAST_THRESHOLD_MS, s.threshold_ms))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _control(s: Any, now_s: float, rtt_s: float, mss_bytes: float) -> None:
     """Run the rate control of s.5.5: at once when over-use begins, else once per response time."""
     response_s = REACTION_S + rtt_s
@@ -229,7 +222,7 @@ def _control(s: Any, now_s: float, rtt_s: float, mss_bytes: float) -> None:
     s.delay_Bps = min(s.most_Bps, max(s.least_Bps, s.delay_Bps))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decrease(s: Any, received_Bps: float) -> None:
     """Go below what is received, and learn at which rate that was."""
     if received_Bps <= 0.0:
@@ -246,7 +239,7 @@ def _decrease(s: Any, received_Bps: float) -> None:
     s.delay_Bps = min(s.delay_Bps, max(s.least_Bps, BETA * received_Bps))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _increased_Bps(s: Any, received_Bps: float, elapsed_s: float, response_s: float) -> float:
     """Return A_hat after an increase: by half a packet near the rate of earlier decreases, else by 8 % per second."""
     spread_Bps = 3.0 * math.sqrt(s.peak_variance)
@@ -259,7 +252,7 @@ def _increased_Bps(s: Any, received_Bps: float, elapsed_s: float, response_s: fl
     return s.delay_Bps * INCREASE_PER_S ** min(elapsed_s, 1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _report(s: Any, now_s: float) -> None:
     """Run the loss-based controller once a second (s.6), and set the rate."""
     if s.report_s >= 0.0 and now_s - s.report_s >= REPORT_S:

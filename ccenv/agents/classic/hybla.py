@@ -17,10 +17,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -54,7 +54,7 @@ def sender(rtt0_ms: float = 1e3 * RTT0_S, initial_window_mss: float = INITIAL_WI
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def rho_of(rtt_s: float, rtt0_s: float) -> float:
     """Return rho = max(RTT/RTT0, 1) (2004 s.3): a flow faster than the reference is left as it is."""
     return max(1.0, rtt_s / rtt0_s)

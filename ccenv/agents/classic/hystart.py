@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from ccenv.kernels.decorator import kernel
 
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 s.4.3
 MAX_RTT_THRESH_S = 0.016  # RFC 9406 s.4.3
@@ -28,7 +28,7 @@ FIELDS = (
 )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin(state: Any) -> None:
     """Start in slow start, without a sample."""
     state.round_rtt_s = NO_RTT_S
@@ -38,15 +38,9 @@ def begin(state: Any) -> None:
     state.css_rtt_s = NO_RTT_S
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def slow_start(state: Any, ack: Any, acked_bytes: float) -> float:
-    """Grow the window of a sender in slow start; return the bytes that are left for congestion avoidance.
-
-    Args:
-        state: of the sender, with ssthresh_bytes and FIELDS.
-        ack: the signal.
-        acked_bytes: that count.
-    """
+    """Grow the window of a sender in slow start; return the bytes that are left for congestion avoidance."""
     share = 1.0
     if state.hystart > 0.0:
         share = _growth(state, ack)
@@ -58,7 +52,7 @@ def slow_start(state: Any, ack: Any, acked_bytes: float) -> float:
     return acked_bytes - step_bytes / share
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _growth(state: Any, ack: Any) -> float:
     """Return the bytes by which the window grows per byte acknowledged (RFC 9406 s.4.2); 0: slow start is over."""
     if ack.round_start > 0.0:

@@ -15,10 +15,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
@@ -52,7 +52,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
     return classic_sender("illinois", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def alpha_of_delay(delay_s: float, max_delay_s: float) -> float:
     """Return alpha: ALPHA_MAX up to d_1, then kappa_1/(kappa_2 + d_a), ALPHA_MIN at d_m (2008 eq. 3)."""
     low_s = ETA_1 * max_delay_s
@@ -63,7 +63,7 @@ def alpha_of_delay(delay_s: float, max_delay_s: float) -> float:
     return kappa_1 / (kappa_2 + delay_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def beta_of_delay(delay_s: float, max_delay_s: float) -> float:
     """Return beta: BETA_MIN up to d_2, BETA_MAX from d_3, linear between (2008 eq. 4)."""
     if delay_s <= ETA_2 * max_delay_s:
@@ -109,7 +109,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.cwnd_bytes += state.alpha * state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_alpha_beta(state: Any, delay_s: float, max_delay_s: float) -> None:
     if state.cwnd_bytes < WINDOW_THRESHOLD_MSS * state.mss_bytes:
         state.alpha = 1.0

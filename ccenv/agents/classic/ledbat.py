@@ -14,10 +14,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -87,7 +87,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.cwnd_bytes = max(min(increased_bytes, allowed_bytes), MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_base(state: Any, now_s: float, delay_s: float) -> None:
     """Keep the smallest delay of each of the last ten minutes (RFC 6817 s.3.4.2, update_base_delay)."""
     s = state
@@ -98,7 +98,7 @@ def _update_base(state: Any, now_s: float, delay_s: float) -> None:
     s.base_0_s = min(s.base_0_s, delay_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _update_current(state: Any, acked_bytes: float, delay_s: float) -> None:
     """Keep the last four samples of at least a segment each (RFC 6817 s.3.4.2, update_current_delay)."""
     s = state
@@ -109,7 +109,7 @@ def _update_current(state: Any, acked_bytes: float, delay_s: float) -> None:
     s.segment_bytes += acked_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _queueing_s(state: Any) -> float:
     """Return the queueing delay: the smallest current sample less the base delay (RFC 6817 s.2.4.2)."""
     s = state

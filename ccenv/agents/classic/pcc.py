@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import smoothed_rtt
 from ccenv.engine.compiled.rng import uniform
+from ccenv.kernels.decorator import kernel
 
 MIN_INTERVAL_MSS = 10.0  # NSDI 2015 s.3.1: an interval is long enough for ten packets
 CWND_GAIN = 2.0
@@ -71,14 +71,14 @@ FIELDS = (
 )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def draw(state: Any) -> float:
     """Return the next random number in [0, 1)."""
     state.draws += 1.0
     return float(uniform(state.seed, state.env, state.flow, state.draws - 1.0))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def start_experiment(
     state: Any, now_s: float, n: int, length_rtts: float, length_mss: float, r0: float, r1: float, r2: float, r3: float
 ) -> None:
@@ -97,7 +97,7 @@ def start_experiment(
     _set_rate(state, r0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _clear_sums(state: Any) -> None:
     state.sum_acked_bytes = 0.0
     state.sum_t = 0.0
@@ -106,19 +106,19 @@ def _clear_sums(state: Any) -> None:
     state.sum_t_rtt = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_rate(state: Any, rate_Bps: float) -> None:
     state.pacing_rate_Bps = rate_Bps
     state.cwnd_bytes = max(CWND_GAIN * rate_Bps * state.srtt_s, MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def bounded(state: Any, rate_Bps: float) -> float:
     """Return the rate within one segment per smoothed RTT and MAX_RATE_Bps."""
     return min(max(rate_Bps, state.mss_bytes / state.srtt_s), MAX_RATE_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def send_on(state: Any, now_s: float) -> None:
     """Go on to the next interval's rate, or to the base rate after the last, when the time has come."""
     if state.n_intervals == 0.0 or state.sending >= state.n_intervals:
@@ -142,7 +142,7 @@ def send_on(state: Any, now_s: float) -> None:
     _set_rate(s, rate_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _edge_s(state: Any, i: float) -> float:
     if i == 0.0:
         return float(state.edge_0_s)
@@ -153,7 +153,7 @@ def _edge_s(state: Any, i: float) -> float:
     return float(state.edge_3_s) if i == 3.0 else float(state.edge_4_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def receive(state: Any, ack: Any) -> bool:
     """Take an ACK; return whether all results of the experiment are in."""
     state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.cwnd_bytes))
@@ -183,7 +183,7 @@ def receive(state: Any, ack: Any) -> bool:
     return bool(state.settling >= state.n_intervals)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _close_interval(state: Any) -> None:
     """Set acknowledged bytes and RTT slope (linear regression over the bytes: Vivace s.4.3) of the interval received."""
     s = state
@@ -205,13 +205,13 @@ def _close_interval(state: Any) -> None:
     _clear_sums(s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def loss_share(acked_bytes: float, lost_bytes: float) -> float:
     """Return the share of an interval's bytes that was lost."""
     return lost_bytes / (acked_bytes + lost_bytes) if lost_bytes > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fell_short(state: Any) -> bool:
     """Lower the base rate to what a finished experiment really sent; return whether that was much less than planned.
 
@@ -232,7 +232,7 @@ def fell_short(state: Any) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def init_intervals(state: Any) -> None:
     """Send the initial window unpaced: the first RTT sample sets the rate."""
     state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
@@ -242,7 +242,7 @@ def init_intervals(state: Any) -> None:
     state.srtt_s = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def count_loss(state: Any, lost_bytes: float) -> None:
     """Charge a loss to the interval in which it was sent, as far as the ACKs so far tell."""
     s = state

@@ -13,11 +13,11 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.dctcp import FIRST_ALPHA, GAIN, LOSS_FACTOR, LOSS_WINDOW_MSS, MIN_WINDOW_MSS, average
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -89,7 +89,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _pace(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _grow(state: Any, unmarked_bytes: float, virtual_s: float) -> None:
     """Grow by unmarked bytes: all of them in slow start, a segment per window after it, less at an RTT below the virtual one."""
     if state.cwnd_bytes < state.ssthresh_bytes:
@@ -101,7 +101,7 @@ def _grow(state: Any, unmarked_bytes: float, virtual_s: float) -> None:
         state.cwnd_bytes += slower * slower * state.mss_bytes * min(1.0, unmarked_bytes / state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _pace(state: Any) -> None:
     gain = START_PACING if state.cwnd_bytes < state.ssthresh_bytes else PACING
     state.pacing_rate_Bps = gain * state.cwnd_bytes / state.srtt_s

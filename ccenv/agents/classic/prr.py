@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
+from ccenv.kernels.decorator import kernel
 
 PRR_FIELDS = (
     "prr",  # parameter: 1: in use
@@ -20,14 +20,9 @@ PRR_FIELDS = (
 )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_recovery(state: Any, loss: Any) -> None:
-    """Begin fast recovery: the lost segment may be sent again at once (RFC 9937 s.6).
-
-    Args:
-        state: of the sender, with ssthresh_bytes and PRR_FIELDS.
-        loss: the signal.
-    """
+    """Begin fast recovery: the lost segment may be sent again at once (RFC 9937 s.6)."""
     if state.prr == 0.0:
         return
     state.prr_delivered_bytes = 0.0
@@ -37,13 +32,13 @@ def begin_recovery(state: Any, loss: Any) -> None:
     state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def lose_further(state: Any, loss: Any) -> None:
     """Take a further loss of the same recovery."""
     state.prr_inflight_bytes -= loss.lost_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def recover(state: Any, ack: Any) -> None:
     """Set the window for what an ACK in fast recovery lets go (RFC 9937 s.6)."""
     if state.prr == 0.0:
@@ -60,7 +55,7 @@ def recover(state: Any, ack: Any) -> None:
     state.cwnd_bytes = max(ack.inflight_bytes + max(0.0, send_bytes), state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def end_recovery(state: Any) -> None:
     """End fast recovery: the window is ssthresh (RFC 9937 s.6)."""
     if state.prr_flight_bytes > 0.0:

@@ -14,11 +14,11 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
 
@@ -102,7 +102,7 @@ def on_ack(state: Any, ack: Any) -> None:
             state.slow_start = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide(state: Any, queued_mss: float, app_limited: float) -> None:
     if state.slow_start > 0.0:
         if state.growing > 0.0:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic import pcc
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
 from ccenv.agents.classic.pcc import (
@@ -29,6 +27,7 @@ from ccenv.agents.classic.pcc import (
     start_experiment,
 )
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.sender import ClassicSender
 
@@ -66,20 +65,20 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
     return classic_sender("vivace", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def utility(rate_Bps: float, slope: float, loss: float) -> float:
     """Return u(x), x in Mbit/s (NSDI 2018 s.4)."""
     x = rate_Bps / MBPS_IN_BPS
     return float(x**EXPONENT - LATENCY_COEFFICIENT * x * filtered(slope) - LOSS_COEFFICIENT * x * loss)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def filtered(slope: float) -> float:
     """Return the slope of the RTT, 0 where it is noise (NSDI 2018 s.4.3) or falls, which the utility does not reward."""
     return slope if slope >= SLOPE_TOLERANCE else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def amplifier(same_direction: float) -> float:
     """Return m(tau) (NSDI 2018 s.5): tau, then 2 tau - 3."""
     if same_direction <= LINEAR_ROUNDS:
@@ -114,7 +113,7 @@ def on_ack(state: Any, ack: Any) -> None:
     send_on(state, ack.now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     if state.mode == STARTING:
@@ -125,7 +124,7 @@ def _experiment(state: Any, now_s: float) -> None:
     start_experiment(state, now_s, 2, INTERVAL_RTTS, MIN_INTERVAL_MSS, first, second, rate, rate)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide(state: Any) -> None:
     loss_0 = loss_share(state.acked_0_bytes, state.lost_0_bytes)
     first = utility(state.rate_0_Bps, state.slope_0, loss_0)
@@ -154,7 +153,7 @@ def _decide(state: Any) -> None:
     _follow(state, gradient)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _follow(state: Any, gradient: float) -> None:
     """Change the rate by m theta_0 gradient, at most by (omega_0 + k delta) of it (NSDI 2018 s.5)."""
     direction = 1.0 if gradient > 0.0 else -1.0

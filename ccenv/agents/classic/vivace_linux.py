@@ -18,11 +18,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from numba import njit
-
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 STARTING, PROBING, MOVING = 0.0, 1.0, 2.0
@@ -107,7 +106,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
     return classic_sender("vivace_linux", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def utility(rate_Bps: float, slope: float, loss: float) -> float:
     """Return u(x), x in bytes/s (pcc_calc_utility_vivace)."""
     return rate_Bps * (1.0 - LATENCY_COEFFICIENT * slope - LOSS_COEFFICIENT * loss)
@@ -152,20 +151,20 @@ def on_ack(state: Any, ack: Any) -> None:
     _set_window(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_window(state: Any) -> None:
     window_bytes = CWND_GAIN * state.pacing_rate_Bps * state.srtt_s
     state.cwnd_bytes = max(window_bytes, MIN_CWND_MSS * state.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _one_interval(state: Any) -> None:
     """Begin an interval at the rate (pcc_setup_intervals_moving)."""
     state.rate_0_Bps = state.rate_Bps
     _restart(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _trials(state: Any) -> None:
     """Begin two pairs of intervals, each in random order (pcc_setup_intervals_probing)."""
     state.mode = PROBING
@@ -177,7 +176,7 @@ def _trials(state: Any) -> None:
     _restart(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _restart(state: Any) -> None:
     state.begin_0_bytes = state.begin_1_bytes = state.begin_2_bytes = state.begin_3_bytes = 0.0
     state.end_0_bytes = state.end_1_bytes = state.end_2_bytes = state.end_3_bytes = 0.0
@@ -188,13 +187,13 @@ def _restart(state: Any) -> None:
     _clear(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _clear(state: Any) -> None:
     state.got_bytes = 0.0
     state.missed_bytes = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _send_on(state: Any, now_s: float, sent_bytes: float, counted_bytes: float) -> None:
     """Begin the interval, or end it when an RTT and enough packets are sent, and go on (send_interval_ended)."""
     s, i = state, state.sending
@@ -225,7 +224,7 @@ def _send_on(state: Any, now_s: float, sent_bytes: float, counted_bytes: float) 
         s.begin_3_bytes, s.time_3_s, s.pacing_rate_Bps = sent_bytes, now_s, s.rate_3_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin(state: Any, i: float) -> float:
     if i == 0.0:
         return float(state.begin_0_bytes)
@@ -234,7 +233,7 @@ def _begin(state: Any, i: float) -> float:
     return float(state.begin_2_bytes) if i == 2.0 else float(state.begin_3_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _end(state: Any, i: float) -> float:
     if i == 0.0:
         return float(state.end_0_bytes)
@@ -243,7 +242,7 @@ def _end(state: Any, i: float) -> float:
     return float(state.end_2_bytes) if i == 2.0 else float(state.end_3_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _count(state: Any, ack: Any) -> None:
     """Count what was delivered and lost since the last signal (pcc_update_interval)."""
     if state.got_bytes + state.missed_bytes == 0.0:
@@ -255,7 +254,7 @@ def _count(state: Any, ack: Any) -> None:
     state.missed_bytes += state.lost_bytes - state.counted_lost_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _measured(state: Any, rate_Bps: float, sent_s: float) -> float:
     """Return the utility of the interval that was counted (pcc_calc_utility_vivace)."""
     s = state
@@ -272,7 +271,7 @@ def _measured(state: Any, rate_Bps: float, sent_s: float) -> float:
     return utility(rate_Bps, slope, loss)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _finish(state: Any) -> None:
     """Set the utility of an interval that is counted, and decide when it was the last one."""
     s, i = state, state.receiving
@@ -296,7 +295,7 @@ def _finish(state: Any) -> None:
     _clear(s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide_start(state: Any, found: float) -> None:
     if found > state.utility_0:
         state.utility_0 = found
@@ -308,7 +307,7 @@ def _decide_start(state: Any, found: float) -> None:
     _trials(state)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide_trials(state: Any) -> None:
     """Move to the rate on which both pairs agree, or try again (pcc_decide_rate)."""
     s = state
@@ -322,7 +321,7 @@ def _decide_trials(state: Any) -> None:
     _one_interval(s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _decide_moving(state: Any, found: float) -> None:
     """Follow the gradient between the last two intervals (pcc_decide_rate_moving); after a step down, try anew."""
     s = state
@@ -342,7 +341,7 @@ def _decide_moving(state: Any, found: float) -> None:
         _one_interval(s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _set_amplifier(state: Any, up: bool) -> None:
     """Raise the amplifier while the rate goes on in its direction; a turn resets it and delays the next rise."""
     s = state
@@ -357,7 +356,7 @@ def _set_amplifier(state: Any, up: bool) -> None:
     s.bound = FIRST_BOUND
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def bounded_step(state: Any, step_Bps: float) -> float:
     """Return a step within the bound, which rises while it binds (pcc_apply_change_bound)."""
     allowed_Bps = state.bound * state.rate_Bps

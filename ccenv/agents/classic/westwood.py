@@ -13,10 +13,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.signals import state_record
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 FILTER_GAIN = 0.9  # CCR 2004 s.2: weight of the old estimate, one sample per RTT
@@ -73,7 +73,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.cwnd_bytes += state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _estimate(state: Any, ack: Any) -> None:
     """Filter the rate of each round: b <- 0.9 b + 0.1 sample (CCR 2004 s.2)."""
     if state.sampling == 0.0:

@@ -68,11 +68,6 @@ def stages_of(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
 
     A last tanh after steps with ReLU is the squashing of the output.
 
-    Args:
-        what: for messages.
-        n_inputs: numbers that the network sees.
-        steps: in their order.
-
     Raises:
         InputError: for steps that do not fit together, or with two kinds of activations.
     """

@@ -101,12 +101,6 @@ def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_d
 def late_start_outcome(name: str, ratio: Fraction, flows: int, folder: FilePath) -> tuple[Outcome, dict[str, Any], Setting]:
     """Tell, as ``ccenv verify fairness`` does, whether flows of a sender starve by a late start.
 
-    Args:
-        name: of the sender.
-        ratio: largest ratio between two flows.
-        flows: of the sender.
-        folder: where the trace is written.
-
     Returns:
         tuple: the outcome, ``refuted`` with a trace or ``unknown`` with a reason, what it is about, and its setting.
     """

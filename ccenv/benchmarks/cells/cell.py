@@ -87,19 +87,24 @@ class Cell(ABC):
         """What ``--only`` matches: scenario/agent/adversary/seed."""
         return f"{self.scenario}/{self.agent.label}/{self.opponent}/{self.seed}"
 
+    @property
+    def code(self) -> str:
+        """Hash of the code that plays it."""
+        return code_hash(type(self))
+
     @cached_property
     def key(self) -> str:
         """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
         data = asdict(self)
         for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ()), *data["own_metrics"]):
             player.pop("spec", None)  # where a player's file lies decides nothing
-        return hash_of({**data, "code": code_hash()})[:32]
+        return hash_of({**data, "code": self.code})[:32]
 
     def record(self, model: str, path: dict[str, Any], **results: Any) -> dict[str, Any]:
         """Return the record of a run: what the cell is, then its results."""
         return {
             "key": self.key,
-            "code_sha256": code_hash(),
+            "code_sha256": self.code,
             "agent_sha256": self.agent.sha256,
             "scenario": self.scenario,
             "agent": self.agent.label,
@@ -156,15 +161,7 @@ def defined(values: Mapping[str, float]) -> dict[str, float | None]:
 def trace_cells(
     suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], own: tuple[OwnMetric, ...], keys: int = 1 << 53
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
-    """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order.
-
-    Args:
-        suite: whose cases and seeds.
-        agents: senders under test.
-        adversaries: players of the network.
-        own: metrics of a user.
-        keys: engine seeds lie below it.
-    """
+    """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order."""
     for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
         key = suite.run_key(case.name, seed) % keys
         path = case.path(key)

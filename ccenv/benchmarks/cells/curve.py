@@ -44,9 +44,6 @@ class CurveCell(TraceCell):
         One engine per cell, not one per batch: ring lengths and random keys of a batch would depend on its other members, and a
         cell's numbers could then change with the backend, a filter or a resumed run.
 
-        Args:
-            adversary: plays instead of the cell's own.
-
         Raises:
             InputError: if a player's file changed since the cell was made.
             EngineError: if the trace breaks a law of its model: such a number would mean nothing.

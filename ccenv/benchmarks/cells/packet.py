@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from ccenv.metrics.table import measure_run
 from ccenv.metrics.transfers import slowdowns
 from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
+from ccenv.paths.stored import load_trace
+from ccenv.paths.table import LinkTrace
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)
@@ -36,7 +39,7 @@ class PacketCell(Cell):
         parameters: of the case, drawn ones included.
         network: the scenario as data; ``$agent`` where the sender under test belongs.
         windows: spans by name, for metrics.
-        others: hash of every other sender and adversary by its spec.
+        others: hash of every other sender and adversary, and of every link's trace, by its spec or name.
         series_s: interval of the rates over time to keep; 0: none.
     """
 
@@ -148,7 +151,14 @@ def _others(network: dict[str, Any]) -> dict[str, str]:
         player = jitter.get("adversary") if isinstance(jitter, dict) else None
         if player and player not in found:
             found[player] = adversary_hash(make_adversary(player))
+    for link in network["links"]:
+        if isinstance(trace := link.get("trace"), str):
+            found[trace] = _table_hash(load_trace(trace))
     return found
+
+
+def _table_hash(table: LinkTrace) -> str:
+    return hashlib.sha256(f"{table.kind} {table.length_s!r} ".encode() + table.rows.tobytes()).hexdigest()
 
 
 def _with_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:

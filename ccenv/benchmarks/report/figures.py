@@ -25,13 +25,7 @@ _THEORY_POINTS = 60
 
 
 def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | None:
-    """Draw one figure; None if no cell of the run belongs to it.
-
-    Args:
-        suite: for the names of metrics.
-        records: finished cells.
-        figure: what to draw.
-    """
+    """Draw one figure; None if no cell of the run belongs to it."""
     from matplotlib.figure import Figure as Canvas
 
     own = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]

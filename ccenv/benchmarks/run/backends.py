@@ -90,18 +90,13 @@ def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
 def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> Iterator[Any]:
     """Yield the results of work on items as worker processes finish them.
 
-    Args:
-        work: a function of a module.
-        items: its arguments.
-        workers: how many processes.
-
     Raises:
         CcenvError: if a worker dies.
     """
     from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPool(workers)
+    pool = ProcessPool(workers, work.__module__)
     try:
         for task in as_completed([pool.executor.submit(watched, work, item) for item in items]):
             yield tell(task.result())

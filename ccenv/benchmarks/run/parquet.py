@@ -16,9 +16,6 @@ _PLAIN = ("key", "scenario", "agent", "adversary", "seed", "engine_seed", "model
 def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of a table of cells.
 
-    Args:
-        records: finished cells.
-
     Returns:
         dict: what each cell was; ``parameter.NAME`` and ``metric.NAME``, None where a cell has none; ``path``, ``series`` and
             ``preconditions`` as JSON text.

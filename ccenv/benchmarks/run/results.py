@@ -117,13 +117,7 @@ def suite_in(manifest: dict[str, Any], where: str) -> SuiteBase:
 
 
 def how_to_run(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
-    """Return the commands that run a suite again and write its report.
-
-    Args:
-        suite: of the manifest.
-        manifest: says how the run was asked for.
-        folder: of its results.
-    """
+    """Return the commands that run a suite again and write its report."""
     asked = manifest.get(ASKED, {})
     words = ["ccenv", "bench", "run", str(asked.get("suite", suite.name))]
     words += [word for agent in manifest["agents"] if agent["spec"] not in suite.agents for word in ("--agent", agent["spec"])]

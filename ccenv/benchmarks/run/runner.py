@@ -12,6 +12,7 @@ from typing import Any
 
 from ccenv.benchmarks.cells.attack import attack_cells_of
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, TraceCell
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import curve_cells_of
 from ccenv.benchmarks.cells.live import live_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
@@ -35,7 +36,7 @@ from ccenv.foreign import path_of
 from ccenv.metrics.own import load_metric
 from ccenv.metrics.table import METRICS
 from ccenv.plugins import installed
-from ccenv.provenance import code_hash, machine, now, versions
+from ccenv.provenance import machine, now, versions
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all cells."""
@@ -268,9 +269,10 @@ def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[d
     Cells of agents that changed, or that older code played, are superseded and dropped.
     """
     keys = [cell.key for cell in cells]
+    codes = {cell.code for cell in cells}
     agents = {cell.agent.label for cell in cells}  # FIXED is one of them where it plays
     current = [stored[key] for key in keys if key in stored]
-    others = [r for key, r in sorted(stored.items()) if r["agent"] not in agents and r["code_sha256"] == code_hash()]
+    others = [r for key, r in sorted(stored.items()) if r["agent"] not in agents and r["code_sha256"] in codes]
     return current + sorted(others, key=lambda record: str(record["agent"]))
 
 
@@ -279,7 +281,7 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
     return {
         "suite": plain(suite.model_dump()),
         "suite_sha256": suite.sha256,
-        "code_sha256": code_hash(),
+        "code_sha256": cells_code(),
         "agents": agents,
         "complete": all(cell.key in finished for cell in cells),
         "n_cells": len(records),

@@ -6,13 +6,12 @@ again, so that an interrupted run, continued, ends with the same file as one tha
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.document import Format, json_bytes
-from ccenv.errors import CcenvError, InputError
+from ccenv.document import Format, append_lines, damaged_line, json_bytes, store_lines
+from ccenv.errors import InputError
 from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import parse_json, read_bounded
 
@@ -74,30 +73,25 @@ class RunFolder:
         file = self.path / CELLS
         if not file.exists():
             return []
-        content = read_bounded(file, MAX_BYTES)
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:
-            write_atomic(file, whole)
-        return parse_cells(whole, file)
+        records = []
+        for where, record in store_lines(file, MAX_BYTES):
+            if not _is_cell(record):
+                raise damaged_line(f"{where}: not a benchmark cell")
+            records.append(record)
+        return records
 
     def append(self, records: list[dict[str, Any]]) -> None:
         """Add finished cells and wait until they are on disk. Raises CcenvError if there is no room."""
-        try:
-            with open(self.path / CELLS, "ab") as file:
-                file.write(_lines(records))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise CcenvError(f"{self.path / CELLS}: cannot be written ({error.strerror}); finished cells are kept") from None
+        append_lines(self.path / CELLS, records)
 
     def finish(self, records: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
         """Write all cells in their final order, then the manifest."""
-        write_atomic(self.path / CELLS, _lines(records))
+        write_atomic(self.path / CELLS, b"".join(json_bytes(record, indent=None) for record in records))
         FORMAT.write(self.path / MANIFEST, manifest)
 
 
-def _lines(records: list[dict[str, Any]]) -> bytes:
-    return b"".join(json_bytes(record, indent=None) for record in records)
+def _is_cell(record: Any) -> bool:
+    return isinstance(record, dict) and isinstance(record.get("key"), str) and isinstance(record.get("metrics"), dict)
 
 
 def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
@@ -105,7 +99,7 @@ def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(content.splitlines(), start=1):
         record = parse_json(line, f"{where}, line {number}")
-        if not isinstance(record, dict) or not isinstance(record.get("key"), str) or not isinstance(record.get("metrics"), dict):
+        if not _is_cell(record):
             raise InputError(f"{where}, line {number}: not a benchmark cell")
         records.append(record)
     return records

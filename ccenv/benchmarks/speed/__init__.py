@@ -18,10 +18,6 @@ RECORDS = FilePath("benchmarks") / "speed"
 def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
     """Measure everything; takes about two minutes, most of it the cold start.
 
-    Args:
-        ode: also the ODE models.
-        packet: also the packet engine.
-
     Returns:
         dict: flat; rates in units per second (medians, best runs under ``..._best``), seconds, bytes, machine and versions.
 

@@ -7,6 +7,7 @@ import time
 from ccenv.engine.fluid.files import load_sweep
 from ccenv.engine.fluid.scenario import Flow, Link, Scenario
 from ccenv.engine.fluid.simulate import simulate_batch
+from ccenv.kernels.threads import most_threads
 
 _MIX = ("bbr1", "bbr1", "bbr1", "bbr2", "bbr2", "bbr2", "reno", "reno", "cubic", "cubic")
 
@@ -28,8 +29,6 @@ def measure() -> dict[str, float]:
         `ode_validation_sweep_s`: wall time of the full validation sweep on all threads, s.
         `ode_threads`: how many threads that was.
     """
-    import numba
-
     scenario = mixed_flows(5.0)
     simulate_batch([mixed_flows(0.01)], threads=1)
     best = min(_seconds(scenario) for _ in range(3))
@@ -40,7 +39,7 @@ def measure() -> dict[str, float]:
     return {
         "ode_10_mixed_flow_steps_per_s": steps / best,
         "ode_validation_sweep_s": time.perf_counter() - start,
-        "ode_threads": float(numba.get_num_threads()),
+        "ode_threads": float(most_threads()),
     }
 
 

@@ -37,13 +37,14 @@ def measure(make_sender: Callable[[str], Sender]) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, (specs, seconds) in CASES.items():
         senders = [make_sender(spec) for spec in specs]
-        _packets_per_s(specs, senders, 0.1)
-        found = [_packets_per_s(specs, senders, seconds) for _ in range(REPETITIONS)]
+        packets_per_s(specs, senders, 0.1)
+        found = [packets_per_s(specs, senders, seconds) for _ in range(REPETITIONS)]
         out[name], out[f"{name}_best"] = round(statistics.median(found)), round(max(found))
     return out
 
 
-def _packets_per_s(specs: tuple[str, ...], senders: list[Sender], seconds: float) -> float:
+def packets_per_s(specs: tuple[str, ...], senders: list[Sender], seconds: float) -> float:
+    """Return the packets per second of one run."""
     rate_Bps = RATE_MBPS * MBPS_IN_BPS
     network = NetworkSpec(
         links=(LinkSpec(rate_Bps=rate_Bps, buffer_bytes=BUFFER_BDP * rate_Bps * RTT_S),),

@@ -14,10 +14,6 @@ from ccenv.metrics.table import Metric
 def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Summarise the records of a suite, one entry per sender, best nominal score first.
 
-    Args:
-        suite: which metrics make the score and the worst case.
-        records: finished cells.
-
     Returns:
         list: per sender ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against``
         (adversary -> metric -> mean over its cells, None where it is undefined in all) and ``worst_case``; where adversaries have

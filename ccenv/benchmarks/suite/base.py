@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -16,6 +17,7 @@ from ccenv.metrics.table import Direction, Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 MAX_SEED = 2**31
+MOST_CASES = 2_000
 
 CellData = dict[str, Any]
 """The record of a finished cell, as JSON has it."""
@@ -272,6 +274,13 @@ class SuiteBase(StrictModel):
         if self.score.adversary not in self.opponents:
             hint = did_you_mean(self.score.adversary, self.opponents)
             raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")
+
+
+def check_grid(lengths: Iterable[int]) -> None:
+    """Refuse a grid of more cases than a suite can have. Raises ValueError, for validators."""
+    count = math.prod(lengths)
+    if count > MOST_CASES:
+        raise ValueError(f"a grid of {count} cases; a scenario has at most {MOST_CASES}")
 
 
 def once(what: str, values: Sequence[Any]) -> None:

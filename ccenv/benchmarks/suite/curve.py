@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from ccenv.attack.goals import UTILISATION, goal_of
-from ccenv.benchmarks.suite.base import Name, SuiteBase, once
+from ccenv.benchmarks.suite.base import Name, SuiteBase, check_grid, once
 from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.config import StrictModel, find_data, validate
@@ -124,6 +124,7 @@ class CurveScenario(StrictModel):
     def _possible(self) -> CurveScenario:
         if not self.jitter_rtts.values:
             raise ValueError("jitter_rtts cannot be a range: D must be a whole number of steps")
+        check_grid(len(getattr(self, name).choices) for name in _GRID)
         for name in _GRID:
             for value in getattr(self, name).values:
                 good = value >= 0 if name in _MAY_BE_ZERO else value > 0

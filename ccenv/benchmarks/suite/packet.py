@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, once
+from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, check_grid, once
 from ccenv.benchmarks.suite.template import AGENT, names_in
 from ccenv.config import StrictModel
 from ccenv.engine.compiled.rng import uniform
@@ -93,6 +93,8 @@ class PacketScenario(StrictModel):
                 once(f"parameters.{name}", value)
                 if not value:
                     raise ValueError(f"parameters.{name}: an empty list")
+        grids = [len(value) for value in self.parameters.values() if isinstance(value, tuple)]
+        check_grid([len(self.cases) or 1, *grids])
         return self
 
     @property

@@ -97,10 +97,6 @@ def interval_of(records: list[CellData], quantity: Quantity) -> tuple[float, flo
 def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
     """Compare a published value with ours.
 
-    Args:
-        records: finished cells.
-        reference: what the source says.
-
     Returns:
         dict: ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
             comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.

@@ -277,10 +277,6 @@ THEORY: dict[str, tuple[str, Callable[..., float]]] = {
 def evaluate(name: str, known: dict[str, Any]) -> float | None:
     """Return a prediction for named arguments; those that the function does not take are left out.
 
-    Args:
-        name: a key of THEORY.
-        known: parameters of a case and constants of a figure.
-
     Returns:
         float: None where an argument is missing or outside of what the statement speaks about.
 

@@ -89,7 +89,7 @@ def build(
         result = build_site(from_folders(records or [RUNS]), out, certificates or (), leagues or ())
     else:
         with home.open_existing() as store:
-            result = build_site(from_store(store), out, certificates or (), leagues or ())
+            result = build_site(from_store(store, home), out, certificates or (), leagues or ())
     if json:
         print_json(result)
     else:
@@ -118,7 +118,7 @@ def publish(
 
     home = home_of(board, database)
     with home.open_existing() as store, home.publishing():
-        result = bring(store, folder, records=records, certificates=certificates or (), leagues=leagues or ())
+        result = bring(store, home, folder, records=records, certificates=certificates or (), leagues=leagues or ())
     if json:
         print_json(result)
     else:

@@ -177,7 +177,7 @@ def in_company(sender: Sender) -> dict[str, float]:
 
 def starves(program: Program, flows: int) -> dict[str, Any]:
     """Return whether a cycle of so many flows of a program starves one."""
-    query = program_query(ProgramSmtSender(program), RATIO, SAMPLES, flows)
+    query = program_query(ProgramSmtSender(program), RATIO, SAMPLES, flows, "ccac")
     return {"verdict": Verifier(LIMIT_S).decide(query).verdict, "ratio": float(RATIO), "T": SAMPLES}
 
 

@@ -74,11 +74,6 @@ def measure_again(
 def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
     """Put what ``ccenv distill`` left in a folder into the record, in place of an earlier distillation of the same name.
 
-    Args:
-        file: the record.
-        folder: of the distillation.
-        command: that made it.
-
     Raises:
         InputError: if the file is no record, or the folder holds no finished distillation.
     """

@@ -86,7 +86,7 @@ def _draw(file: FilePath, result: dict[str, Any]) -> None:
     with rc_context():
         figure = Figure(figsize=(6, 4), dpi=100, layout="constrained")
         ax = figure.subplots()
-        for verdict, marker in (("verified", "o"), ("unknown", "x"), ("refuted", "v")):
+        for verdict, marker in (("verified", "o"), ("unknown", "x")):
             chosen = [p for p in result["proofs"] if p["verdict"] == verdict]
             if chosen:
                 ax.plot([p["utilisation"] for p in chosen], [p["score"] for p in chosen], marker, label=verdict)

@@ -25,12 +25,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import fast_max, fast_min, load
 from ccenv.engine.compiled.rings import at
 from ccenv.errors import InputError, unknown_name
 from ccenv.interface.measures import UNKNOWN_RTT_S
+from ccenv.kernels.decorator import kernel
 
 MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
 MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
@@ -140,7 +140,7 @@ def settings_record(settings: BeliefSettings) -> np.ndarray:
     return np.array([tuple(values)], dtype=SETTINGS_DTYPE)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):
     """Return max over lags of (served - S(newest - lag)) / (lag + D), 0 if there is no lag. Oldest first: both loads ascend."""
     best = 0.0
@@ -150,7 +150,7 @@ def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_st
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):
     """Return min over lags of (served - S(newest - lag)) / (lag - D), a huge number if there is no lag."""
     best = 1e300
@@ -160,7 +160,7 @@ def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_st
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def lower_from_losses(rings, n, oldest, reciprocals):
     """Return max over lossy steps a in (oldest, n) of (E(n) - E(a)) / (n - a), 0 if there is none."""
     ring, mask, e_at, l_at = rings.ring, rings.mask, rings.e_at, rings.l_at
@@ -176,7 +176,7 @@ def lower_from_losses(rings, n, oldest, reciprocals):
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def upper_from_sent(rings, end, oldest, used_since, served, loss_proves, reciprocals):
     """Return the tighter bound on C from above of the windows (x, end], used_since <= x < end, a huge number if there is none.
 
@@ -198,7 +198,7 @@ def upper_from_sent(rings, end, oldest, used_since, served, loss_proves, recipro
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def reset_beliefs(fl, mss_bytes):
     """Set a flow's beliefs to what is known before anything was seen: C >= the seed, nothing else."""
     floor = mss_bytes / fl.rtt_s
@@ -221,13 +221,13 @@ def reset_beliefs(fl, mss_bytes):
     fl.utilised = 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_untold(fl, dt_s):
     """Let a flow that is told nothing go by UNKNOWN_RTT_S until its first RTT sample."""
     go_by_rtt(fl, max(np.int64(1), np.int64(math.ceil(UNKNOWN_RTT_S / dt_s))), dt_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def go_by_rtt(fl, rtt_steps, dt_s):
     """Let a flow take an Rm: its probe windows keep their length in Rm."""
     fl.probe_window_steps = fl.probe_window_steps // fl.rtt_steps * rtt_steps
@@ -235,7 +235,7 @@ def go_by_rtt(fl, rtt_steps, dt_s):
     fl.rtt_s = rtt_steps * dt_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes):
     """Let a flow that is told nothing take the smallest RTT seen for its Rm, or as much of it as the rings reach back.
 
@@ -253,7 +253,7 @@ def go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes):
         fl.C_L_lambda_Bps = fl.period_C_L_Bps = fl.C_L_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):
     """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.smt.network.beliefs.timeouts``.
 
@@ -285,7 +285,7 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
     return new_lower, new_upper, lower_out or upper_out
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
 
@@ -393,7 +393,7 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
             fl.timeout_step = n
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):
     """Advance q_U by one step in which sent_bytes were sent ([CCmatic] s.6.2.1)."""
     bound = max(0.0, fl.q_U_bytes + sent_bytes - fl.C_L_lambda_Bps * dt_s)

@@ -13,11 +13,12 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ccenv.engine.compiled.python_calls import callback_address
+from ccenv.kernels.decorator import kernel
 from ccenv.network.python_sender import Bridge
 
 _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
@@ -39,11 +40,8 @@ def address_of(function: Callable[..., None], *records: np.dtype) -> int:
     key = (function, *[str(r.descr) for r in records])
     if key not in _COMPILED:
         python_function = getattr(function, "py_func", function)
-        signature = types.void(*[numba.from_dtype(r) for r in records])
-        compiled = njit(signature, cache=True, error_model="numpy")(python_function)
-        result = compiled.overloads[tuple(signature.args)]
-        address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-        _COMPILED[key] = (address, compiled)
+        compiled = kernel(python_function)
+        _COMPILED[key] = (compiled.address(*[numba.from_dtype(record) for record in records]), compiled)
     return _COMPILED[key][0]
 
 
@@ -81,6 +79,32 @@ def call_3(typing_context, address, record_0, record_1, record_2):  # noqa: D103
         return _emit_call(context, builder, arguments)
 
     return types.int32(types.int64, types.int64, types.int64, types.int64), generate
+
+
+def call_far(signature: Any) -> Any:
+    """Return an intrinsic that calls a kernel of this signature by its address, ``(address, (argument, ...))``.
+
+    For what few batches need: a kernel that is called so is compiled on its own, and when a batch first needs it.
+    """
+    kinds, result = signature.args, signature.return_type
+
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        address, packed = arguments
+        convention = context.call_conv
+        function = convention.get_function_type(result, kinds)
+        slots = [cgutils.alloca_once(builder, pointer.pointee) for pointer in function.args[:2]]
+        for slot in slots:
+            builder.store(cgutils.get_null_value(slot.type.pointee), slot)
+        values = cgutils.unpack_tuple(builder, packed, len(kinds))
+        flat = convention._get_arg_packer(kinds).as_arguments(builder, values)
+        builder.call(builder.inttoptr(address, function.as_pointer()), [*slots, *flat])
+        return context.get_returned_value(builder, result, builder.load(slots[0]))
+
+    @intrinsic
+    def call(typing_context, address, arguments):
+        return result(types.int64, types.Tuple(kinds)), generate
+
+    return call
 
 
 def _emit_reduction(name: str, builder: Any, arguments: Any) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def next_hold(target, hold, smallest_rtt):
     """Return for how long ACKs are held from now on: [Delta] Algorithm 1, all in one unit of time.
 

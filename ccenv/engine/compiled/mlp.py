@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 
 MAX_LAYERS = 6
 MAX_WIDTH = 256
@@ -68,7 +68,7 @@ def packed_layer(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ascontiguousarray(weight, dtype=np.float64).ravel(), np.asarray(bias, dtype=np.float64)])
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def affine(weights, at, n_in, n_out, x, out):
     """Write x W + b to out[:n_out].
 
@@ -93,7 +93,7 @@ def affine(weights, at, n_in, n_out, x, out):
             out[o] += weights[row + o] * value
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def activate(activation, n, x):
     """Apply one of ACTIVATIONS to x[:n]."""
     if activation == 0:
@@ -104,7 +104,7 @@ def activate(activation, n, x):
             x[o] = max(0.0, x[o])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def mlp_outputs(weights, shapes, which, observation, scratch):
     """Evaluate a network; return the row of scratch that holds its outputs.
 
@@ -131,7 +131,7 @@ def mlp_outputs(weights, shapes, which, observation, scratch):
     return layers % 2
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def mlp_level(outputs, which, levels):
     """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score.
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION, Element, fill_observation
+from ccenv.kernels.decorator import kernel
 
 PATH_ELEMENTS = (
     Element("queue / (C Rm)", "1", 0.0, 32.0),
@@ -32,7 +32,7 @@ _PATH_LOW, _PATH_HIGH = (np.array([getattr(e, end) for e in PATH_ELEMENTS]) for 
 _FLOW_LOW, _FLOW_HIGH = (np.array([getattr(e, end) for e in FLOW_ELEMENTS]) for end in ("low", "high"))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):
     """Write the observation of a network into out[: N_PATH + n_flows * N_FLOW].
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.interface.interface import SENDER_V0
 from ccenv.interface.signals import fill_beliefs
+from ccenv.kernels.decorator import kernel
 
 OBSERVATION_VERSION = 1
 
@@ -38,7 +38,7 @@ _LOW = OBSERVATION_LOW.astype(np.float64)
 _HIGH = OBSERVATION_HIGH.astype(np.float64)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_observation(ev, fl, out):
     """Write the observation of a flow into out, a float array of length N_OBSERVATION; elements as in OBSERVATION."""
     inflight_bytes = fl.A - fl.acked_bytes - fl.found_lost_bytes
@@ -47,7 +47,7 @@ def fill_observation(ev, fl, out):
         out[j] = min(_HIGH[j], max(_LOW[j], out[j]))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_observations(env, flow, n_flows, out):
     """Write the observations of all flows: out has shape (B, n_flows, N_OBSERVATION)."""
     for b in range(env.shape[0]):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import call_2
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, activate, affine, packed_layer
@@ -19,6 +18,7 @@ from ccenv.errors import InputError
 from ccenv.interface.actions import action
 from ccenv.interface.interface import MAX_HISTORY, SENDER_V0
 from ccenv.interface.signals import fill_signals
+from ccenv.kernels.decorator import kernel
 from ccenv.network.learned import checked_widths
 from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
 
@@ -165,12 +165,12 @@ def _check(policy: PolicySender) -> None:
         raise InputError(f"policy {policy.name!r} names the inner CCA {policy.interface.inner!r}; it comes with {policy.inner}")
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _gru(weights, at, n_in, n, x, state, gates, out):
     """Advance a GRU (Cho et al. 2014, in PyTorch's form); return where its weights end. ``state`` is (n,); out gets it too."""
     affine(weights, at, n_in, 3 * n, x, gates)
@@ -187,7 +187,7 @@ def _gru(weights, at, n_in, n, x, state, gates, out):
     return hidden_at + (n + 1) * 3 * n
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _lstm(weights, at, n_in, n, x, state, gates, out):
     """Advance an LSTM (Hochreiter, Schmidhuber 1997, with forget gate); ``state`` is (2n,): output, then cell."""
     affine(weights, at, n_in, 4 * n, x, gates)
@@ -206,7 +206,7 @@ def _lstm(weights, at, n_in, n, x, state, gates, out):
     return hidden_at + (n + 1) * 4 * n
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def network_outputs(policy, weights, x, states, scratch):
     """Evaluate a policy's network; return the row of scratch that holds its outputs.
 
@@ -240,7 +240,7 @@ def network_outputs(policy, weights, x, states, scratch):
     return 1 - row
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def head_action(head, n, outputs):
     """Return the action in [-1, 1] that a head makes of n outputs; a number that is none counts as -1."""
     if head == _CATEGORICAL:
@@ -253,7 +253,7 @@ def head_action(head, n, outputs):
     return -1.0 if np.isnan(a) else min(1.0, max(-1.0, a))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def act_on_beliefs(policy, weights, observation, memory, scratch):
     """Return the action of a policy with the belief interface.
 
@@ -268,7 +268,7 @@ def act_on_beliefs(policy, weights, observation, memory, scratch):
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def remember(signals, numbers, n_signals, history, memory):
     """Put an interval's signals at the end of a history; at the first one it holds nothing but them: of an idle flow."""
     words = n_signals * history
@@ -285,7 +285,7 @@ def remember(signals, numbers, n_signals, history, memory):
         stack[words - n_signals + j] = signals[numbers[j]]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def act(policy, weights, m, memory, signals, scratch):
     """Return the action in [-1, 1] of a policy at the end of an interval.
 
@@ -309,7 +309,7 @@ def act(policy, weights, m, memory, signals, scratch):
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _actions(policy, weights, seen, states, scratch, out):
     """Write the actions of one policy for a batch to out (B,); see ``PolicyBatch.actions``."""
     for b in range(len(out)):

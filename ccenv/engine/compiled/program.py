@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load
+from ccenv.kernels.decorator import kernel
 from ccenv.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
 
 # Columns of a node row.
@@ -81,7 +81,7 @@ def _set_coefficients(row: np.ndarray, expression: Expression) -> None:
         row[FIRST_COEFFICIENT + INPUT_INDEX[name]] = float(coefficient)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float]:
     """Evaluate a program; the kernel of ``ccenv.programs.decide``.
 
@@ -96,7 +96,7 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
     return evaluate_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float, float]:
     """Evaluate a contract; the kernel of ``ccenv.programs.interval``. Arguments as of ``evaluate``.
 
@@ -106,7 +106,7 @@ def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
     return interval_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float]:
     """Evaluate a program as ``evaluate`` does, with both arrays given by address (see ``ccenv.engine.compiled.calls.load``)."""
     at = _leaf_at(nodes_at, first_row, inputs_at)
@@ -114,7 +114,7 @@ def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, f
     return min(rate, MAX_RATE_Bps), load(nodes_at, at + HOLD)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def interval_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float, float]:
     """Evaluate a contract as ``interval`` does, with both arrays given by address."""
     at = _leaf_at(nodes_at, first_row, inputs_at)
@@ -124,7 +124,7 @@ def interval_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, f
     return lo, max(lo, hi), load(nodes_at, at + HOLD)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def rate_in(lo: float, hi: float, position: float) -> float:
     """Return the rate at a position of an interval; the kernel of ``ccenv.programs.rate_at``."""
     if not position > 0.0:  # what is not a number too
@@ -133,7 +133,7 @@ def rate_in(lo: float, hi: float, position: float) -> float:
     return min(max(rate, lo), hi)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _leaf_at(nodes_at: int, first_row: int, inputs_at: int) -> int:
     """Return where the row of the leaf starts that the inputs lead to."""
     at = first_row * WIDTH
@@ -149,7 +149,7 @@ def _leaf_at(nodes_at: int, first_row: int, inputs_at: int) -> int:
     return at
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _positive(nodes_at: int, at: int, inputs_at: int) -> bool:
     """Tell whether a node's expression is above 0 by more than the round-off of its terms."""
     total, scale = 0.0, 0.0
@@ -162,7 +162,7 @@ def _positive(nodes_at: int, at: int, inputs_at: int) -> bool:
     return total > ROUND_OFF * scale if np.isfinite(scale) else total > 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _weighted_sum(nodes_at: int, coefficients: int, inputs_at: int) -> float:
     """Return a sum whose coefficients start at an index of the nodes."""
     total = 0.0

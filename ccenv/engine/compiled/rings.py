@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import load, store
+from ccenv.kernels.decorator import kernel
 
 
 class FlowRings(NamedTuple):
@@ -40,40 +39,40 @@ class FlowRings(NamedTuple):
     p_at: int
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def flow_rings(ring, first, mask):
     """Return the rings of the flow whose first ring starts at ``first``: S twice, so that its windows are contiguous, E, L, P."""
     length = mask + 1
     return FlowRings(ring, mask, first, first + 2 * length, first + 3 * length, first + 4 * length)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def store_served(rings, n, served_bytes):
     """Write S(n), twice."""
     store(rings.ring, at(rings.s_at, n, rings.mask), served_bytes)
     store(rings.ring, at(rings.s_at, n, rings.mask) + rings.mask + 1, served_bytes)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def at(base, n, mask):
     """Return where step n of a ring lies."""
     return base + (n & mask)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def oldest_cursor(k, mask):
     """Return the oldest step that a cursor may stand at once step k is written: it and its predecessor are in the rings."""
     return k - mask + 1
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def keep_flow_cursors(fl, rings, k):
     """Move a flow's cursors up before step k is written, where one of them would get stale."""
     if k >= fl.stale_step:
         move_flow_cursors(fl, rings, k)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def move_flow_cursors(fl, rings, k):
     """Move a flow's cursors up before step k is written; note when the first of them gets stale."""
     ring, mask = rings.ring, rings.mask
@@ -91,7 +90,7 @@ def move_flow_cursors(fl, rings, k):
     fl.stale_step = k + 1 + first - oldest  # cursors only go forward: none is stale before
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def keep_env_cursors(ev, k, mask):
     """Move an environment's cursors up before step k is written."""
     ev.fifo_step = max(ev.fifo_step, oldest_cursor(k, mask))

@@ -7,7 +7,8 @@ pseudorandom number generators, OOPSLA 2014, figure 15).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ccenv.kernels.decorator import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -15,14 +16,14 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _mix(z: np.uint64) -> np.uint64:
     z = np.uint64((z ^ (z >> np.uint64(30))) * _MIX_1)
     z = np.uint64((z ^ (z >> np.uint64(27))) * _MIX_2)
     return np.uint64(z ^ (z >> np.uint64(31)))
 
 
-@njit(cache=True)
+@kernel
 def uniform(seed: float, env: float, flow: float, counter: float) -> float:
     """Return a number in [0, 1) that depends on nothing but its four keys (whole numbers, >= 0)."""
     z = _mix(np.uint64(seed) + _GOLDEN)

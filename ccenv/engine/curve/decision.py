@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import Any
 
-from ccenv.engine.compiled.calls import store
+import numba
+import numpy as np
+from numba import types
+
+from ccenv.engine.compiled.calls import call_far, store
 from ccenv.engine.compiled.mlp import mlp_level, mlp_outputs
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import fill_observation
-from ccenv.engine.compiled.policies import CLOCKS, act, act_on_beliefs
+from ccenv.engine.compiled.policies import CLOCKS, POLICY_DTYPE, act, act_on_beliefs
 from ccenv.engine.compiled.program import evaluate_at, interval_at, rate_in
 from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.curve.layout import CHOOSER_CODES, MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
-from ccenv.engine.curve.monitor import fill_measures, obey
+from ccenv.engine.compiled.signals import MOVE
+from ccenv.engine.curve.layout import (
+    ADVERSARY_KINDS,
+    CHOOSER_CODES,
+    ENV_DTYPE,
+    FLOW_DTYPE,
+    MLP_EPISODE,
+    MLP_FIRST_COLUMN,
+    MLP_LEVELS,
+    MLP_MOVES,
+    MLP_STEPS,
+    SENDER_KINDS,
+)
+from ccenv.engine.curve.monitor import MONITOR_DTYPE, fill_measures, obey
 from ccenv.engine.curve.network import ERROR_SENDER, fail
-from ccenv.interface.measures import UNKNOWN_RTT_S
+from ccenv.interface.measures import MEASURES, UNKNOWN_RTT_S
+from ccenv.kernels.decorator import kernel
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 from ccenv.network.sender import LARGE_LOSS_SEGMENTS
 from ccenv.programs import INPUT_INDEX
@@ -33,7 +49,7 @@ _Q_U, _MSS = INPUT_INDEX["q_U"], INPUT_INDEX["MSS"]
 _UTILISED, _LOSS = INPUT_INDEX["utilised"], INPUT_INDEX["loss"]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_inputs(ev, fl, inputs_at):
     """Write what a belief program may read, in the order of ``ccenv.programs.INPUTS``, to a float64 array given by address."""
     store(inputs_at, _C_L, fl.C_L_Bps)
@@ -51,7 +67,7 @@ def fill_inputs(ev, fl, inputs_at):
     store(inputs_at, _LOSS, 1.0 if fl.lost_last_interval_bytes > 0.0 else 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def close_interval(fl, k):
     """Close the counts of the interval that ends at step k; the next decision comes one Rm later."""
     fl.lost_last_interval_bytes = fl.lost_since_decision_bytes
@@ -61,7 +77,7 @@ def close_interval(fl, k):
     fl.decision_step = k + fl.rtt_steps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):
     """Return the rate that a belief program chooses at step k; it may hold it for several intervals.
 
@@ -76,7 +92,7 @@ def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):
     return rate
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):
     """Let a belief program choose the rate of the next interval."""
     rate = run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at)
@@ -86,7 +102,7 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
     fl.rate_Bps = rate
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, policy, weights, memory, observation, scratch):
     """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins.
 
@@ -121,14 +137,14 @@ def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, poli
     return rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_choice(fl):
     """Take the rate at the position that an external chooser has set since the newest decision instant."""
     fl.rate_Bps = rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
     fl.choice_due = 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def choose_rate(ev, fl, k, policy, weights, memory, observation, scratch):
     """Return the rate that a policy with the belief interface chooses at step k for the next interval."""
     close_interval(fl, k)
@@ -137,7 +153,7 @@ def choose_rate(ev, fl, k, policy, weights, memory, observation, scratch):
     return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (policy.first * a))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, scratch, rto_min_steps):
     """Let a policy with a monitor set rate and window at step k; return whether it decided.
 
@@ -166,7 +182,7 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):
     """Let a policy choose the network's moves at its decision instants; in between they stay.
 
@@ -213,3 +229,49 @@ def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outp
             moves[first_row + column - FIRST_SERVICE].service = value
         else:
             moves[first_row + column - FIRST_SERVICE - n_flows].loss = value
+
+
+def _record(dtype: np.dtype) -> Any:
+    return numba.from_dtype(dtype)
+
+
+_WORDS, _ROWS = (types.Array(types.float64, dimensions, "C") for dimensions in (1, 2))
+_FLOWS, _MOVES = (types.Array(_record(dtype), 1, "C", aligned=False) for dtype in (FLOW_DTYPE, MOVE))
+_STEP, _POLICY_RECORD = types.int64, _record(POLICY_DTYPE)
+_WHOSE = (_record(ENV_DTYPE), _record(FLOW_DTYPE))
+_OF_POLICY = (_POLICY_RECORD, _WORDS, _WORDS)
+# What few batches need, by the field of RUN_DTYPE that holds its address (0: not needed), with its signature.
+FAR = {
+    "choose_rate_at": (choose_rate, types.float64(*_WHOSE, _STEP, *_OF_POLICY, _WORDS, _ROWS)),
+    "decide_by_policy_at": (
+        decide_by_policy,
+        types.boolean(*_WHOSE, _STEP, *_OF_POLICY, _record(MONITOR_DTYPE), _record(MEASURES), _WORDS, _ROWS, types.float64),
+    ),
+    "choose_inside_at": (
+        choose_inside,
+        types.float64(*_WHOSE, types.float64, types.float64, *[types.int64] * 5, *_OF_POLICY, _WORDS, _ROWS),
+    ),
+    "play_policy_at": (
+        play_policy,
+        types.none(_WHOSE[0], _FLOWS, _MOVES, *[types.int64] * 3, _WORDS, *[types.Array(types.int64, 2, "C")] * 2, _WORDS, _ROWS),
+    ),
+}
+choose_rate_far, decide_by_policy_far, choose_inside_far, play_policy_far = (call_far(signature) for _, signature in FAR.values())
+
+
+def far_addresses(kinds: np.ndarray, policies: np.ndarray, adversary_kinds: np.ndarray) -> dict[str, int]:
+    """Return the addresses of FAR, of what a batch needs, compiled; 0 for the others.
+
+    Args:
+        kinds: of its senders.
+        policies: POLICY_DTYPE records of its senders.
+        adversary_kinds: of its network players.
+    """
+    has_policy = (kinds == SENDER_KINDS["mlp"]).any()
+    needed = {
+        "choose_rate_at": has_policy and (policies["beliefs_only"] == 1).any(),
+        "decide_by_policy_at": has_policy and (policies["beliefs_only"] == 0).any(),
+        "choose_inside_at": (kinds == SENDER_KINDS["contract"]).any(),
+        "play_policy_at": (adversary_kinds == ADVERSARY_KINDS["mlp"]).any(),
+    }
+    return {name: function.address(*signature.args) if needed[name] else 0 for name, (function, signature) in FAR.items()}

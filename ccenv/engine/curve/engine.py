@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from ccenv.engine.compiled.beliefs import (
@@ -27,8 +26,9 @@ from ccenv.engine.curve.checks import (
     require_players,
     take_actions,
 )
+from ccenv.engine.curve.decision import far_addresses
 from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
-from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
+from ccenv.engine.curve.kernel import KernelArrays, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
@@ -37,6 +37,7 @@ from ccenv.engine.curve.watch import STATE as WATCH_STATE
 from ccenv.engine.curve.watch import Watch
 from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.interface import Interface
+from ccenv.kernels.threads import share
 from ccenv.network.adversary import Adversary, moves_width
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
@@ -170,6 +171,8 @@ class CurveEngine:
         ):
             run[f"{name}_at"], run[f"{name}_bytes"] = array.ctypes.data, array.strides[0]
         run["recorded_period"] = self._players.periodic
+        for name, address in far_addresses(self._senders.kind, self._senders.policies, self._players.kind).items():
+            run[name] = address
         self._n_steps = run["n_steps"]
         return run
 
@@ -302,12 +305,9 @@ class CurveEngine:
             log = self._recorder
             self.kernel_arrays = self.kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
         self._n_steps[0] = n_steps
-        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS and not self._senders.is_python:
-            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
-            numba.set_num_threads(threads)
-            advance_parallel(min(threads, self.n_envs), self.kernel_arrays)
-        else:
-            advance_range(0, self.n_envs, self.kernel_arrays)
+        small = self.n_envs * self.n_flows * n_steps < PARALLEL_MIN_STEPS or self._senders.is_python
+        arrays = self.kernel_arrays
+        share(lambda first, last: advance_range(first, last, arrays), self.n_envs, 1 if small else self.threads)
         for extra in self._senders.extras:
             extra.raise_failure()
         if self._env["error"].any():

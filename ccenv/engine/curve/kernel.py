@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.rings import keep_env_cursors
@@ -25,6 +24,7 @@ from ccenv.engine.curve.step import (
     serve,
     set_link_rate,
 )
+from ccenv.kernels.decorator import kernel
 
 
 class KernelArrays(NamedTuple):
@@ -92,7 +92,7 @@ class KernelArrays(NamedTuple):
     env_log: np.ndarray
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def advance_range(first, last, arrays):
     """Advance environments first .. last - 1 by run.n_steps."""
     a = unowned(arrays)
@@ -116,11 +116,3 @@ def advance_range(first, last, arrays):
                     if k >= fl.decision_step:
                         decide(a, run, ev, fl, here, i, k)
             ev.step = k
-
-
-@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def advance_parallel(n_chunks, arrays):
-    """Advance all environments on several threads; environments share nothing, so the result is the same."""
-    n_envs = arrays.env.shape[0]
-    for chunk in prange(n_chunks):
-        advance_range(chunk * n_envs // n_chunks, (chunk + 1) * n_envs // n_chunks, arrays)

@@ -173,6 +173,11 @@ RUN_DTYPE = np.dtype(
         ("view_bytes", "<i8"),
         ("move_at", "<i8"),
         ("move_bytes", "<i8"),
+        # addresses of what few batches need (``decision.FAR``)
+        ("choose_rate_at", "<i8"),
+        ("decide_by_policy_at", "<i8"),
+        ("choose_inside_at", "<i8"),
+        ("play_policy_at", "<i8"),
     ]
 )
 

@@ -13,12 +13,12 @@ What a transport counts per segment and per ACK the grid has per step and byte (
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.interface.actions import ACTIONS, START_SEGMENTS, set_by_action
 from ccenv.interface.measures import SHARE_WEIGHT
 from ccenv.interface.probing import PROBE_FIELDS, follow_probes
+from ccenv.kernels.decorator import kernel
 
 _WINDOWS = np.array([row.sets == "cwnd" for row in ACTIONS])
 _NEEDS_BELIEFS, _NEEDS_INNER = (np.array([row.needs == need for row in ACTIONS]) for need in ("beliefs", "inner"))
@@ -67,7 +67,7 @@ MONITOR_DTYPE = np.dtype(
 SHARE, SHARE_ACKED = range(2)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_interval(ev, fl, monitor, k):
     """Begin the interval before the next decision at step k."""
     monitor.since_step = k
@@ -88,7 +88,7 @@ def begin_interval(ev, fl, monitor, k):
     monitor.gap_square = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def count_ack(monitor, fl, newly_bytes, mss_bytes, k):
     """Take the bytes that step k acknowledged: their RTT, and the gap since the ACKs before."""
     weight = newly_bytes / mss_bytes
@@ -113,7 +113,7 @@ def count_ack(monitor, fl, newly_bytes, mss_bytes, k):
         monitor.pending_bytes = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def start_flow_of(action_number, fl, mss_bytes):
     """Set what holds before a flow's first decision: a rate or a window of START_SEGMENTS per told Rm, or the C_L that it knows.
 
@@ -129,7 +129,7 @@ def start_flow_of(action_number, fl, mss_bytes):
         fl.rate_Bps = rate_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_measures(ev, fl, monitor, k, m):
     """Write what is known of a flow at its decision at step k, but for how flows share the link.
 
@@ -203,14 +203,14 @@ def fill_measures(ev, fl, monitor, k, m):
     begin_interval(ev, fl, monitor, k)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def may_send(fl, k):
     """Tell whether a flow may send after step k: it has begun, its time is not over, its transfer is not done."""
     done = fl.workload == _FINITE and fl.acked_bytes >= _SEGMENT * fl.workload_a
     return fl.start_step <= k < fl.stop_step and not done
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s, first, shares):
     """Bring an environment's smoothed shares of the link up to the interval that ends at step k.
 
@@ -252,7 +252,7 @@ def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s,
     return flows, others, (own / members if members > 0.0 else 1.0), jain
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def obey(fl, monitor, action_number, first, second, a, m):
     """Let an action set a flow's rate and window."""
     monitor.action_before = monitor.action

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.calls import call_2, call_3, load, store
 from ccenv.engine.compiled.rings import at
+from ccenv.kernels.decorator import kernel
 
 ERROR_SENDER, ERROR_ADVERSARY, ERROR_RINGS = 1, 2, 3
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def unit(x):
     """Clip to [0, 1]."""
     return min(1.0, max(0.0, x))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fail(ev, code, flow, k):
     """Note the first error of an environment."""
     if ev.error == 0:
@@ -27,7 +27,7 @@ def fail(ev, code, flow, k):
         ev.error_step = k
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def look(ev, view, k):
     """Show the network's state before step k to its player."""
     view.now_s = (k - 1) * ev.dt_s
@@ -37,7 +37,7 @@ def look(ev, view, k):
     view.link_rate_Bps = ev.link_rate_now_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def play(ev, fl, flow, k, hoards, view, move, init_call, play_call, state_at, view_at, move_at):
     """Let a scripted adversary choose its moves for one flow."""
     view.flow = flow
@@ -55,7 +55,7 @@ def play(ev, fl, flow, k, hoards, view, move, init_call, play_call, state_at, vi
         move.loss = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def early_drop_share(ev):
     """Return the share of arrivals that RED drops in this step."""
     queue = max(0.0, ev.enqueued_bytes - ev.tokens_bytes)
@@ -68,7 +68,7 @@ def early_drop_share(ev):
     return 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def lose_on_the_way(fl, move, early_drop):
     """Take non-congestive loss and RED's share from what a flow sent; return what reaches the queue."""
     kept = fl.sent_bytes
@@ -85,7 +85,7 @@ def lose_on_the_way(fl, move, early_drop):
     return kept
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):
     """Expire tokens that were not used within D, admit those of this step, waste what is wasted; return G(k).
 
@@ -126,7 +126,7 @@ def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):
     return G
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):
     """Return the total service of CCAC at step k: u from the least to the most that the law allows."""
     lower = ev.served_bytes
@@ -136,7 +136,7 @@ def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):
     return upper if u >= 1.0 else max(lower, min(upper, lower + u * (upper - lower)))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fifo_position(ev, env_ring, e_total_at, k, mask, departed):
     """Advance ev.fifo_step to the step in which the newest departed byte arrived; return its place within the step."""
     t = ev.fifo_step
@@ -152,7 +152,7 @@ def fifo_position(ev, env_ring, e_total_at, k, mask, departed):
     return 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fifo_share(fl, rings, t, fraction):
     """Return how many bytes of a flow have departed when those before place ``fraction`` of step t have."""
     left = load(rings.ring, at(rings.e_at, t, rings.mask))
@@ -162,7 +162,7 @@ def fifo_share(fl, rings, t, fraction):
     return max(left, fl.P)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def served_by_jitter(fl, rings, k, d, left, u):
     """Return a flow's service at step k where each byte may be held for up to d steps after it departed."""
     store(rings.ring, at(rings.p_at, k, rings.mask), left)
@@ -172,7 +172,7 @@ def served_by_jitter(fl, rings, k, d, left, u):
     return left if u >= 1.0 else max(lower, min(left, lower + u * (left - lower)))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def overflow_of(X, G, buffer_bytes, kept_total):
     """Return what a drop-tail queue loses in a step.
 

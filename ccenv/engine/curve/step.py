@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.beliefs import TIE, begin_untold, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.compiled.calls import call_1, load, store
@@ -16,12 +15,12 @@ from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
 from ccenv.engine.curve.decision import (
-    choose_inside,
-    choose_rate,
+    choose_inside_far,
+    choose_rate_far,
     close_interval,
-    decide_by_policy,
+    decide_by_policy_far,
     decide_by_program,
-    play_policy,
+    play_policy_far,
     take_choice,
 )
 from ccenv.engine.curve.layout import (
@@ -49,6 +48,7 @@ from ccenv.engine.curve.network import (
     unit,
 )
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
+from ccenv.kernels.decorator import kernel
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
 _PROGRAM, _CLASSIC, _MLP, _EXTERNAL, _CONTRACT = (
@@ -99,7 +99,7 @@ class Here(NamedTuple):
     rto_min_steps: float
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def locate(a, run, ev, b, scratch):
     """Return what stays the same of environment b during a call."""
     N, H = run.n_flows, run.ring_length
@@ -114,13 +114,13 @@ def locate(a, run, ev, b, scratch):
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def rings_of(here, i):
     """Return the rings of flow i."""
     return flow_rings(here.ring, (here.first_flow + i) * FLOW_RINGS * (here.mask + 1), here.mask)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def move_network(a, run, ev, here, k, first_of_call):
     """Let the network's player choose its moves; those from outside hold for a whole call."""
     N = here.n_flows
@@ -136,10 +136,10 @@ def move_network(a, run, ev, here, k, first_of_call):
                 run.move_at + r * run.move_bytes,
             )  # fmt: skip
     elif ev.adversary_kind == _POLICY:
-        play_policy(
+        play_policy_far(run.play_policy_at, (
             ev, a.flow, a.flow_moves, here.first_flow, N, k - 1, a.adversary_weights, a.adversary_shapes, a.adversary_outputs,
             a.observations[here.scratch], a.mlp_scratch[here.scratch],
-        )  # fmt: skip
+        ))  # fmt: skip
     elif ev.adversary_kind == _RECORDED:
         rows = a.recorded.shape[1]
         row = (k - 1) % rows if run.recorded_period == 1 else min(k - 1, rows - 1)
@@ -148,7 +148,7 @@ def move_network(a, run, ev, here, k, first_of_call):
         take_moves(a.flow_moves, here.first_flow, N, a.moves, here.b)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def take_moves(flow_moves, first_flow, N, moves, row):
     """Copy a row of moves to an environment's flows."""
     for i in range(N):
@@ -159,7 +159,7 @@ def take_moves(flow_moves, first_flow, N, moves, row):
         move.loss = moves[row, FIRST_SERVICE + N + i]
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def set_link_rate(a, run, ev, here, k):
     """Set the link rate of the step: the path's, or in ``strong`` the network's choice."""
     while ev.next_rate_change < ev.n_rate_changes and a.rate_changes[here.b, ev.next_rate_change, CHANGE_STEP] < k:
@@ -172,7 +172,7 @@ def set_link_rate(a, run, ev, here, k):
     ev.link_rate_now_Bps = rate_Bps
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def send_flows(a, run, ev, here, k):
     """Send; non-congestive loss and RED take their share on the way to the queue.
 
@@ -201,7 +201,7 @@ def send_flows(a, run, ev, here, k):
     return X, arrived_bytes
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def cca_of(a, fl):
     """Return the row of a flow's CCA, its own or the one inside its policy or its action; negative: none."""
     if fl.sender_kind == _MLP:
@@ -209,7 +209,7 @@ def cca_of(a, fl):
     return np.int64(NO_INNER) if fl.sender_kind in (_PROGRAM, _CONTRACT) else fl.sender_index
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def begin_cca(a, run, ev, fl, cca, row, flow, k):
     """Begin a CCA in step k: its state is that of its template, and it sets window and rate.
 
@@ -234,7 +234,7 @@ def begin_cca(a, run, ev, fl, cca, row, flow, k):
     take_decision(ev, fl, state, flow, k)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def start_flow(a, run, ev, fl, here, i, k):
     """Begin flow i in step k: beliefs, the state of its CCA, its first decision."""
     if run.compute_beliefs == 1 and a.settings[0].jitter_known == 0:
@@ -249,7 +249,7 @@ def start_flow(a, run, ev, fl, here, i, k):
     decide(a, run, ev, fl, here, i, k - 1)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def admit(a, run, ev, here, k, X):
     """Expire and admit tokens; return G."""
     G = admit_tokens(
@@ -263,7 +263,7 @@ def admit(a, run, ev, here, k, X):
     return G
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def drop_tail(a, ev, here, k, X, arrived_bytes, G):
     """Lose what is above G + buffer, split over the flows in proportion to what each brought in the step."""
     overflow = overflow_of(X, G, ev.buffer_bytes, arrived_bytes)
@@ -282,7 +282,7 @@ def drop_tail(a, ev, here, k, X, arrived_bytes, G):
         store(rings.ring, at(rings.l_at, k, rings.mask), fl.L)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def serve(a, run, ev, here, k, G):
     """Depart first in, first out; deliver within the legal band, at the place that the network chose."""
     if here.hoards:
@@ -315,7 +315,7 @@ def serve(a, run, ev, here, k, G):
     ev.served_bytes = departed if here.hoards else total
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def give_feedback(a, run, ev, fl, here, i, k):
     """Tell flow i what the network did one Rm ago: acknowledgements, losses, beliefs; a classic CCA reacts."""
     rings = rings_of(here, i)
@@ -364,7 +364,7 @@ def give_feedback(a, run, ev, fl, here, i, k):
         log.rtt_s = fl.rtt_now_steps * here.dt_s
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def decide(a, run, ev, fl, here, i, k):
     """Let flow i's program or policy choose the rate of the next interval; for other senders only count intervals."""
     if fl.sender_kind == _PROGRAM:
@@ -373,21 +373,21 @@ def decide(a, run, ev, fl, here, i, k):
     elif fl.sender_kind == _MLP:
         row, policy = here.first_flow + i, a.policies[fl.sender_index]
         if policy.beliefs_only == 1:
-            fl.rate_Bps = choose_rate(
+            fl.rate_Bps = choose_rate_far(run.choose_rate_at, (
                 ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.observations[here.scratch],
                 a.policy_scratch[here.scratch],
-            )  # fmt: skip
-        elif decide_by_policy(
+            ))  # fmt: skip
+        elif decide_by_policy_far(run.decide_by_policy_at, (
             ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.monitors[row], a.measures[here.scratch],
             a.signals[here.scratch], a.policy_scratch[here.scratch], here.rto_min_steps,
-        ) and policy.inner >= 0:  # fmt: skip
+        )) and policy.inner >= 0:  # fmt: skip
             a.states[row].cwnd_bytes = fl.cwnd_bytes
             a.states[row].pacing_rate_Bps = fl.rate_Bps
     elif fl.sender_kind == _CONTRACT:
-        fl.rate_Bps = choose_inside(
+        fl.rate_Bps = choose_inside_far(run.choose_inside_at, (
             ev, fl, ev.seed, ev.env_key, i, k, a.first_rows[fl.sender_index, MAIN_ROW], run.nodes_at, here.inputs_at,
             a.policies[fl.chooser_index], a.policy_weights, a.policy_memory[here.first_flow + i],
             a.observations[here.scratch], a.policy_scratch[here.scratch],
-        )  # fmt: skip
+        ))  # fmt: skip
     else:
         close_interval(fl, k)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.calls import call_2, load
@@ -11,6 +10,7 @@ from ccenv.engine.compiled.holds import next_hold
 from ccenv.engine.compiled.rings import at, oldest_cursor
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.engine.curve.network import ERROR_RINGS, ERROR_SENDER, fail
+from ccenv.kernels.decorator import kernel
 
 # A loss is found by SACK, when so many segments past it are acknowledged (RFC 6675 s.4); by RACK, when a byte sent one Rm
 # after it is (RFC 8985 s.6.2); or by the RTO (RFC 6298).
@@ -21,7 +21,7 @@ PHASE_TIE = 1e-9  # in steps: a phase that ends on a grid point ends there, what
 _RATE, _ON_OFF, _FINITE = (WORKLOADS[k] for k in ("rate", "on_off", "finite"))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def offered_bytes(fl, k, dt_s):
     """Return what the application has ready for step k (retransmissions of found losses included)."""
     if k <= fl.start_step or k > fl.stop_step:
@@ -36,7 +36,7 @@ def offered_bytes(fl, k, dt_s):
     return np.inf
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def send(fl, k, dt_s, tie_bytes):
     """Send what pacing, windows and workload allow in step k."""
     room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
@@ -48,7 +48,7 @@ def send(fl, k, dt_s, tie_bytes):
     fl.sent_bytes = sent
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def acknowledge(ev, fl, flow, rings, n, k, dt_s, tie_bytes):
     """Take in S(n); return the newly acknowledged bytes."""
     ring, mask, e_at = rings.ring, rings.mask, rings.e_at
@@ -83,7 +83,7 @@ def acknowledge(ev, fl, flow, rings, n, k, dt_s, tie_bytes):
     return newly
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def adjust_hold(fl, k):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one, in whole steps."""
     fl.hold_rtt_min_steps = min(fl.hold_rtt_min_steps, fl.rtt_now_steps)
@@ -95,7 +95,7 @@ def adjust_hold(fl, k):
         fl.hold_until_step = k + fl.hold_window_steps
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def find_losses(fl, rings, n, k, oracle, rto_min_steps, mss_bytes):
     """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether an RTO found them)."""
     ring, mask, e_at, l_at = rings.ring, rings.mask, rings.e_at, rings.l_at
@@ -133,7 +133,7 @@ def find_losses(fl, rings, n, k, oracle, rto_min_steps, mss_bytes):
     return lost, newest, by_rto
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_decision(ev, fl, state, flow, k):
     """Read what a CCA has set; a CCA that leaves the positive numbers is stopped."""
     if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
@@ -145,7 +145,7 @@ def take_decision(ev, fl, state, flow, k):
         fail(ev, ERROR_SENDER, flow, k)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, inflight):
     """Describe newly acknowledged bytes to a CCA; what was in flight and lost is that since the round began."""
     ack.now_s = k * dt_s
@@ -173,7 +173,7 @@ def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, infli
     ack.lost_since_bytes = fl.found_lost_bytes - fl.round_found_lost_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, by_rto, inflight):
     """Describe newly found losses to a CCA, those of a step as one packet; see ``fill_ack``."""
     loss.now_s = k * dt_s
@@ -192,7 +192,7 @@ def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, by_rto, inflight)
     loss.contiguous = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def react(ev, fl, state, tick, flow, k, newly, lost, inflight, on_ack, on_loss, on_tick, state_at, signals_at):
     """Call a classic CCA with what happened in this step (ack and loss records are already filled in) and read its decision.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.policies import FIRST_HISTORY, new_scratch, remember
 from ccenv.engine.curve.kernel import KernelArrays
@@ -15,12 +14,13 @@ from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.rewards import N_TERMS, fill_terms
 from ccenv.interface.signals import N_SIGNALS, fill_signals
+from ccenv.kernels.decorator import kernel
 
 STATE = ("rows", "memory", "shares", "measured")
 """What a snapshot must hold of a watch."""
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_flows(a, controlled, which, action_number):
     """Start controlled flows of freshly reset environments: what holds before their first action."""
     n_flows = len(controlled)
@@ -34,7 +34,7 @@ def begin_flows(a, controlled, which, action_number):
                 start_flow_of(action_number, a.flow[row], a.env[b].mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def measure_flows(a, controlled, which, numbers, history, shares, signals, measured):
     """End the intervals of the controlled flows of some environments, all at once; they remember what they have seen."""
     n_flows = len(controlled)
@@ -62,7 +62,7 @@ def measure_flows(a, controlled, which, numbers, history, shares, signals, measu
                 remember(signals, numbers, len(numbers), history, a.policy_memory[first_row + i])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def obey_actions(a, controlled, which, actions, number, first, second, measured):
     """Let actions (len(which), n) set rates and windows of the controlled flows of some environments."""
     n_flows = len(controlled)
@@ -79,7 +79,7 @@ def obey_actions(a, controlled, which, actions, number, first, second, measured)
                 column += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _rates(a, controlled, actions, number, first, second, measured, out):
     """Write the pacing rates that actions (B, n) would set to out (B, n), and note the actions as those that hold."""
     n_flows = len(controlled)
@@ -94,7 +94,7 @@ def _rates(a, controlled, actions, number, first, second, measured, out):
                 column += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_flow_terms(a, controlled, which, measured, out):
     """Write the reward terms of the controlled flows of some environments: out is (len(which), n, N_TERMS)."""
     n_flows = len(controlled)

@@ -21,7 +21,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from ccenv.engine.fluid.layout import BBR1, BBR2, CODE, CUBIC, RED, RENO, ROUNDS
 from ccenv.engine.fluid.senders.bbr1 import step_bbr1
@@ -31,9 +30,10 @@ from ccenv.engine.fluid.senders.cubic import step_cubic
 from ccenv.engine.fluid.senders.laws import drop_tail_loss, red_loss
 from ccenv.engine.fluid.senders.reno import step_reno
 from ccenv.engine.fluid.senders.rounds import step_bbr1_rounds, step_bbr2_rounds, step_cubic_rounds, step_reno_rounds
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _serve_link(link: Any, cfg: Any) -> float:
     """Advance a link by one step: loss, queue. Return the bytes accepted."""
     arriving = link.arriving_bytes
@@ -64,7 +64,7 @@ def _serve_link(link: Any, cfg: Any) -> float:
     return accepted
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _find_head(link: Any, accepted: Any, n: int, mask: int) -> None:
     """Move to the step in which the bytes that depart at step n arrived (exact FIFO; never moves back)."""
     while link.oldest < n and accepted[(link.oldest + 1) & mask] <= link.departed_bytes:
@@ -76,7 +76,7 @@ def _find_head(link: Any, accepted: Any, n: int, mask: int) -> None:
         link.oldest_part = 0.0
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _read(curve: Any, step: float, mask: int) -> float:
     """Return a curve at a fractional step, linear in between."""
     whole = int(step)
@@ -84,7 +84,7 @@ def _read(curve: Any, step: float, mask: int) -> float:
     return low + (step - whole) * (curve[(whole + 1) & mask] - low)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _listen(
     flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, signals: Any, hop_link: Any, hop_steps: Any
 ) -> None:
@@ -118,7 +118,7 @@ def _listen(
     flow.rtt_seen_s = (n - at) * cfg.step_s
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _step_flow(flow: Any, cfg: Any) -> float:
     if cfg.form == ROUNDS:
         return _step_rounds(flow, cfg)
@@ -133,7 +133,7 @@ def _step_flow(flow: Any, cfg: Any) -> float:
     return np.nan
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _step_rounds(flow: Any, cfg: Any) -> float:
     if flow.cca == BBR1:
         return step_bbr1_rounds(flow, cfg)
@@ -146,7 +146,7 @@ def _step_rounds(flow: Any, cfg: Any) -> float:
     return np.nan
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _record(n: int, cfg: Any, flows: Any, links: Any, flow_trace: Any, link_trace: Any) -> None:
     row = n // cfg.trace_every - 1
     for i in range(flows.size):
@@ -161,7 +161,7 @@ def _record(n: int, cfg: Any, flows: Any, links: Any, flow_trace: Any, link_trac
         link_trace[row, k, 2] = links[k].loss
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flow_trace: Any, link_trace: Any) -> tuple[int, int]:
     """Run one configuration in place. Return (step, flow) of a divergence, or (0, 0).
 
@@ -259,15 +259,26 @@ def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flo
     return 0, 0
 
 
-@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def run_batch(
-    cfgs: Any, flows: Any, flow_start: Any, links: Any, link_start: Any, hop_link: Any, hop_steps: Any, hop_start: Any
-) -> Any:
-    """Run many configurations in place, each by one thread. Return (B, 2): step and flow of a divergence, or zeros.
-
-    The runs share nothing, so the result does not depend on the number of threads.
+@kernel(nogil=True)
+def run_range(
+    first: int,
+    last: int,
+    stopped: Any,
+    cfgs: Any,
+    flows: Any,
+    flow_start: Any,
+    links: Any,
+    link_start: Any,
+    hop_link: Any,
+    hop_steps: Any,
+    hop_start: Any,
+) -> None:
+    """Run configurations first .. last - 1 of many in place.
 
     Args:
+        first: index of the first one.
+        last: index after the last one.
+        stopped: (B, 2) takes step and flow of a divergence, or zeros.
         cfgs: (B,) CONFIG records.
         flows: FLOW records of all configurations, one after the other; flow_start (B+1,) delimits them.
         flow_start: offsets into flows.
@@ -277,11 +288,10 @@ def run_batch(
         hop_steps: as hop_link.
         hop_start: offsets into hop_link and hop_steps.
     """
-    stopped = np.zeros((cfgs.size, 2), dtype=np.int64)
     nothing = np.zeros((0, 0, 0))
-    for b in prange(cfgs.size):
+    for b in range(first, last):
         hops = slice(hop_start[b], hop_start[b + 1])
-        at, flow = run_one(
+        stopped[b] = run_one(
             cfgs[b],
             flows[flow_start[b] : flow_start[b + 1]],
             links[link_start[b] : link_start[b + 1]],
@@ -290,6 +300,3 @@ def run_batch(
             nothing,
             nothing,
         )
-        stopped[b, 0] = at
-        stopped[b, 1] = flow
-    return stopped

@@ -13,6 +13,7 @@ from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel, Parameter
 from ccenv.errors import did_you_mean
 
 MSS_BYTES = 1514
+MOST_LINKS, MOST_FLOWS = 100, 1_000
 
 
 def _known(kind: str, name: str, valid: Collection[str]) -> str:
@@ -153,8 +154,8 @@ class Scenario(FiniteModel):
 
     kind: Literal["scenario"] = "scenario"
     title: str = ""
-    links: tuple[Link, ...] = Field(min_length=1)
-    flows: tuple[Flow, ...] = Field(min_length=1)
+    links: tuple[Link, ...] = Field(min_length=1, max_length=MOST_LINKS)
+    flows: tuple[Flow, ...] = Field(min_length=1, max_length=MOST_FLOWS)
     params: str = "paper"
     overrides: dict[str, float] = Field(default_factory=dict)
     duration_s: float = Field(default=9.0, gt=0)

@@ -12,6 +12,7 @@ from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
 from ccenv.engine.fluid.metrics import Metrics, metrics_of
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.errors import EngineError, InputError
+from ccenv.kernels.threads import most_threads, share
 
 
 @dataclass
@@ -82,18 +83,16 @@ def simulate_batch(scenarios: Sequence[Scenario], threads: int | None = None) ->
 
     Args:
         scenarios: what to simulate.
-        threads: at most this many threads (default: numba's setting).
+        threads: at most this many threads (default: NUMBA_NUM_THREADS, or the cores).
 
     Raises:
         EngineError: if a run diverges; names scenario, flow and time.
     """
-    import numba
-
-    from ccenv.engine.fluid.kernel import run_batch
+    from ccenv.engine.fluid.kernel import run_range
 
     if not scenarios:
         raise InputError("a batch needs at least one scenario (got none)")
-    most = int(getattr(numba.config, "NUMBA_NUM_THREADS"))  # noqa: B009 -- set at import, unknown to mypy
+    most = most_threads()
     if threads is not None and not 1 <= threads <= most:
         raise InputError(f"threads must be in 1..{most} (got {threads})")
     parts = [assemble(scenario) for scenario in scenarios]
@@ -102,15 +101,9 @@ def simulate_batch(scenarios: Sequence[Scenario], threads: int | None = None) ->
     links, link_start = _join([p.links for p in parts])
     hop_link, hop_start = _join([p.hop_link for p in parts])
     hop_steps, _ = _join([p.hop_steps for p in parts])
-    before = numba.get_num_threads()
-    chunk = numba.set_parallel_chunksize(1)
-    try:
-        if threads is not None:
-            numba.set_num_threads(threads)
-        stopped = run_batch(cfgs, flows, flow_start, links, link_start, hop_link, hop_steps, hop_start)
-    finally:
-        numba.set_num_threads(before)
-        numba.set_parallel_chunksize(chunk)
+    stopped = np.zeros((len(parts), 2), np.int64)
+    tables = (stopped, cfgs, flows, flow_start, links, link_start, hop_link, hop_steps, hop_start)
+    share(lambda first, last: run_range(first, last, *tables), len(parts), threads or most, len(parts))
     out = []
     for b, (scenario, part) in enumerate(zip(scenarios, parts, strict=True)):
         part.flows[:] = flows[flow_start[b] : flow_start[b + 1]]

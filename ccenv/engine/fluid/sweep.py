@@ -10,10 +10,12 @@ from ccenv.config import validate
 from ccenv.engine.fluid.layout import CCA_CODES, DISCIPLINE_CODES
 from ccenv.engine.fluid.metrics import Metrics
 from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel
-from ccenv.engine.fluid.scenario import MSS_BYTES, Red, Scenario
+from ccenv.engine.fluid.scenario import MOST_FLOWS, MSS_BYTES, Red, Scenario
 from ccenv.errors import did_you_mean
 from ccenv.metrics.measures import percent
 from ccenv.metrics.table import FLUID_METRICS
+
+MOST_RUNS = 100_000
 
 
 class Sweep(FiniteModel):
@@ -44,7 +46,7 @@ class Sweep(FiniteModel):
     buffers_bdp: tuple[float, ...] = Field(min_length=1)
     rate_mbps: float = Field(gt=0)
     delay_ms: float = Field(gt=0)
-    access_delays_ms: tuple[float, ...] = Field(min_length=1)
+    access_delays_ms: tuple[float, ...] = Field(min_length=1, max_length=MOST_FLOWS)
     red: Red = Red()
     params: str = "paper"
     overrides: dict[str, float] = Field(default_factory=dict)
@@ -83,6 +85,11 @@ class Sweep(FiniteModel):
     def _halves(self) -> Sweep:
         if any("/" in mix for mix in self.mixes) and len(self.access_delays_ms) % 2:
             raise ValueError(f"a mix of two needs an even number of flows (got {len(self.access_delays_ms)} access delays)")
+        count = len(self.mixes) * len(self.disciplines) * len(self.buffers_bdp)
+        if count * len(self.access_delays_ms) > MOST_RUNS:
+            raise ValueError(
+                f"{count} cells of {len(self.access_delays_ms)} flows; at most {MOST_RUNS} flows in all cells together"
+            )
         return self
 
     def cells(self) -> list[tuple[str, str, float]]:

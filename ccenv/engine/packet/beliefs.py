@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.engine.compiled.beliefs import (
@@ -37,6 +37,7 @@ from ccenv.engine.compiled.signals import state_record
 from ccenv.engine.curve.decision import choose_inside, choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.players import chooser_of, stack_senders
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
@@ -96,7 +97,7 @@ def ignore(state: Any, signal: Any) -> None:
 RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ignore, ignore, ignore)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def rtt_shortfall_steps(delay_steps, jitter_steps):
     """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
     if delay_steps <= jitter_steps + ROUNDING:
@@ -104,7 +105,7 @@ def rtt_shortfall_steps(delay_steps, jitter_steps):
     return min(delay_steps - jitter_steps, float(MAX_SHORTFALL_RTTS * STEPS_PER_RTT))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_step(beliefs, flow):
     """Advance a flow's curves and beliefs by one step of its grid; return the step."""
     if beliefs.step < 0:
@@ -260,7 +261,7 @@ def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarr
     return templates
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def sender_rtt_s(fl):
     """Return the Rm that a flow's sender goes by, behind a proxy that of the proxy (``HeldSender.rtt_s``)."""
     if fl.hold_window_s > 0.0:
@@ -268,7 +269,7 @@ def sender_rtt_s(fl):
     return fl.hold_s + fl.path_rtt_s if fl.hold_s > 0.0 else fl.told_rtt_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_beliefs(beliefs, fl, mss_bytes, loss_proves):
     """Set up the beliefs of a flow, a copy of a template, before the flow begins; return how many steps their rings hold."""
     rtt_s = sender_rtt_s(fl)

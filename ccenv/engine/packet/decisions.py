@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import call_3
 from ccenv.engine.packet.monitor import (
@@ -19,12 +18,13 @@ from ccenv.engine.packet.monitor import (
 )
 from ccenv.engine.packet.sources import set_source
 from ccenv.engine.packet.transport import take_cca
+from ccenv.kernels.decorator import kernel
 
 MONITOR_BYTES = MONITOR_DTYPE.itemsize
 ACKS = CLOCKS["acks"]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def monitor_ack(run, sources, fl, monitor, now_s):
     """Take an ACK; with a clock of ACKs the last one that it waits for lets its flow decide, at a later time than the last."""
     count_ack(monitor, fl, now_s)
@@ -40,7 +40,7 @@ def monitor_ack(run, sources, fl, monitor, now_s):
             set_source(run.tree_at, run.tree_leaves, sources.monitors + fl.monitor, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def wake_monitor(a, run, sources, row, now_s):
     """Let a monitor's flow decide, and with a common clock all others; return the first and the last flow that may send then."""
     monitor = a.monitors[row]
@@ -57,7 +57,7 @@ def wake_monitor(a, run, sources, row, now_s):
     return _go_on(a, run, sources, 0, run.n_monitors - 1, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_outside(a, run, sources, now_s):
     """Take the decisions from outside that the run has stopped for; return the first and the last flow that may send then."""
     if run.due == 0 or run.error != 0:
@@ -72,7 +72,7 @@ def take_outside(a, run, sources, now_s):
     return _go_on(a, run, sources, first, last, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def ask_monitor(a, run, row, now_s):
     """Measure, and ask the monitor's policy; the monitor is then due (1: the decision comes from outside) or has decided (2)."""
     monitor = a.monitors[row]
@@ -85,7 +85,7 @@ def ask_monitor(a, run, row, now_s):
         monitor.due = 2
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _go_on(a, run, sources, first, last, now_s):
     """Set what was decided between two monitors, and when they wake again; return the flows that may send now."""
     first_flow, last_flow = run.n_flows, -1
@@ -121,7 +121,7 @@ def _go_on(a, run, sources, first, last, now_s):
     return first_flow, last_flow
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _choose_leader(a, run, sources):
     """Let the first monitor of those whose flows have begun wake all others."""
     run.leader = -1

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
@@ -66,6 +65,7 @@ from ccenv.engine.packet.transport import (
     take_cca,
 )
 from ccenv.engine.packet.workload import begin_application, offer
+from ccenv.kernels.decorator import kernel
 
 STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize
@@ -73,7 +73,7 @@ _CODEL, _PIE = DISCIPLINES["codel"], DISCIPLINES["pie"]
 _ADVERSARY = JITTERS["adversary"]
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def change_rate(a, run, sources, now_s):
     """Change the rate of a link: of packets whose service begins after it; one that began at rate 0 begins again."""
     row = run.next_change
@@ -91,7 +91,7 @@ def change_rate(a, run, sources, now_s):
     set_source(run.tree_at, run.tree_leaves, RATE_CHANGES, next_s)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def end_service(a, run, sources, ln, fl, now_s):
     """End the service of a packet at a link: the next one's begins, and it goes on to the next hop, its box or its receiver."""
     mss_bytes = run.mss_bytes
@@ -140,7 +140,7 @@ def end_service(a, run, sources, ln, fl, now_s):
             set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def start_flow(a, run, i):
     """Start a flow: the state of its CCA and its application."""
     fl = a.flows[i]
@@ -158,7 +158,7 @@ def start_flow(a, run, i):
         begin_rack(fl)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def admit(a, run, sources, now_s):
     """Let the next transfer begin in a free slot; return it, or -1 if there is none."""
     slot = take_slot(run)
@@ -171,7 +171,7 @@ def admit(a, run, sources, now_s):
     return slot
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def take_feedback(a, run, sources, fl, monitor, now_s):
     """Take the ACK that has arrived at a flow, or its RTO; tell its CCA, and its monitor if it has one."""
     state_at = run.states_at + fl.index * STATE_BYTES
@@ -220,7 +220,7 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
         arm(fl, now_s, run.rto_min_s)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def leave_pipe(a, run, sources, p, now_s):
     """Let the first packet of a pipe arrive at its hop."""
     pipe = a.pipes[p]
@@ -237,7 +237,7 @@ def leave_pipe(a, run, sources, p, now_s):
         arrive(run, a.flows, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def open_box(a, run, sources, row, now_s):
     """Let an adversary decide at its instants; deliver what leaves its box."""
     box = a.boxes[row]
@@ -272,7 +272,7 @@ def open_box(a, run, sources, row, now_s):
     go_on_back(a, run, sources, fl)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def step_grid(a, run, sources, row, now_s):
     """Take a step of the grid of a belief program or policy; return whether a choice inside a contract is awaited."""
     grid = a.grids[row]
@@ -290,7 +290,7 @@ def step_grid(a, run, sources, row, now_s):
     return waits
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def tick_flows(a, run, sources, now_s):
     """Tell all CCAs that time has passed."""
     tick = a.ticks[0]
@@ -309,7 +309,7 @@ def tick_flows(a, run, sources, now_s):
     set_source(run.tree_at, run.tree_leaves, sources.tick, run.ticks * run.tick_s)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def write_log(a, run, sources, now_s):
     """Write a row of the log."""
     row = run.log_rows
@@ -346,7 +346,7 @@ def write_log(a, run, sources, now_s):
     set_source(run.tree_at, run.tree_leaves, sources.log, next_s)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def send_packets(a, run, sources, fl, first, now_s):
     """Send what window, pacing and application of a flow allow now to its first link; set when it may go on."""
     mss_bytes = fl.mss_bytes

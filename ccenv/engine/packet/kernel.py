@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.arrivals.events import leave_slot
@@ -34,6 +33,7 @@ from ccenv.engine.packet.layout import ERROR_EVENTS
 from ccenv.engine.packet.path.ways import link_at
 from ccenv.engine.packet.plain.single import advance_single, is_single
 from ccenv.engine.packet.sources import next_event, set_source, sources_of
+from ccenv.kernels.decorator import kernel
 
 
 class PacketArrays(NamedTuple):
@@ -77,7 +77,7 @@ class PacketArrays(NamedTuple):
     link_log: np.ndarray
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def network_of(a, b):
     """Return the arrays of one network of a batch."""
     return PacketArrays(
@@ -87,7 +87,7 @@ def network_of(a, b):
     )  # fmt: skip
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def advance(which, arrays, until_s, max_events):
     """Process events of some networks, of each up to its until_s (exclusive), an error, or a decision from outside.
 
@@ -158,11 +158,3 @@ def advance(which, arrays, until_s, max_events):
                     first_sender, last_sender = 0, -1
             else:
                 change_rate(a, run, sources, now_s)
-
-
-@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def advance_parallel(n_chunks, which, arrays, until_s, max_events):
-    """Do the same on several threads; the networks share nothing that changes, so the result is the same."""
-    n = len(which)
-    for chunk in prange(n_chunks):
-        advance(which[chunk * n // n_chunks : (chunk + 1) * n // n_chunks], arrays, until_s, max_events)

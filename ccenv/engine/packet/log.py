@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import (
@@ -17,6 +16,7 @@ from ccenv.engine.packet.layout import (
     SEGMENT,
     TX_STRIDE,
 )
+from ccenv.kernels.decorator import kernel
 
 # Rows of a packet log as users see it; ``event`` is an index into layout.EVENTS, ``link`` is -1 at the ends.
 LOG_DTYPE = np.dtype(
@@ -26,7 +26,7 @@ MAX_ROWS = 20_000_000
 DEFAULT_ROWS = 5_000_000
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def note(run, event, time_s, fl, link, tx):
     """Log an event of a transmission; nothing without a packet log."""
     if run.packet_log_limit > 0:

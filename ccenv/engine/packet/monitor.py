@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.traces.service import capacity_bytes
@@ -29,6 +28,7 @@ from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.measures import SHARE_WEIGHT, UNKNOWN_RTT_S
 from ccenv.interface.probing import PROBE_FIELDS, follow_probes
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ClassicSender
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
@@ -139,7 +139,7 @@ class Decider:
         return made
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def count_ack(monitor, fl, now_s):
     """Take an ACK's RTT sample and its gap to the one before."""
     since_s = now_s - monitor.since_s
@@ -158,13 +158,13 @@ def count_ack(monitor, fl, now_s):
     monitor.time_rtt_sum += since_s * rtt_s
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def may_send(fl, now_s):
     """Tell whether a flow may send: it has begun, its time is not over, its transfer is not done."""
     return fl.started == 1 and now_s < fl.stop_s and fl.finished_s == np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_monitor(a, run, monitor, m, now_s):
     """Begin at a flow's first decision: nothing was measured, and the interval before it is a told Rm of silence."""
     fl = a.flows[monitor.flow]
@@ -187,7 +187,7 @@ def begin_monitor(a, run, monitor, m, now_s):
         fl.cwnd_bytes = max(start_Bps * fl.told_rtt_s, run.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_interval(a, monitor, now_s):
     """Begin the interval before the next decision."""
     fl, ln = a.flows[monitor.flow], a.links[monitor.link]
@@ -207,7 +207,7 @@ def begin_interval(a, monitor, now_s):
     monitor.gap_square_sum = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_measures(a, run, monitor, now_s, m):
     """Write what is known of a monitor's flow at a decision.
 
@@ -252,7 +252,7 @@ def fill_measures(a, run, monitor, now_s, m):
     _fill_shares(a, run, monitor, now_s, interval_s, m)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _fill_rtts(monitor, fl, m):
     n = monitor.samples
     m.rtt_samples = n
@@ -279,7 +279,7 @@ def _fill_rtts(monitor, fl, m):
     m.srtt_s = fl.srtt_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _copy_beliefs(beliefs, m):
     m.told_rtt_s = beliefs.rtt_s
     m.C_L_Bps = beliefs.C_L_Bps
@@ -293,7 +293,7 @@ def _copy_beliefs(beliefs, m):
     m.contract_high_Bps = beliefs.hi_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _fill_shares(a, run, monitor, now_s, interval_s, m):
     """Write how the flows share the link: smoothed shares of all that may send, over this monitor's own intervals."""
     flows = 0.0
@@ -329,13 +329,13 @@ def _fill_shares(a, run, monitor, now_s, interval_s, m):
     m.true_jain = total * total / (flows * squares) if squares > 0.0 else 1.0
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def is_controlled(a, fl):
     """Tell whether decisions set what a flow does."""
     return fl.monitor >= 0 and a.monitors[fl.monitor].sets != NOTHING
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def next_decision_s(monitor, fl, now_s, rto_min_s):
     """Return when a flow decides again, or infinity for one whose time is over.
 
@@ -359,7 +359,7 @@ def next_decision_s(monitor, fl, now_s, rto_min_s):
     return now_s + max(monitor.clock_count * unit_s, SHORTEST_INTERVAL_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_decision(monitor, fl, state, m, now_s):
     """Set what a decision asks for (``monitor.asked``); one that is no number counts as -1."""
     asked = monitor.asked

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.aqm.pie import ACCEPT, DROP, MARK, pie_verdict
@@ -29,31 +27,32 @@ from ccenv.engine.packet.layout import (
 )
 from ccenv.engine.packet.log import note
 from ccenv.engine.packet.traces.service import service_end_s
+from ccenv.kernels.decorator import kernel
 
 _RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
 TOKEN_ROUNDING_BYTES = ROUNDING_BYTES = 1e-6
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def packet_bytes(fl, hop):
     """Return the size of a flow's packet at a hop: data, or an ACK."""
     return fl.mss_bytes if hop < ACK_HOP else fl.ack_bytes
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def waiting_bytes(ln, mss_bytes):
     """Return the bytes that wait at a link."""
     return ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def count_queue(ln, now_s, mss_bytes):
     """Add to the integral of the waiting bytes what has passed since the queue last changed."""
     ln.queue_byte_s += waiting_bytes(ln, mss_bytes) * (now_s - ln.queue_changed_s)
     ln.queue_changed_s = now_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def red_verdict(ln, now_s, mss_bytes, seed):
     """Random early detection (Floyd, Jacobson 1993, figure 2; gentle off): average at each arrival, drops spread by a count.
 
@@ -84,7 +83,7 @@ def red_verdict(ln, now_s, mss_bytes, seed):
     return ACCEPT
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def verdict(ln, now_s, size_bytes, mss_bytes, seed, codepoint):
     """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP.
 
@@ -108,7 +107,7 @@ def verdict(ln, now_s, size_bytes, mss_bytes, seed, codepoint):
     return DROP if decision == MARK and codepoint == 0 else decision
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def has_token(ln, now_s, size_bytes):
     """Take a packet's tokens from the policer's bucket, if it has as many."""
     ln.tokens_bytes = min(ln.policer_bytes, ln.tokens_bytes + (now_s - ln.tokens_s) * ln.policer_Bps)
@@ -119,7 +118,7 @@ def has_token(ln, now_s, size_bytes):
     return True
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def append(ln, flow, tx, hop, now_s):
     """Put a packet at the end of the queue."""
     at = (ln.tail & ln.mask) * QUEUE_STRIDE
@@ -130,7 +129,7 @@ def append(ln, flow, tx, hop, now_s):
     ln.tail += 1
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def take_head(ln):
     """Take the head out of the queue: it is the packet in service, or one to drop."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
@@ -140,7 +139,7 @@ def take_head(ln):
     ln.head += 1
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def serve_head(run, flows, ln, now_s):
     """Take the head of the queue into service."""
     take_head(ln)
@@ -152,7 +151,7 @@ def serve_head(run, flows, ln, now_s):
     ln.finish_s = service_end_s(ln, now_s, size_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def mark_head(flows, ln, mss_bytes):
     """Mark the head of a link's queue; return whether its flow can be marked."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
@@ -165,7 +164,7 @@ def mark_head(flows, ln, mss_bytes):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def drop_taken(run, flows, ln, now_s):
     """Drop the packet that was taken out of a queue."""
     fl = flows[ln.serving_flow]
@@ -182,7 +181,7 @@ def drop_taken(run, flows, ln, now_s):
     note(run, DROP_EVENT, now_s, fl, ln.index, ln.serving_tx)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def few_behind(flows, ln):
     """Tell whether at most one packet, or bytes of one, stay behind the head (RFC 8289 s.5.6: MAXPACKET)."""
     if ln.mixed == 0 or ln.tail == ln.head:
@@ -192,7 +191,7 @@ def few_behind(flows, ln):
     return ln.waiting_bytes - head_bytes <= ln.largest_bytes + ROUNDING_BYTES
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def codel_above(ln, now_s, few):
     """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
     waiting = ln.tail - ln.head
@@ -209,7 +208,7 @@ def codel_above(ln, now_s, few):
     return now_s >= ln.codel_first_above_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def codel_drops_head(flows, ln, now_s, first):
     """Tell whether CoDel drops the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
     above = codel_above(ln, now_s, few_behind(flows, ln))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.rng import uniform
@@ -36,6 +35,7 @@ from ccenv.engine.packet.layout import (
 from ccenv.engine.packet.log import note
 from ccenv.engine.packet.path.loss import loses_ack
 from ccenv.engine.packet.path.order import note_arrival
+from ccenv.kernels.decorator import kernel
 
 _CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
 _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]
@@ -43,7 +43,7 @@ _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]
 MULTIPLE_TOLERANCE = 1e-9
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def release_time_s(fl, arrival_s, seed):
     """Return when a packet that reaches the box at arrival_s leaves it: in order, within D."""
     release_s = arrival_s
@@ -71,7 +71,7 @@ def release_time_s(fl, arrival_s, seed):
     return release_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def ack_arrival_s(fl, time_s, seed):
     """Return when an ACK that would arrive at time_s does so where ACKs are collected on their way."""
     if fl.ack_aggregation == _ACK_INTERVAL:
@@ -82,7 +82,7 @@ def ack_arrival_s(fl, time_s, seed):
     return fl.ack_batch_end_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def return_ack(run, fl, tx, time_s):
     """Let the ACK of a packet arrive at the sender at time_s, or when ACKs collected on their way do."""
     if fl.ack_aggregation != _NONE:
@@ -96,7 +96,7 @@ def return_ack(run, fl, tx, time_s):
     fl.ack_tail += 1
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def send_ack(run, fl, now_s):
     """Acknowledge everything received; the ACK reaches the sender after the return path's delay, or goes to its first link."""
     fl.pending_acks = 0
@@ -113,7 +113,7 @@ def send_ack(run, fl, now_s):
     return_ack(run, fl, fl.last_received_tx, now_s + fl.return_s)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def receive(run, fl, tx, now_s):
     """Take a packet at the receiver at now_s, not before those of earlier calls."""
     if fl.ack_deadline_s < now_s:

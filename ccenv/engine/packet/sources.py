@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
@@ -25,6 +24,7 @@ from ccenv.engine.packet.log import note
 from ccenv.engine.packet.queue import append, count_queue, packet_bytes, serve_head, verdict
 from ccenv.engine.packet.receiver import receive
 from ccenv.engine.packet.traces.service import service_end_s
+from ccenv.kernels.decorator import kernel
 
 
 class Sources(NamedTuple):
@@ -57,7 +57,7 @@ RATE_CHANGES, FIRST_LINK = 0, 1
 MAX_FLAT = 16  # leaves up to which a look at all of them is faster than matches
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     """Return the numbers of the sources of a run."""
     flows = FIRST_LINK + n_links
@@ -69,7 +69,7 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1, tick + 2)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def next_event(run):
     """Return time and number of the source whose event comes next."""
     tree, leaves = run.tree_at, run.tree_leaves
@@ -85,7 +85,7 @@ def next_event(run):
     return time_s, winner
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def set_source(tree, leaves, source, time_s):
     """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
     node = leaves + source
@@ -108,7 +108,7 @@ def set_source(tree, leaves, source, time_s):
         node >>= 1
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def flow_time_s(fl):
     """Return when a flow has something to do next."""
     if fl.started == 0:
@@ -121,7 +121,7 @@ def flow_time_s(fl):
     return time_s if fl.ack_hops > 0 else min(time_s, fl.ack_deadline_s + fl.return_s)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def start_service(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
@@ -133,7 +133,7 @@ def start_service(run, flows, ln, now_s):
         ln.idle_since_s = now_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def serve_next(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link with several queues into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
@@ -149,7 +149,7 @@ def serve_next(run, flows, ln, now_s):
         ln.idle_since_s = now_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def arrive(run, flows, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes
@@ -190,7 +190,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def put_pipe(pipe, tx, time_s):
     """Append a packet to a pipe or box; return whether it was empty."""
     at = (pipe.tail & pipe.mask) * PIPE_STRIDE
@@ -200,7 +200,7 @@ def put_pipe(pipe, tx, time_s):
     return pipe.tail - pipe.head == 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def release_box(run, box, fl, now_s, share):
     """Deliver from a box what is due, and of the rest the share that the adversary lets go (rounded)."""
     while box.head < box.tail and load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s <= now_s:
@@ -212,7 +212,7 @@ def release_box(run, box, fl, now_s, share):
         box.head += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def box_time_s(box, fl):
     """Return when a box has something to do next: a decision, or a packet that may be held no longer."""
     if box.head < box.tail:

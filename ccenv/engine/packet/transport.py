@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.holds import next_hold
@@ -39,6 +38,7 @@ from ccenv.engine.packet.layout import (
 )
 from ccenv.engine.packet.path.order import next_arrival
 from ccenv.engine.packet.recovery.rack import begin_recovery, is_late, see_order
+from ccenv.kernels.decorator import kernel
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
@@ -49,7 +49,7 @@ SMALL_BURSTS_Bps = 150_000.0  # 1.2 Mbit/s, below which bursts are single packet
 MAX_BURST_BYTES = 65_536.0  # the same
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def take_cca(run, fl, state):
     """Read what a CCA has set; one that leaves the positive numbers ends the run."""
     if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
@@ -60,7 +60,7 @@ def take_cca(run, fl, state):
         run.error_flow = fl.index
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def rto_s(fl, rto_min_s):
     """Return the RTO (RFC 6298 s.2) with its back-off (s.5.5)."""
     if fl.srtt_s == 0.0:
@@ -68,7 +68,7 @@ def rto_s(fl, rto_min_s):
     return min(max(rto_min_s, fl.srtt_s + 4.0 * fl.rttvar_s) * fl.rto_backoff, MAX_RTO_S)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def take_rtt(fl, rtt_s):
     """Take an RTT sample (RFC 6298 s.2)."""
     if fl.srtt_s == 0.0:
@@ -83,7 +83,7 @@ def take_rtt(fl, rtt_s):
     fl.rtt_samples += 1.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def adjust_hold(fl, now_s):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
     fl.hold_rtt_min_s = min(fl.hold_rtt_min_s, fl.rtt_s)
@@ -93,7 +93,7 @@ def adjust_hold(fl, now_s):
         fl.hold_until_s = now_s + fl.hold_window_s
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def confirm(fl, tx, mss_bytes):
     """Take a transmission that an ACK covers, unless it was lost on its way; return newly acknowledged and marked bytes."""
     at = (tx & fl.mask) * TX_STRIDE
@@ -115,7 +115,7 @@ def confirm(fl, tx, mss_bytes):
     return mss_bytes, (mss_bytes if arrived == HERE_MARKED else 0.0)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     """Take an ACK that covers what arrived up to last_tx; return newly acknowledged bytes.
 
@@ -186,7 +186,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     return acked_bytes
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def mark_lost(fl, tx, mss_bytes):
     """Count a transmission as lost and queue its segment for sending again."""
     at = (tx & fl.mask) * TX_STRIDE
@@ -197,7 +197,7 @@ def mark_lost(fl, tx, mss_bytes):
     fl.resend_tail += 1
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes.
 
@@ -248,7 +248,7 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     return lost_bytes
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def tell_packet(fl, loss, tx):
     """Tell a CCA per packet of a lost transmission: what was in flight with it, what was lost since."""
     at = (tx & fl.mask) * SENT_WITH_STRIDE
@@ -259,7 +259,7 @@ def tell_packet(fl, loss, tx):
     fl.newest_lost_tx = tx
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def next_segment(fl):
     """Return the segment to send next, lost ones first; or NO_SEGMENT, or WINDOW_FULL."""
     while fl.resend_head < fl.resend_tail:
@@ -274,14 +274,14 @@ def next_segment(fl):
     return fl.next_segment
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def pace_on(fl, rate_Bps, now_s):
     """Let what is left of the gap before the next packet pass at a new rate: any interval then holds rate times length bytes."""
     if fl.next_send_s > now_s and rate_Bps > 0.0:
         fl.next_send_s = now_s + (fl.next_send_s - now_s) * (fl.rate_Bps / rate_Bps)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def burst_packets(fl, mss_bytes):
     """Return how many packets a paced sender that sends in bursts sends at once (tcp_tso_autosize of Linux)."""
     if fl.rate_Bps < SMALL_BURSTS_Bps:
@@ -289,7 +289,7 @@ def burst_packets(fl, mss_bytes):
     return max(2.0, math.floor(min(fl.burst_s * fl.rate_Bps, MAX_BURST_BYTES) / mss_bytes))
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     """Account for sending a segment now; return the transmission's number."""
     if fl.inflight_bytes <= 0.0:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import WORKLOAD_COUNTER, WORKLOADS
+from ccenv.kernels.decorator import kernel
 
 _RATE, _ON_OFF, _FINITE, _BATCHES, _WEB, _ASKED = (WORKLOADS[k] for k in ("rate", "on_off", "finite", "batches", "web", "asked"))
 UNLIMITED = 2**52  # segments
@@ -23,7 +23,7 @@ PARETO_SHAPE = 1.2  # sizes of web objects: [4CP] s.5
 LARGEST_OBJECT = 1e5  # in units of the mean: the tail has no mean square
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_application(fl, mss_bytes):  # type: ignore[no-untyped-def]
     """Set what is offered at the start of a flow."""
     kind = fl.workload
@@ -41,7 +41,7 @@ def begin_application(fl, mss_bytes):  # type: ignore[no-untyped-def]
         fl.app_next_s = LATER_S
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def offer(fl, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
     """Bring what is offered up to now_s; app_next_s is when that changes next."""
     kind = fl.workload

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.batches.layers import WIDE, fill_layer
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 
 ACTOR, CRITIC = range(2)
 LAYERS, ACTIVATION, LEVELS, FIRST_WIDTH = range(4)
@@ -93,7 +93,7 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
     return room[first : first + int(np.prod(shape))].reshape(shape)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
+@kernel(fastmath={"contract"}, inline="always")
 def fast_tanh(x):  # type: ignore[no-untyped-def]
     """Return tanh of a float32, with an error below 5e-7; without a call, so that loops vectorise."""
     x = min(_LIMIT, max(-_LIMIT, x))
@@ -101,7 +101,7 @@ def fast_tanh(x):  # type: ignore[no-untyped-def]
     return x * (_P0 + z * (_P1 + z * (_P2 + z * (_P3 + z * _P4)))) / (_ONE + z * (_Q1 + z * (_Q2 + z * (_Q3 + z * _Q4))))
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
     """Evaluate actor or critic on the input in scratch[0]; return the row of scratch that holds the outputs.
 
@@ -140,20 +140,20 @@ def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
     return source
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def value_of(networks, scratch):  # type: ignore[no-untyped-def]
     """Return the critic's value of the observation in scratch[0], float32."""
     return scratch[evaluate(networks, CRITIC, scratch), 0]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def standard_normal(key, row, element, step):  # type: ignore[no-untyped-def]
     """Return a normally distributed number that depends on nothing but its four keys (Box, Muller 1958, eq. 1)."""
     radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, row, element, 2.0 * step)))
     return radius * math.cos(2.0 * math.pi * uniform(key, row, element, 2.0 * step + 1.0))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def sample(networks, scratch, key, row, step, actions):  # type: ignore[no-untyped-def]
     """Draw the actions of a row after the observation in scratch[0]; return their log-probability, float32.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, njit
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
@@ -19,7 +18,7 @@ from ccenv.engine.curve.kernel import advance_range
 from ccenv.engine.curve.layout import SENDER_KINDS
 from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
 from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic
-from ccenv.envs.batches.memory import Memory, decide, judge, judge_end, share
+from ccenv.envs.batches.memory import Memory, decide, judge, judge_end
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.reward import fill_terms
 from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
@@ -27,6 +26,8 @@ from ccenv.envs.watched import WatchedTask
 from ccenv.errors import InputError
 from ccenv.interface.rewards import N_TERMS
 from ccenv.interface.signals import N_SIGNALS
+from ccenv.kernels.decorator import kernel
+from ccenv.kernels.threads import share
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
@@ -97,7 +98,7 @@ class Watched(NamedTuple):
         )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-untyped-def]
     """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
     n_flows = arrays.run[0].n_flows
@@ -117,7 +118,7 @@ def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-
                 out[place * width + j] = arrays.policy_memory[index, FIRST_HISTORY + j]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
     """Turn a row's actions into rates, positions inside a contract, or moves; those of an interface go to asked."""
     n_flows = arrays.run[0].n_flows
@@ -143,7 +144,7 @@ def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore
         flow.rate_Bps = max(flow.C_L_Bps * 2.0 ** (ACTION_RANGE_LOG2 * number), slowest)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
     """Write what the terms of the reward are differences of to counts, (4, 1, N)."""
     n_flows = counts.shape[2]
@@ -155,14 +156,14 @@ def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
         counts[3, 0, i] = flow.rtt_byte_sum_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _measure(arrays, watched, which, signals):  # type: ignore[no-untyped-def]
     """End the intervals of an environment's controlled flows."""
     history = watched.history[0]
     measure_flows(arrays, watched.controlled, which, watched.numbers, history, watched.shares, signals, watched.measured)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin(arrays, watched, first_flow, which, signals):  # type: ignore[no-untyped-def]
     """Begin the controlled flows of an environment that has been reset."""
     if arrays.monitors[which[0] * len(watched.controlled) + first_flow].decisions == 0:
@@ -170,14 +171,14 @@ def _begin(arrays, watched, first_flow, which, signals):  # type: ignore[no-unty
         _measure(arrays, watched, which, signals)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _obey(arrays, watched, which, asked):  # type: ignore[no-untyped-def]
     """Let the controlled flows of an environment do what was asked."""
     number, first, second = np.int64(watched.action[0]), watched.action[1], watched.action[2]
     obey_actions(arrays, watched.controlled, which, asked, number, first, second, watched.measured)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-def]
     """Return the mean reward of some flows in a row by the table's terms, or their own one where those have no weights."""
     if len(watched.weights) == 0:
@@ -189,7 +190,7 @@ def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-de
     return total / flows
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def play_range(first, last, first_env, arrays, game, watched, networks, memory, key):  # type: ignore[no-untyped-def]
     """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
     a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
@@ -297,12 +298,11 @@ class CurveRollouts:
             arrays, B = engine.kernel_arrays, engine.n_envs
             watched = Watched.of(engine.watch, self.task.table_weights) if isinstance(self.task, WatchedTask) else None
             arrays.run["n_steps"] = core.decision_steps
-            chunks = min(core.settings.threads, config.NUMBA_NUM_THREADS, B)
 
             def run(first: int, last: int, arrays: Any = arrays, watched: Any = watched, start: int = part.start) -> None:
                 play_range(first, last, start, arrays, self._game, watched, networks, memory, float(key))
 
-            share(run, B, chunks)
+            share(run, B, core.settings.threads)
             engine.advance(0)  # raises what went wrong
         core.count_again()
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from ccenv.kernels.decorator import kernel
 
 WIDE, NARROW = 32, 16  # outputs of a block
 _FLOAT, _BYTES = ir.FloatType(), 4
@@ -66,7 +68,7 @@ def _block(lanes: int) -> Callable[..., Any]:
 _wide, _narrow = _block(WIDE), _block(NARROW)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_layer(weights_at, biases_at, inputs_at, outputs_at, n_in, n_out, stride):  # type: ignore[no-untyped-def]
     """Compute x W + b in float32, the sum of four products at a time.
 

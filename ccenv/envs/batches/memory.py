@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 
 from ccenv.envs.batches.actor_critic import ActorCritic, sample, value_of
+from ccenv.kernels.decorator import kernel
 
 
 class Memory(NamedTuple):
@@ -43,7 +41,7 @@ class Memory(NamedTuple):
     final_values: np.ndarray
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[no-untyped-def]
     """Let a policy decide for a row after the observation that stands in the memory.
 
@@ -62,7 +60,7 @@ def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[n
     memory.episode_starts[step, row] = 1.0 if starts else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def judge(networks, memory, scratch, row, first, last):  # type: ignore[no-untyped-def]
     """Fill in the values of a row's observations at the steps first .. last - 1.
 
@@ -74,21 +72,12 @@ def judge(networks, memory, scratch, row, first, last):  # type: ignore[no-untyp
         memory.values[step, row] = value_of(networks, scratch)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
     """Fill in the value of what a row's episode ended in."""
     for j in range(memory.final.shape[1]):
         scratch[0, j] = memory.final[row, j]
     memory.final_values[row] = value_of(networks, scratch)
-
-
-def share(run: Callable[[int, int], None], n: int, chunks: int) -> None:
-    """Call run(first, last) for as many parts of n environments; they share nothing, and a kernel holds no lock meanwhile."""
-    if chunks == 1:
-        run(0, n)
-        return
-    with ThreadPoolExecutor(chunks) as pool:
-        list(pool.map(lambda chunk: run(chunk * n // chunks, (chunk + 1) * n // chunks), range(chunks)))
 
 
 class RolloutCore(Protocol):

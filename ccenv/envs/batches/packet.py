@@ -8,18 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import config, njit
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.kernel import advance
 from ccenv.envs.batches.actor_critic import ActorCritic
-from ccenv.envs.batches.memory import Memory, decide, judge, judge_end, share
+from ccenv.envs.batches.memory import Memory, decide, judge, judge_end
 from ccenv.envs.packet.core import MAX_EVENTS
 from ccenv.envs.packet.kernel import observe
 from ccenv.envs.packet.link_rate import RateCore, move_link
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
 from ccenv.envs.task import episode_metrics
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
+from ccenv.kernels.threads import share
 
 
 class PacketGame(NamedTuple):
@@ -38,7 +39,7 @@ class PacketGame(NamedTuple):
     least_share: np.ndarray
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def play_networks(which, arrays, core, game, networks, memory, discrete, key):  # type: ignore[no-untyped-def]
     """Play some networks of a batch, (k,) indices, each on its own."""
     a, core, game, networks, memory = unowned(arrays), unowned(core), unowned(game), unowned(networks), unowned(memory)
@@ -89,7 +90,7 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
             judge_end(networks, memory, scratch, row)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _see(core, env, first, flows, width, out):  # type: ignore[no-untyped-def]
     """Write what a row sees of its flows, one after the other."""
     signals = core.seen.shape[3]
@@ -133,7 +134,7 @@ class PacketRollouts:
             own = core.own_arrays
             play_networks(which[first:last], core.batch.arrays, own, self._game, networks, memory, discrete, float(key))
 
-        share(run, self.num_envs, min(core.batch.threads, config.NUMBA_NUM_THREADS, self.num_envs))
+        share(run, self.num_envs, core.batch.threads)
         core.check()
 
     def finish(self, ended: np.ndarray) -> list[dict[str, float]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.packet.monitor import POSITION
 from ccenv.interface.rewards import N_TERMS, fill_terms
 from ccenv.interface.signals import FIRST_BELIEF, N_SIGNALS, fill_signals
+from ccenv.kernels.decorator import kernel
 
 
 class CoreArrays(NamedTuple):
@@ -44,7 +44,7 @@ class CoreArrays(NamedTuple):
     counts: np.ndarray
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def observe(arrays, rows, core):
     """Compute signals, terms and rewards of the flows that decide now.
 
@@ -88,7 +88,7 @@ def observe(arrays, rows, core):
                 core.rewards[b, row] += core.weights[j] * core.terms[b, row, j]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def put_signals(m, numbers, out):
     """Write some signals of a flow.
 
@@ -103,7 +103,7 @@ def put_signals(m, numbers, out):
         out[j] = signals[numbers[j]]
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def look(arrays, numbers, out):
     """Write signals of the newest decision of each monitored flow.
 
@@ -118,7 +118,7 @@ def look(arrays, numbers, out):
             put_signals(a.measures[b, row], numbers, out[b, row])
 
 
-@njit(cache=True)
+@kernel
 def ask(monitors, actions):
     """Hand actions (B, M) to the monitors."""
     for b in range(actions.shape[0]):

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.kernel import network_of
@@ -14,6 +13,7 @@ from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.sources import set_source, sources_of
 from ccenv.envs.packet.core import PacketCore
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
@@ -21,7 +21,7 @@ from ccenv.simulation.ranges import ScenarioDistribution
 MOVED = "_moved"
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def move_link(arrays, b, share, least_share):  # type: ignore[no-untyped-def]
     """Set the rate of the only link of a network; what is left of a packet in service takes longer or shorter by as much.
 

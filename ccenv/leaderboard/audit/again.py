@@ -6,22 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import Suite, suite_of
 from ccenv.document import canonical_json
 from ccenv.errors import CcenvError
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.evaluate.damage import DAMAGE, DamageCell, measured, undisturbed_cells
-from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
-from ccenv.leaderboard.store.contents import damage_of
+from ccenv.leaderboard.evaluate.damage import WORST_VIEW, Damage, DamageCell, measured, undisturbed_cells
+from ccenv.leaderboard.evaluate.stages import VIEW, Content, Progress, Work
+from ccenv.leaderboard.site.trace_view import view_json
+from ccenv.leaderboard.store.contents import Evaluation, Item
 from ccenv.leaderboard.store.database import Readable, Stored
 from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import PlayedContent
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
+from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.network.trace import parse_trace
 
 EQUAL, VERDICT, SAME_QUERY = "equal", "verdict", "same_query"
 _NOT_COMPARED = ("key", "code_sha256")
@@ -31,8 +35,13 @@ _NOT_COMPARED = ("key", "code_sha256")
 class Sampled:
     """Something of a record that is done again: a run by its place among the record's cells, or a row of an envelope."""
 
-    record: Stored
+    item: Item
     place: int
+
+    @property
+    def record(self) -> Stored:
+        """The record that it is part of."""
+        return self.item.record
 
     @property
     def title(self) -> str:
@@ -45,92 +54,93 @@ def title_of(record: Stored) -> str:
     return f"record {record.number} ({record.content['name']}, {record.content['stage']})"
 
 
-def played_suite(board: Readable, home: Home, record: Stored) -> SuiteBase:
+def suite_again(board: Readable, home: Home, content: PlayedContent, where: str) -> SuiteBase:
     """Return the suite of a record with the seeds that follow from the submission and the secret of its round."""
-    suite = suite_of(record.content["suite"], f"record {record.number}")
-    secret = secret_of(board, home, record.content["round"])
-    return evaluation_suite(suite, record.content["suite_sha256"], secret, record.subject)
+    suite = published_suite(content, where)
+    secret = secret_of(board, home, content.round)
+    return evaluation_suite(suite, content.suite_sha256, secret, content.submission).model_copy(update={"agents": suite.agents})
 
 
-def run_work(board: Readable, home: Home, entrant: Entrant, item: Sampled, folder: FilePath) -> Work:
-    """Return the work of playing a run again.
-
-    Args:
-        board: sound records.
-        home: where the secrets of open rounds lie.
-        entrant: who played.
-        item: which run.
-        folder: for the player.
-    """
-    if item.record.kind == DAMAGE:
-        damage = damage_of(item.record)
-        return PanelAgain(damage.as_run, dict(entrant.files), item.place, damage.cells[item.place], item.title)
-    line = parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS))[item.place]
+def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, folder: FilePath) -> Work:
+    """Return the work of playing a run again."""
+    content, record, place = sampled.item.content, sampled.record, sampled.place
+    if not isinstance(content, (Evaluation, Damage)):
+        raise CcenvError(f"{sampled.title}: not a run")
+    played = suite_again(board, home, content, sampled.title)
+    if isinstance(content, Damage):
+        cell = content.cells[place]
+        view = _file(board, record, WORST_VIEW) if cell == content.worst else None
+        return PanelAgain(played, dict(entrant.files), place, cell, view, sampled.title)
+    line = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))[place]
+    worst = content.manifest.summary[0].worst_case
+    views: list[bytes] = []
+    if worst is not None and worst.trace is not None and worst.key == line["key"]:
+        stored, trace = _file(board, record, worst.trace + VIEW), _file(board, record, worst.trace)
+        views = [view for view in (stored, trace and view_json(parse_trace(trace, sampled.title))) if view is not None]
     spec = entrant.write_player(folder / entrant.record.submission[:16])
-    return RunAgain(played_suite(board, home, item.record), spec, entrant.record.card.spec, item.place, line)
+    return RunAgain(played, spec, entrant.record.card.spec, place, line, views)
 
 
-def proof_work(entrant: Entrant, item: Sampled, time_limit_s: float, folder: FilePath) -> Work:
+def _file(board: Readable, record: Stored, name: str) -> bytes | None:
+    return board.file(record.files[name]) if name in record.files else None
+
+
+def proof_work(entrant: Entrant, sampled: Sampled, time_limit_s: float, folder: FilePath) -> Work:
     """Return the work of deciding a proved bound again."""
     spec = entrant.write_player(folder / entrant.record.submission[:16])
-    content = item.record.content
-    return ProofAgain(spec, content["T"], content["setting_name"], time_limit_s, content["rows"][item.place])
+    content = sampled.record.content
+    return ProofAgain(spec, content["T"], time_limit_s, content["rows"][sampled.place])
 
 
 @dataclass(frozen=True)
 class RunAgain:
-    """A run of a suite; equal means that all numbers are the same to the last bit."""
+    """A run of a suite; equal means that all numbers, and the view of its trace, are the same to the last bit."""
 
     played: SuiteBase
     spec: str
     classic: str | None
     place: int
     line: dict[str, Any]
+    views: list[bytes]
     cpu_s = 0.0
 
     def run(self, progress: Progress) -> Content:
         """Play it."""
         del progress
-        cells = cells_for(self.played, [agent_player(self.spec, self.classic)])
-        if self.place >= len(cells):
-            return {EQUAL: False}, {}
-        again = parse_json(canonical_json(cells[self.place].run()), "run")
-        return {EQUAL: all(again.get(key) == value for key, value in self.line.items() if key not in _NOT_COMPARED)}, {}
+        cell = cells_for(self.played, [agent_player(self.spec, self.classic)])[self.place]
+        again = parse_json(canonical_json(cell.run()), "run")
+        equal = all(again.get(key) == value for key, value in self.line.items() if key not in _NOT_COMPARED)
+        if equal and self.views:
+            equal = isinstance(cell, TraceCell) and {view_json(cell.trace())} == set(self.views)
+        return {EQUAL: equal}, {}
 
 
 @dataclass(frozen=True)
 class PanelAgain:
     """A run of the adversaries' panel."""
 
-    suite: dict[str, Any]
+    played: SuiteBase
     files: dict[str, bytes]
     place: int
     cell: DamageCell
+    view: bytes | None
     title: str
     cpu_s = 0.0
 
     def run(self, progress: Progress) -> Content:
         """Play it."""
         del progress
-        played = suite_of(self.suite, self.title)
-        if not isinstance(played, Suite):
-            raise CcenvError("not a suite of the curve engine")
-        panel = undisturbed_cells(played)
-        if self.place >= len(panel):
-            return {EQUAL: False}, {}
         adversary: Any = parse_submission(self.files, self.title).player
-        again = measured(panel[self.place], adversary)[0].model_dump()
-        stored = self.cell.model_dump(exclude_none=True)  # older records have no hash of the sender
-        return {EQUAL: all(again[key] == value for key, value in stored.items())}, {}
+        again, trace = measured(undisturbed_cells(self.played)[self.place], adversary)
+        return {EQUAL: again == self.cell and self.view in (None, view_json(trace))}, {}
 
 
 @dataclass(frozen=True)
 class ProofAgain:
-    """A proved bound."""
+    """A proved bound, in the setting that an evaluation has: a record does not choose it."""
 
     spec: str
     samples: int
-    setting: str
     time_limit_s: float
     row: dict[str, Any]
 
@@ -144,6 +154,6 @@ class ProofAgain:
         from ccenv.smt.claims.envelope import EnvelopeRun, check_bound
 
         del progress
-        run = EnvelopeRun(self.spec, self.samples, self.setting, time_limit_s=self.time_limit_s, reuse=False)
+        run = EnvelopeRun(self.spec, self.samples, time_limit_s=self.time_limit_s, reuse=False)
         sha256, verdict = check_bound(run, self.row)
         return {SAME_QUERY: sha256 == self.row["query_sha256"], VERDICT: verdict}, {}

@@ -11,32 +11,31 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.statistics.summary import summarise
-from ccenv.document import hash_of, plain
 from ccenv.errors import CcenvError, require_extra
 from ccenv.leaderboard.audit.again import (
     EQUAL,
     SAME_QUERY,
     VERDICT,
     Sampled,
-    played_suite,
     proof_work,
     run_work,
+    suite_again,
     title_of,
 )
 from ccenv.leaderboard.audit.survey import Survey, survey
-from ccenv.leaderboard.evaluate.damage import DAMAGE, score_of
+from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage, score_of
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.store.contents import AUDIT, damage_of
+from ccenv.leaderboard.store.contents import AUDIT, Evaluation, Item
 from ccenv.leaderboard.store.database import BoardStore, Stored
 from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.records import played_hash
-from ccenv.leaderboard.store.rounds import commitment, revealed
+from ccenv.leaderboard.store.records import Envelope
 from ccenv.leaderboard.submission.submit import Entrant
-from ccenv.provenance import code_hash, machine, now
+from ccenv.provenance import machine, now
 
 Progress = Callable[[int, int], None]
 
@@ -93,9 +92,9 @@ def audit(
         machine that comes out otherwise is a problem too, because nothing confirms it here.
     """
     board = survey(store)
-    problems = [*board.problems, *_check_heads(board, home, expected), *_check_rounds(board)]
-    problems += [p for record in board.records(EVALUATION) for p in _check_evaluation(board, home, record)]
-    problems += [p for record in board.records(DAMAGE) for p in _check_damage(board, home, record)]
+    problems = [*board.problems, *_check_heads(board, home, expected)]
+    checked = [(item.record, _check_played(board, home, item)) for item in board.contents.items]
+    problems += [f"{title_of(record)}: {problem}" for record, problem in checked if problem is not None]
     drawn = secrets.randbits(31) if seed is None else seed
     generator = np.random.Generator(np.random.Philox(drawn))
     runs = _drawn(generator, _all_runs(board), sample)
@@ -103,12 +102,12 @@ def audit(
     if proofs:
         require_extra("z3", "verify")
     again = _do_again(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
-    problems += again.problems + _not_confirmed(again, time_limit_s)
+    problems += again.problems + _not_confirmed(again)
     head = board.chain[-1].chain if board.chain else None
     result = {"n_records": board.n_rows, "head": head, **again.counts, "sample_seed": drawn, "problems": problems}
     result |= {"foreign": _foreign(board), "recorded_at": now()}
     if keep:
-        store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {})
+        home.remember_audit(store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {}).sha256)
     return result
 
 
@@ -148,7 +147,7 @@ def _do_again(
             if isinstance(outcome, Failed):
                 out.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
             elif is_proof:
-                _count_proof(out, item, outcome[0])
+                _count_proof(out, item, outcome[0], time_limit_s)
             else:
                 _count_run(out, item, outcome[0][EQUAL])
         progress(total, total)
@@ -166,15 +165,20 @@ def _count_run(out: _Again, item: Sampled, equal: bool) -> None:
         out.unconfirmed[item.record.number] = item.record, before + 1
 
 
-def _count_proof(out: _Again, item: Sampled, found: dict[str, Any]) -> None:
-    out.counts["n_same_query"] += bool(found[SAME_QUERY])
-    out.counts["n_confirmed"] += found[VERDICT] == "verified"
-    out.counts["n_undecided"] += found[VERDICT] == "unknown"
-    if found[VERDICT] == "refuted":
-        out.problems.append(f"{item.title}: the bound is refuted")
+def _count_proof(out: _Again, item: Sampled, found: dict[str, Any], time_limit_s: float) -> None:
+    same, verdict = bool(found[SAME_QUERY]), found[VERDICT]
+    out.counts["n_same_query"] += same
+    out.counts["n_confirmed"] += same and verdict == "verified"
+    out.counts["n_undecided"] += verdict == "unknown"
+    if verdict == "refuted":
+        out.problems.append(f"{item.title}: the bound is not proved, its query has a counterexample")
+    elif verdict == "unknown":
+        out.problems.append(f"{item.title}: the bound is not decided within {time_limit_s:g} s: not confirmed")
+    elif not same:
+        out.problems.append(f"{item.title}: this ccenv asks another query than the record names: not confirmed")
 
 
-def _not_confirmed(again: _Again, time_limit_s: float) -> list[str]:
+def _not_confirmed(again: _Again) -> list[str]:
     """Return what an audit cannot confirm; one that could compare nothing at all says so."""
     counts = again.counts
     out = [
@@ -183,8 +187,6 @@ def _not_confirmed(again: _Again, time_limit_s: float) -> list[str]:
     ]
     if counts["n_rerun"] and counts["n_incomparable"] == counts["n_rerun"]:
         out.append(f"nothing could be compared: all {counts['n_rerun']} runs are of other code or another machine")
-    if counts["n_proofs"] and counts["n_undecided"] == counts["n_proofs"]:
-        out.append(f"no bound could be confirmed: none of {counts['n_proofs']} was decided within {time_limit_s:g} s")
     return out
 
 
@@ -196,7 +198,7 @@ def _made(record: Stored) -> dict[str, Any]:
 def _made_by(record: Stored) -> str:
     made = _made(record)
     processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
-    return processor if made["code_sha256"] == code_hash() else f"{processor} and code {made['code_sha256'][:12]}"
+    return processor if made["code_sha256"] == cells_code() else f"{processor} and code {made['code_sha256'][:12]}"
 
 
 def _foreign(board: Survey) -> list[str]:
@@ -209,48 +211,26 @@ def _foreign(board: Survey) -> list[str]:
 def _comparable(record: Stored) -> bool:
     """Tell whether a record was made by this code on such a machine."""
     made = _made(record)
-    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
+    return bool(made["code_sha256"] == cells_code() and made["machine"].get("processor") == machine()["processor"])
 
 
-def _check_rounds(board: Survey) -> list[str]:
-    committed = {record.content["number"]: record.content["commitment"] for record in board.records("round")}
-    return [
-        f"round {number}: the secret is not the one that was committed to"
-        for number, secret in revealed(board).items()
-        if commitment(bytes.fromhex(secret)) != committed.get(number)
-    ]
-
-
-def _check_evaluation(board: Survey, home: Home, record: Stored) -> list[str]:
-    """Compute the seeds and the summary of an evaluation again."""
-    manifest = record.content["manifest"]
-    where = title_of(record)
+def _check_played(board: Survey, home: Home, item: Item) -> str | None:
+    """Compute the seeds of a record again, and its summary or score from its cells; return what is wrong, or None."""
+    content, stored = item.content, item.record.content
+    if not isinstance(content, (Evaluation, Damage)):
+        return None
     try:
-        played = played_suite(board, home, record)
+        played = suite_again(board, home, content, title_of(item.record))
     except CcenvError as error:
-        return [f"{where}: its seeds cannot be checked ({error})"]
-    as_played = {**record.content["suite"], "seeds": list(played.seeds), "agents": [], "references": []}
-    hashes = (played_hash(as_played), hash_of(as_played))
-    if manifest["suite_sha256"] not in hashes or played_hash(manifest["suite"]) != hashes[0]:
-        return [f"{where}: its seeds do not follow from the submission and the secret"]
-    cells = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))
-    again = summarise(played, cells)
-    stored = [_without_files(entry) for entry in manifest["summary"]]
-    return [] if again == stored else [f"{where}: its summary does not follow from its cells"]
-
-
-def _check_damage(board: Survey, home: Home, record: Stored) -> list[str]:
-    """Compute the seeds and the score of an adversary's evaluation again."""
-    where = title_of(record)
-    try:
-        played = played_suite(board, home, record)
-    except CcenvError as error:
-        return [f"{where}: its seeds cannot be checked ({error})"]
-    damage = damage_of(record)
-    if plain({**damage.suite, "seeds": played.seeds}) != damage.as_run:
-        return [f"{where}: its seeds do not follow from the submission and the secret"]
-    score = score_of(damage.cells)
-    return [] if score == record.content["score"] else [f"{where}: its score does not follow from its cells"]
+        return f"its seeds cannot be checked ({error})"
+    is_damage = isinstance(content, Damage)
+    if (stored["played"] if is_damage else stored["manifest"]["suite"])["seeds"] != list(played.seeds):
+        return "its seeds do not follow from the submission and the secret"
+    if isinstance(content, Damage):
+        return None if score_of(content.cells) == stored["score"] else "its score does not follow from its cells"
+    again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
+    summary = [_without_files(entry) for entry in stored["manifest"]["summary"]]
+    return None if again == summary else "its summary does not follow from its cells"
 
 
 def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
@@ -261,27 +241,23 @@ def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _all_runs(board: Survey) -> list[Sampled]:
     """Return the runs of the records that count: of entries that were not taken back, and not done anew since by other code."""
-    newest: dict[tuple[str, str, str], int] = {}
-    records = [r for r in board.sound if r.kind in (EVALUATION, DAMAGE) and r.subject not in board.contents.withdrawn]
-    for record in records:
-        newest[record.kind, record.subject, record.content["suite_sha256"]] = record.number
+    played = [*board.contents.of(Evaluation), *board.contents.of(Damage)]
+    newest = {(type(content), content.submission, content.suite_sha256): item.record.number for item, content in played}
     out = []
-    for record in records:
-        superseded = newest[record.kind, record.subject, record.content["suite_sha256"]] != record.number
-        if superseded and _made(record)["code_sha256"] != code_hash():
-            continue
-        n_runs = len(record.content["cells"]) if record.kind == DAMAGE else record.content["manifest"]["n_cells"]
-        out += [Sampled(record, place) for place in range(n_runs)]
+    for item, content in sorted(played, key=lambda pair: pair[0].record.number):
+        superseded = newest[type(content), content.submission, content.suite_sha256] != item.record.number
+        if not superseded or _made(item.record)["code_sha256"] == cells_code():
+            n_runs = len(content.cells) if isinstance(content, Damage) else len(item.cells)
+            out += [Sampled(item, place) for place in range(n_runs)]
     return out
 
 
 def _all_proofs(board: Survey) -> list[Sampled]:
     return [
-        Sampled(record, place)
-        for record in board.records(ENVELOPE)
-        if record.subject not in board.contents.withdrawn
-        for place, row in enumerate(record.content["rows"])
-        if row["verdict"] == "verified"
+        Sampled(item, place)
+        for item, envelope in board.contents.of(Envelope)
+        for place, row in enumerate(envelope.rows)
+        if row.bound is not None
     ]
 
 

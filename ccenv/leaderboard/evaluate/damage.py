@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.benchmarks.statistics.intervals import estimate
@@ -23,11 +24,11 @@ from ccenv.errors import CcenvError
 from ccenv.foreign import parse_yaml
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
 from ccenv.leaderboard.site.trace_view import view_json
-from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.store.records import Count, Label, MachineRecord, PlayedContent, Real, Sha256, Text
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
-from ccenv.provenance import code_hash, machine, versions
+from ccenv.provenance import machine, versions
 
 DAMAGE = "damage"
 WORST_VIEW = "worst.view.json"
@@ -36,30 +37,21 @@ WORST_VIEW = "worst.view.json"
 class Interval(StrictModel):
     """An aggregate with its 95 % interval."""
 
-    iqm: float
-    low: float
-    high: float
-    n_runs: int
+    iqm: Real
+    low: Real
+    high: Real
+    n_runs: Count
 
 
 class DamageCell(StrictModel):
-    """One path on which a sender met ``kind`` and the adversary.
-
-    Attributes:
-        sender: as the panel calls it.
-        scenario: of the panel.
-        seed: of the path.
-        undisturbed: utilisation against ``kind``.
-        utilisation: utilisation against the adversary.
-        sender_sha256: canonical hash of the sender, by which a proof about it is found; older records have none.
-    """
+    """One path on which a sender met ``kind`` and the adversary."""
 
     sender: Label
     scenario: Label
     seed: int
-    undisturbed: Annotated[float, Field(allow_inf_nan=False)]
-    utilisation: Annotated[float, Field(allow_inf_nan=False)]
-    sender_sha256: Sha256 | None = None
+    undisturbed: Annotated[float, Field(ge=0, le=2)]
+    utilisation: Annotated[float, Field(ge=0, le=2)]
+    sender_sha256: Sha256
 
     @property
     def damage(self) -> float:
@@ -67,29 +59,20 @@ class DamageCell(StrictModel):
         return 1 - self.utilisation / self.undisturbed if self.undisturbed > 0 else 0.0
 
 
-class Damage(StrictModel):
+class Damage(PlayedContent):
     """The record of a network adversary.
 
     Attributes:
-        suite: the panel as published, whose hash ``suite_sha256`` is.
-        played: the panel as it was run, with the seeds of the submission; older records have it as ``suite``.
+        played: the panel as it was run, with the seeds of the submission.
     """
 
-    submission: Sha256
-    suite: dict[str, Any]
-    suite_sha256: Sha256
-    played: dict[str, Any] | None = None
+    stage: Literal["panel"]
+    played: dict[str, Any]
     code_sha256: Sha256
     versions: dict[str, Text]
-    machine: dict[str, Text | float | None]
+    machine: MachineRecord
     cells: tuple[DamageCell, ...] = Field(min_length=1)
     score: Interval
-    recorded_at: Moment
-
-    @property
-    def as_run(self) -> dict[str, Any]:
-        """The panel as it was run."""
-        return self.suite if self.played is None else self.played
 
     @property
     def worst(self) -> DamageCell:
@@ -140,11 +123,7 @@ def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DamageStage:
-    """An adversary against the panel.
-
-    Attributes:
-        suite: the panel.
-    """
+    """An adversary against the panel."""
 
     suite: Suite
     name = "panel"
@@ -154,7 +133,7 @@ class DamageStage:
     def slots(self, submission: str) -> tuple[str, str]:
         """Once per version of the panel and of the code."""
         stem = f"{DAMAGE}/{submission}/{self.suite.sha256}/"
-        return stem, stem + code_hash()
+        return stem, stem + cells_code()
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
@@ -163,7 +142,7 @@ class DamageStage:
         content |= {
             "stage": self.name,
             "played": plain(played.model_dump()),
-            "code_sha256": code_hash(),
+            "code_sha256": cells_code(),
             "versions": versions(),
             "machine": machine(),
         }
@@ -172,13 +151,7 @@ class DamageStage:
 
 @dataclass(frozen=True)
 class DamageWork:
-    """A panel to be played.
-
-    Attributes:
-        played: with the seeds of the submission.
-        content: of the record, as far as it is known.
-        files: of the submission, from which the adversary is read again.
-    """
+    """A panel to be played."""
 
     played: Suite
     content: dict[str, Any]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.leaderboard.evaluate.stages import Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored
-from ccenv.provenance import code_hash, machine
+from ccenv.provenance import machine
 
 FAILURE = "failure"
 LONGEST_REASON = 500
@@ -16,19 +17,12 @@ def failure_slot(slot: str, attempt: int = 1) -> str:
 
 
 def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
-    """Store that a stage failed; another attempt at the same stage gets a record of its own.
-
-    Args:
-        store: the board.
-        job: of the stage.
-        stage: which one.
-        reason: what went wrong; paths of this machine are taken out.
-    """
+    """Store that a stage failed; another attempt at the same stage gets a record of its own."""
     submission = job.entrant.record.submission
     _, slot = stage.slots(submission)
     tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
     content = {**job.head, "stage": stage.name, "slot": slot, "reason": _public(reason, job)}
-    content |= {"code_sha256": code_hash(), "machine": machine()}
+    content |= {"code_sha256": cells_code(), "machine": machine()}
     return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
+from ccenv.workers import worker_context
 
 _POLL_S = 0.2
 _MOST_GIB = 1_048_576
@@ -51,11 +52,7 @@ def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
 
 @dataclass(frozen=True)
 class Failed:
-    """A stage that did not come through.
-
-    Attributes:
-        reason: one line.
-    """
+    """A stage that did not come through."""
 
     reason: str
 
@@ -120,9 +117,7 @@ class Worker:
         self._process = None
 
     def _start(self) -> None:
-        import multiprocessing
-
-        context = multiprocessing.get_context("spawn")
+        context = worker_context(__name__)
         self._pipe, theirs = context.Pipe()
         reading, self._alive = context.Pipe(duplex=False)
         self._process = context.Process(target=_serve, args=(theirs, reading, self._limits.memory_bytes))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.leaderboard.evaluate.damage import DamageStage, panel
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, Stage, SuiteStage
+from ccenv.leaderboard.store.runs import check_published
 
 # What entries are evaluated on: the nominal suite, whose score ranks the senders, then the one with the adversary panel.
 SUITES = ("standard-v2", "worst-case-v1")
@@ -26,7 +27,7 @@ def make_stages(suites: Sequence[str], budget_s: float, traces: bool) -> list[St
         budget_s: for the verified envelope; 0: without.
         traces: whether worst traces are stored beside their views.
     """
-    stages: list[Stage] = [SuiteStage(load_suite(name), traces) for name in suites or SUITES]
+    stages: list[Stage] = [SuiteStage(check_published(load_suite(name), name), traces) for name in suites or SUITES]
     if budget_s > 0:
         stages.append(EnvelopeStage(budget_s))
     return [*stages, DamageStage(panel())]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents import make_sender
 from ccenv.config import validate
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import write_atomic
-from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, VERIFICATION, Verification
+from ccenv.errors import InputError, shown
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import path_of, read_bounded
+from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, MAX_BYTES, VERIFICATION, Verification
 from ccenv.network.identity import sender_hash
+from ccenv.network.trace import parse_trace
 from ccenv.provenance import now
 
 _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
@@ -20,11 +21,6 @@ _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_na
 
 def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
     """Turn a report into a record.
-
-    Args:
-        report: the JSON object of ``ccenv verify``.
-        where: name of the report for messages.
-        agent: spec of the sender that was verified; by default the registered one of the report's name.
 
     Raises:
         InputError: if the report is not one, or speaks about another sender than agent.
@@ -54,7 +50,7 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
         "verdict": report["verdict"],
         "bound": None if report["property"] in EXCUSED else report.get("bound"),
         "queries": queries,
-        "reason": report.get("reason", ""),
+        "reason": report.get("reason") or (report.get("lasso", "") if report["verdict"] == "refuted" else ""),
         "seconds": report["seconds"],
         "solver": report["solver"],
         "trace": f"traces/{FilePath(trace).name}" if trace else None,
@@ -79,14 +75,18 @@ def _query(query: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: not a report of ccenv verify: a query lacks its claim, verdict or evidence") from None
 
 
+def _counterexample(name: Any, record: Verification, where: str) -> bytes:
+    """Return the trace that a report names: of its sender on its model, and nothing else that lies on this machine."""
+    content = read_bounded(path_of("trace", name), MAX_BYTES)
+    header = parse_trace(content, f"{where}, its counterexample {shown(str(name))}").header
+    if (header.model, set(header.senders)) != (record.model, {record.agent}):
+        told = f"{', '.join(header.senders)} on {header.model}"
+        raise InputError(f"{where}: its counterexample {shown(str(name))} is of {told}, not of {record.agent} on {record.model}")
+    return content
+
+
 def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
     """Store a report and its counterexample among the records; the same question about the same sender is replaced.
-
-    Args:
-        report: the JSON object of ``ccenv verify``.
-        where: name of the report for messages.
-        records: folder of records, e.g. ``runs``.
-        agent: spec of the sender, see :func:`record_of`.
 
     Returns:
         Path: the folder of the record.
@@ -105,15 +105,9 @@ def store_report(report: Any, where: str, records: FilePath, agent: str | None =
         f"T{record.steps}",
     ]
     folder = records / "verify" / re.sub("[^A-Za-z0-9_.-]", "-", "-".join(parts))
-    try:
-        (folder / "traces").mkdir(parents=True, exist_ok=True)
-        if record.trace is not None:
-            source = FilePath(report["trace"])
-            if not source.is_file():
-                raise InputError(f"{where}: its counterexample {source} is not there")
-            if source.resolve() != (folder / record.trace).resolve():
-                shutil.copyfile(source, folder / record.trace)
-    except OSError as error:
-        raise CcenvError(f"{folder}: cannot be written ({error.strerror})") from None
+    trace = None if record.trace is None else _counterexample(report["trace"], record, where)
+    make_folder(folder / "traces")
+    if trace is not None:
+        write_atomic(folder / str(record.trace), trace)
     write_atomic(folder / VERIFICATION, (record.model_dump_json(indent=1) + "\n").encode())
     return folder

@@ -104,16 +104,6 @@ def evaluate(
     What fails because of a submission becomes a record, and the next task goes on. What fails because of the board, its folder or
     its settings is raised.
 
-    Args:
-        store: the board.
-        home: where secrets and unfinished work lie.
-        tasks: of :func:`tasks_of`.
-        backend: of the benchmark runner; it does not change the results.
-        workers: processes; by default one per usable core.
-        show: shows the progress of a task.
-        done: told of each task.
-        limits: of CPU time and memory; None: the usual ones.
-
     Returns:
         list: the records that were stored.
 

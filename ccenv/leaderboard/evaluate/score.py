@@ -37,14 +37,6 @@ def score_sender(
 ) -> dict[str, Any]:
     """Play a sender on a suite and return its summary, as an evaluation would store it.
 
-    Args:
-        what: a submission folder or a registered sender.
-        suite: name or file; None: the board's nominal one.
-        seeds: None: the suite's public ones.
-        backend: of the benchmark runner.
-        workers: processes.
-        progress: called as cells finish.
-
     Raises:
         InputError: for a folder that breaks a rule, an adversary, or seeds that cannot be.
     """

@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from ccenv.benchmarks.cells.cell import TraceCell
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
 from ccenv.benchmarks.run.results import ASKED
@@ -24,7 +25,7 @@ from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.submission.submit import Entrant
 from ccenv.network.identity import sender_hash
-from ccenv.provenance import code_hash, machine, now
+from ccenv.provenance import machine, now
 from ccenv.version import VERSION
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
@@ -37,14 +38,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What a stage works with.
-
-    Attributes:
-        entrant: who is evaluated.
-        store, home: the board.
-        folder: of unfinished work on this submission.
-        backend, workers: of the benchmark runner.
-    """
+    """What a stage works with."""
 
     entrant: Entrant
     store: BoardStore
@@ -79,13 +73,7 @@ class Work(Protocol):
 
 
 class Stage(Protocol):
-    """One thing that is done with a submission.
-
-    Attributes:
-        name: for people and folders.
-        kind: of the record.
-        track: of the submissions that it is for.
-    """
+    """One thing that is done with a submission."""
 
     @property
     def name(self) -> str:
@@ -128,7 +116,7 @@ class SuiteStage:
     def slots(self, submission: str) -> tuple[str, str]:
         """Once per version of the suite and of the code."""
         stem = f"{EVALUATION}/{submission}/{self.suite.sha256}/"
-        return stem, stem + code_hash()
+        return stem, stem + cells_code()
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds and write the player."""
@@ -140,17 +128,7 @@ class SuiteStage:
 
 @dataclass(frozen=True)
 class SuiteWork:
-    """A suite to be played.
-
-    Attributes:
-        played: with the seeds of the submission.
-        content: of the record, as far as it is known.
-        folder: of the run.
-        spec: what builds the sender.
-        classic: spec of a classic CCA, None for what was handed in.
-        backend, workers: of the runner.
-        traces: whether the worst trace is kept.
-    """
+    """A suite to be played."""
 
     played: SuiteBase
     content: dict[str, Any]
@@ -207,12 +185,7 @@ class SuiteWork:
 
 @dataclass(frozen=True)
 class EnvelopeStage:
-    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so.
-
-    Attributes:
-        budget_s: wall seconds for the whole table.
-        samples: T.
-    """
+    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so."""
 
     budget_s: float
     samples: int = 9
@@ -240,14 +213,7 @@ class EnvelopeStage:
 
 @dataclass(frozen=True)
 class EnvelopeWork:
-    """An envelope to be computed.
-
-    Attributes:
-        content: of the record, as far as it is known.
-        folder: of traces.
-        spec: what builds the sender.
-        workers: how many cells side by side.
-    """
+    """An envelope to be computed."""
 
     content: dict[str, Any]
     folder: str

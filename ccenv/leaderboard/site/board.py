@@ -9,11 +9,12 @@ import numpy as np
 
 from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
+from ccenv.leaderboard.site.sources import DamageRecord, Records
 from ccenv.leaderboard.site.theorems import Certified, Theorem
 from ccenv.leaderboard.store.records import (
     BenchRecord,
     CellRecord,
+    Envelope,
     Manifest,
     PlayerRecord,
     Summary,
@@ -32,13 +33,7 @@ CONTRACT = "contract"
 
 @dataclass(frozen=True)
 class Finding:
-    """A worst case and the record that holds its trace.
-
-    Attributes:
-        case: the worst case.
-        record: where from.
-        stale: played by other code than the newest record of the suite.
-    """
+    """A worst case and the record that holds its trace."""
 
     case: WorstCase
     record: BenchRecord
@@ -85,18 +80,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Entry:
-    """One sender on the board.
-
-    Attributes:
-        player: who it is.
-        slug: file name of its page.
-        results: its results, one per suite.
-        worst: the worst case found in any suite of the kind that counts, or None.
-        verifications: what solvers said about exactly this sender.
-        submission: what was handed in, or None where the records come from folders.
-        envelope: what was proved about it within a budget, or None.
-        theorems: promises of endless runs whose certificates were checked.
-    """
+    """One sender on the board."""
 
     player: PlayerRecord
     slug: str
@@ -104,14 +88,14 @@ class Entry:
     worst: Finding | None
     verifications: list[VerificationRecord]
     submission: SubmissionRecord | None
-    envelope: EnvelopeRecord | None
+    envelope: Envelope | None
     theorems: list[Theorem]
 
     @property
     def verdicts(self) -> list[str]:
         """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
         seen = {record.result.verdict for record in self.verifications}
-        rows = self.envelope.envelope.rows if self.envelope is not None else ()
+        rows = self.envelope.rows if self.envelope is not None else ()
         seen |= {row.verdict for row in rows} | ({"verified"} if self.theorems else set())
         return sorted(seen) or ["none"]
 
@@ -165,10 +149,6 @@ def make_board(records: Records, certified: Certified) -> Board:
 
     Where several runs of a suite hold the same sender, the newest counts.
 
-    Args:
-        records: everything.
-        certified: certificates of theorems; those about a sender of the records are checked.
-
     Raises:
         InputError: if the checker refuses a certificate.
     """
@@ -198,7 +178,8 @@ def make_board(records: Records, certified: Certified) -> Board:
         )
         for key, own in sorted(results.items())
     }
-    damages = sorted({d.submission: d for d in records.damages}.values(), key=lambda d: (-d.damage.score.iqm, d.name))
+    newest_damages = {record.damage.submission: record for record in records.damages}
+    damages = sorted(newest_damages.values(), key=lambda record: (-record.damage.score.iqm, record.damage.name))
     alike = Counter(folded(record.card.author) for record in records.submissions)
     authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)

@@ -32,12 +32,6 @@ def build_site(
 ) -> dict[str, Any]:
     """Build the site from records.
 
-    Args:
-        records: of a database or of folders.
-        out: folder of the site; an older board there is replaced, anything else is not touched.
-        certificates: folders of certificates beside the shipped ones. Those about a sender of the records are checked.
-        leagues: records of leagues, or folders of leagues.
-
     Returns:
         dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications, theorems and
             leagues.
@@ -51,7 +45,7 @@ def build_site(
     certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
     played = read_leagues(list(leagues))
     board = make_board(records, certified)
-    _replace(out, _pages(board, played) | _copies(board) | {league.link: league.content for league in played})
+    _replace(out, site_files(board, played))
     return {
         "index": out / "index.html",
         "suites": len(board.tables),
@@ -61,6 +55,11 @@ def build_site(
         "theorems": sum(len(entry.theorems) for entry in board.entries.values()),
         "leagues": len(played),
     }
+
+
+def site_files(board: Board, leagues: Sequence[League] = ()) -> dict[str, bytes]:
+    """Return file name -> content of a site."""
+    return _pages(board, leagues) | _copies(board) | {league.link: league.content for league in leagues}
 
 
 def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
@@ -76,6 +75,9 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
     )
     environment.filters |= {
         "number": views.number,
+        "at_least": views.at_least,
+        "at_most": views.at_most,
+        "bounded": views.bounded,
         "quantity": views.quantity,
         "interval_path": lambda score: drawing.interval_path(score.low, score.high),
         "interval_point": drawing.interval_point,
@@ -145,7 +147,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
             "submission": None if entry.submission is None else entry.submission.model_dump(),
             "worst_case": None if entry.worst is None else _worst(entry.worst),
             "verifications": [v.result.model_dump() for v in entry.verifications],
-            "envelope": None if entry.envelope is None else entry.envelope.envelope.model_dump(),
+            "envelope": None if entry.envelope is None else entry.envelope.model_dump(),
             "theorems": [theorem.to_dict() for theorem in entry.theorems],
         }
         for entry in board.entries.values()
@@ -164,7 +166,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
     head = {"chain": board.records.chain}
     withdrawn = [{"name": record.card.name, "submission": record.submission} for record in board.records.withdrawn]
     keys = ("name", "submission", "stage", "reason", "recorded_at")
-    failures = [{key: failure[key] for key in keys} for failure in board.records.failures]
+    failures = [failure.model_dump(include=set(keys)) for failure in board.records.failures]
     rows = {"tables": tables, "senders": senders, "adversaries": adversaries}
     return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
 

@@ -100,10 +100,6 @@ def overview(points: Sequence[tuple[int, str, float, float, float | None]]) -> d
 def named(points: list[dict[str, Any]], radius: float = 10) -> list[dict[str, Any]]:
     """Give points the place of their names: beside, above or below, where neither a point nor another name is in the way.
 
-    Args:
-        points: each with ``label``, ``x`` and ``y``, the most important first.
-        radius: of the points.
-
     Returns:
         list: the points, each with ``name`` (x, y, text-anchor), None where there is no room.
     """
@@ -133,11 +129,7 @@ def _meet(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 
 def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:
-    """Place performance profiles, share of runs above each threshold, in a 640 x 320 picture.
-
-    Args:
-        curves: label -> values per scenario; at most eight are told apart by colour.
-    """
+    """Place performance profiles, share of runs above each threshold, in a 640 x 320 picture."""
 
     def x(values: np.ndarray) -> np.ndarray:
         return 56 + 560 * values

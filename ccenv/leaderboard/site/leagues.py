@@ -19,13 +19,7 @@ SHADES = 8  # classes m0 to m7 of style.css, from the lowest payoff to the highe
 
 @dataclass(frozen=True)
 class League:
-    """A league's record, and where the site holds it.
-
-    Attributes:
-        record: what it says.
-        link: the record in the site.
-        content: its JSON text.
-    """
+    """A league's record, and where the site holds it."""
 
     record: LeagueRecord
     link: str
@@ -46,9 +40,6 @@ class League:
 
 def read_leagues(files: list[FilePath]) -> list[League]:
     """Read the records of leagues.
-
-    Args:
-        files: records, or folders of leagues.
 
     Raises:
         InputError: if one of them is no record of a finished league, or two have the same name and seed.

@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import make_folder, remove_unfinished, write_atomic
 from ccenv.foreign import read_text, resolve_inside
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import POLICY
@@ -19,12 +19,12 @@ from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.exchange import export_board
 from ccenv.leaderboard.store.head import read_head, write_head
+from ccenv.leaderboard.store.home import Home
 
 SUMS = "SHA256SUMS"
 RECORDS, HEAD = "records/board.jsonl.xz", "records/head.json"
 INDEX = "index.html"
 MAX_SUMS_BYTES = 64 << 20
-_HALF = re.compile(r"\.(.+)\.\d+\.[0-9a-f]{8}\.tmp", re.ASCII)  # as ccenv.files.write_atomic names it
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n\r]+)", re.ASCII)
 
 # What hosts read that take headers from a file; others ignore it. The pages carry the same policy themselves.
@@ -42,6 +42,7 @@ show: a sender that changed has a page of its own.</p></body></html>
 
 def publish(
     store: BoardStore,
+    home: Home,
     folder: FilePath,
     *,
     records: bool = True,
@@ -53,13 +54,6 @@ def publish(
     Only files that differ are written, each at once, the front page last. Files of an earlier publication that the board no
     longer has are removed; whatever else is in the folder (``.git``, a domain's file) stays. After an interruption the same
     call goes on.
-
-    Args:
-        store: of the board.
-        folder: to be served.
-        records: put the export and its head beside the pages, so that everybody can audit the board.
-        certificates: folders of certificates beside the shipped ones.
-        leagues: records of leagues, or folders of leagues.
 
     Returns:
         dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
@@ -74,7 +68,7 @@ def publish(
     before = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
         made = FilePath(scratch) / "site"
-        build_site(from_store(store), made, certificates, leagues)
+        build_site(from_store(store, home), made, certificates, leagues)
         if records:
             (made / "records").mkdir()
             export_board(store, made / RECORDS)
@@ -122,10 +116,8 @@ def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], b
 def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
     """Remove what a publication that was killed left beside a file of the board: its unfinished copy."""
     for place in {(folder / name).parent for name in [*names, SUMS]}:
-        for file in place.glob(".*.tmp") if place.is_dir() else ():
-            half = _HALF.fullmatch(file.name)
-            if half and file.with_name(half[1]).relative_to(folder).as_posix() in {*names, SUMS}:
-                file.unlink(missing_ok=True)
+        beside = place.relative_to(folder)
+        remove_unfinished(place, lambda name, beside=beside: (beside / name).as_posix() in {*names, SUMS})  # type: ignore[misc]
 
 
 def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:

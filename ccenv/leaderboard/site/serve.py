@@ -101,10 +101,6 @@ def _hang_up(connection: socket.socket) -> None:
 def make_server(site: FilePath, port: int) -> ThreadingHTTPServer:
     """Return a server for 127.0.0.1 that is not running yet.
 
-    Args:
-        site: folder that ``ccenv board build`` made.
-        port: 0 for any free one.
-
     Raises:
         InputError: if the folder is no site or the port cannot be.
         CcenvError: if the port is taken.

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 from ccenv.errors import InputError
-from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
-from ccenv.leaderboard.evaluate.failure import FAILURE
-from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.store.contents import AUDIT, check_contents, damage_of, envelope_of, evaluation_of
-from ccenv.leaderboard.store.database import BoardStore, Stored
-from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, checked_suite, read_records
-from ccenv.leaderboard.store.rounds import ROUND, revealed
+from ccenv.leaderboard.evaluate.damage import Damage
+from ccenv.leaderboard.store.contents import Audited, Contents, Evaluation, Failure, Item, check_contents
+from ccenv.leaderboard.store.database import BoardStore
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, read_records
+from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.entry import SubmissionRecord
-
-
-@dataclass(frozen=True)
-class EnvelopeRecord:
-    """The verified envelope of an entry, which is found by the hash of its submission."""
-
-    name: str
-    submission: str
-    envelope: Envelope
+from ccenv.leaderboard.submission.recheck import ReadFile
 
 
 @dataclass(frozen=True)
 class DamageRecord:
-    """What an adversary did to the panel; the adversary is found by the hash of its submission."""
+    """What an adversary did to the panel, and how its files are read."""
 
-    name: str
-    submission: str
     damage: Damage
     read: Callable[[str], bytes | None]
 
@@ -58,7 +46,7 @@ class Records:
         submissions: what was handed in; empty where the records come from folders.
         envelopes, damages: the newest of each entry.
         rounds: of the board.
-        audits: contents of the records of audits.
+        audits: outcomes of audits, each with whether this board's folder made it itself.
         chain: hash of the last record, "" without a database.
         handed_in: returns a file that was handed in, by hash.
         players: submission -> canonical hash of what it plays.
@@ -69,15 +57,15 @@ class Records:
     benches: list[BenchRecord]
     verifications: list[VerificationRecord]
     submissions: list[SubmissionRecord] = field(default_factory=list)
-    envelopes: list[EnvelopeRecord] = field(default_factory=list)
+    envelopes: list[Envelope] = field(default_factory=list)
     damages: list[DamageRecord] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    audits: list[dict[str, Any]] = field(default_factory=list)
+    audits: list[tuple[Audited, bool]] = field(default_factory=list)
     chain: str = ""
     handed_in: Callable[[str], bytes] | None = None
     players: dict[str, str] = field(default_factory=dict)
     withdrawn: list[SubmissionRecord] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
 
 
 def from_folders(places: Sequence[FilePath]) -> Records:
@@ -89,7 +77,7 @@ def from_folders(places: Sequence[FilePath]) -> Records:
     return Records(benches, verifications)
 
 
-def from_store(store: BoardStore) -> Records:
+def from_store(store: BoardStore, home: Home) -> Records:
     """Read a board's database: every hash is checked, every submission read again, every record compared with its submission.
 
     Raises:
@@ -97,47 +85,40 @@ def from_store(store: BoardStore) -> Records:
         InputError: if a record cannot be read or is about another player than its submission, a suite is not the one whose hash
             is recorded, or nothing was evaluated yet.
     """
-    everything = store.records()
-    contents = check_contents(everything, store.file)
-    stored = [record for record in everything if record.subject not in contents.withdrawn]
-    benches = [_bench(store, record) for record in stored if record.kind == EVALUATION]
-    damages = [_damage(store, record) for record in stored if record.kind == DAMAGE]
-    if not benches and not damages:
+    records = from_contents(check_contents(store.records(), store.file), store.file, home.own_audits())
+    if not records.benches and not records.damages:
         raise InputError("nothing on this board is evaluated yet: ccenv board evaluate")
-    shown = revealed(store)
+    return records
+
+
+def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str] = ()) -> Records:
+    """Return what a board is made from."""
     there = [known for submission, known in contents.known.items() if submission not in contents.withdrawn]
+    secrets = contents.rounds.secrets
     return Records(
-        benches=benches,
+        benches=[_bench(item, content, read) for item, content in contents.of(Evaluation)],
         verifications=[],
         submissions=[known.record for known in there],
-        envelopes=[_envelope(record) for record in stored if record.kind == ENVELOPE],
-        damages=damages,
+        envelopes=[content for _, content in contents.of(Envelope)],
+        damages=[DamageRecord(content, partial(_read, read, item.record.files)) for item, content in contents.of(Damage)],
         rounds=[
-            Round(r.content["number"], r.content["commitment"], shown.get(r.content["number"])) for r in stored if r.kind == ROUND
+            Round(number, commitment, secrets[number].hex() if number in secrets else None)
+            for number, commitment in contents.rounds.begun.items()
         ],
-        audits=[record.content for record in stored if record.kind == AUDIT],
-        chain=everything[-1].chain,
-        handed_in=store.file,
+        audits=[(content, item.record.sha256 in own_audits) for item, content in contents.of(Audited)],
+        chain=contents.items[-1].record.chain if contents.items else "",
+        handed_in=read,
         players={known.record.submission: canonical_hash(known.player) for known in there},
         withdrawn=[contents.known[submission].record for submission in sorted(contents.withdrawn)],
-        failures=[record.content for record in stored if record.kind == FAILURE],
+        failures=[content for _, content in contents.of(Failure)],
     )
 
 
-def _bench(store: BoardStore, record: Stored) -> BenchRecord:
-    manifest, cells = evaluation_of(record, store.file)
-    suite = checked_suite(record.content["suite"], record.content["suite_sha256"], f"record {record.number}")
-    read = partial(_read, store, record.files)
-    return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read, record.subject)
+def _bench(item: Item, content: Evaluation, read: ReadFile) -> BenchRecord:
+    record, suite = item.record, published_suite(content, f"record {item.record.number}")
+    reading = partial(_read, read, record.files)
+    return BenchRecord(content.manifest, item.cells, suite, suite.sha256, f"{record.number:09d}", reading, record.subject)
 
 
-def _read(store: BoardStore, files: dict[str, str], name: str) -> bytes | None:
-    return store.file(files[name]) if name in files else None
-
-
-def _envelope(record: Stored) -> EnvelopeRecord:
-    return EnvelopeRecord(record.content["name"], record.subject, envelope_of(record))
-
-
-def _damage(store: BoardStore, record: Stored) -> DamageRecord:
-    return DamageRecord(record.content["name"], record.subject, damage_of(record), partial(_read, store, record.files))
+def _read(read: ReadFile, files: dict[str, str], name: str) -> bytes | None:
+    return read(files[name]) if name in files else None

@@ -23,17 +23,7 @@ _MAKE_SENDER = "ccenv.agents:make_sender"
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem with its certificate, which the checker confirmed without solving.
-
-    Attributes:
-        statement: the sentence.
-        figures: utilisation, inflight_bdp, loss_per_rtt; None for what is not claimed.
-        assumptions: what the sentence takes for granted.
-        link: the certificate in the site.
-        content: the certificate.
-        queries: how many the certificate holds.
-        solver: that answered them.
-    """
+    """A theorem with its certificate, which the checker confirmed without solving."""
 
     statement: str
     figures: Mapping[str, float | None]
@@ -53,11 +43,7 @@ class Certified:
     """Certificates by the programs that they are about."""
 
     def __init__(self, certificates: Sequence[Stored]) -> None:
-        """Sort certificates by program.
-
-        Args:
-            certificates: as read, not yet checked.
-        """
+        """Sort certificates by program."""
         self._about: dict[str, list[Stored]] = {}
         for stored in certificates:
             for digest in _hashes(stored):
@@ -65,10 +51,6 @@ class Certified:
 
     def theorems(self, played: str, slug: str) -> list[Theorem]:
         """Check the certificates about a program, and return what they say.
-
-        Args:
-            played: hash of the sender as a run records it, or of its canonical form.
-            slug: file name of the sender's page.
 
         Raises:
             InputError: if the checker refuses one of them.
@@ -105,5 +87,5 @@ def _shown(stored: Stored, name: str) -> Theorem:
         f"{FOLDER}/{name}.certificate.json",
         stored.content,
         len(certificate.queries),
-        certificate.made_with.get("solver", ""),
+        " and ".join(sorted({query.solver for query in certificate.queries})),
     )

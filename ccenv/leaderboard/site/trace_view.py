@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from ccenv.config import StrictModel, validate
 from ccenv.document import json_bytes
+from ccenv.foreign import JsonRules, parse_json
+from ccenv.leaderboard.store.records import Positive, Text
+from ccenv.network.path import MAX_FLOWS
 from ccenv.network.trace import Trace
 
 POINTS = 240
+_RULES = JsonRules(max_bytes=4 << 20, max_depth=4)
+
+Series = Annotated[list[Annotated[float, Field(ge=0, le=1e12)]], Field(min_length=1, max_length=POINTS)]
+
+
+class FlowView(StrictModel):
+    """A flow of a view; one of an older version has no RTTs."""
+
+    sender: Text
+    sent_mbps: Series
+    delivered_mbps: Series
+    rtt_ms: Series | None = None
+
+
+class TraceView(StrictModel):
+    """What :func:`view_of` returns, read from a record; one of an older version has neither RTTs nor moves."""
+
+    time_s: Series
+    link_mbps: Series
+    queue_ms: Series
+    lost_mbps: Series
+    flows: list[FlowView] = Field(min_length=1, max_length=MAX_FLOWS)
+    held_ms: Series | None = None
+    wasted_mbps: Series | None = None
+    rm_ms: Positive | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> TraceView:
+        moves = [self.held_ms, self.wasted_mbps, *(flow.rtt_ms for flow in self.flows)]
+        if len({part is None for part in (*moves, self.rm_ms)}) > 1:
+            raise ValueError("held_ms, wasted_mbps, rm_ms and rtt_ms of each flow belong together")
+        rates = [series for flow in self.flows for series in (flow.sent_mbps, flow.delivered_mbps)]
+        rows = [self.time_s, self.link_mbps, self.queue_ms, self.lost_mbps, *rates, *filter(None, moves)]
+        if len({len(series) for series in rows}) > 1:
+            raise ValueError("the columns have different lengths")
+        if any(a >= b for a, b in pairwise([0.0, *self.time_s])):
+            raise ValueError("time_s: times rise, and the first is above 0")
+        if not sum(self.link_mbps[len(self.time_s) // 2 :]) > 0:
+            raise ValueError("link_mbps: no capacity in the second half")
+        return self
+
+
+def read_view(content: bytes, where: str) -> dict[str, Any]:
+    """Return a stored view. Raises InputError if it is none."""
+    return validate(TraceView, parse_json(content, where, _RULES), where).model_dump(exclude_none=True)
 
 
 def view_of(trace: Trace) -> dict[str, Any]:
     """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
-
-    Args:
-        trace: of any length and number of flows.
 
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the

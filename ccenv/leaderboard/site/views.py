@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path as FilePath
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from ccenv.benchmarks.suite.packet import parse_metric
-from ccenv.errors import CcenvError
-from ccenv.foreign import parse_json
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.groups import GROUPS, side_by_side
-from ccenv.leaderboard.site.trace_view import view_of
+from ccenv.leaderboard.site.trace_view import read_view, view_of
 from ccenv.leaderboard.site.viewer import trace_view
 from ccenv.leaderboard.store.records import VerificationRecord
 from ccenv.metrics.table import METRICS, Metric
-from ccenv.network.trace import load_trace
+from ccenv.network.trace import parse_trace
 
 DASH = "\N{EN DASH}"
 DELAY, USED = "queueing_delay_mean_s", "utilisation"
@@ -30,6 +28,25 @@ _POINTS = 60
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with a fixed count of decimals, a dash where there is none."""
     return DASH if value is None else f"{value:.{digits}f}"
+
+
+def at_least(value: float | None, digits: int = 3) -> str:
+    """Return a proved lower bound, never more than what is proved."""
+    return _towards(value, digits, ROUND_FLOOR)
+
+
+def at_most(value: float | None, digits: int = 3) -> str:
+    """Return a proved upper bound, never less than what is proved."""
+    return _towards(value, digits, ROUND_CEILING)
+
+
+def bounded(value: float | None, metric: str, digits: int = 3, *, refuted: bool = False) -> str:
+    """Return a bound of a metric on its safe side; of what is refuted beyond it, the other one."""
+    return (at_least if (metric.startswith(USED)) != refuted else at_most)(value, digits)
+
+
+def _towards(value: float | None, digits: int, side: str) -> str:
+    return DASH if value is None else f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), side)}"
 
 
 def quantity(value: float | None, metric: Metric) -> str:
@@ -117,8 +134,8 @@ def headline(entry: Entry) -> dict[str, Any] | None:
     Of an envelope this is the utilisation that is proved on CCAC with any buffer; of single questions the first.
     """
     inside = entry.player.kind == CONTRACT
-    if entry.envelope is not None and entry.envelope.envelope.rows:
-        envelope = entry.envelope.envelope
+    if entry.envelope is not None and entry.envelope.rows:
+        envelope = entry.envelope
         rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
         if not rows:
             return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
@@ -130,7 +147,8 @@ def headline(entry: Entry) -> dict[str, Any] | None:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False, "contract": inside}
+        about = {"envelope": False, "encoding": False, "contract": inside, "property_name": result.property_name}
+        return {"verdict": result.verdict, "bound": bound, "text": text, **about}
     return None
 
 
@@ -259,19 +277,11 @@ def viewer(finding: Finding | None) -> dict[str, Any] | None:
     if stored is not None:
         return stored
     trace = finding.record.read(finding.case.trace)
-    return None if trace is None else trace_view(view_of(_loaded(trace)))
+    return None if trace is None else trace_view(view_of(parse_trace(trace, finding.case.trace)))
 
 
 def _stored_view(content: bytes | None) -> dict[str, Any] | None:
-    return None if content is None else trace_view(parse_json(content, "view of a trace"))
-
-
-def _loaded(content: bytes) -> Any:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as scratch:
-        (FilePath(scratch) / "trace.npz").write_bytes(content)
-        return load_trace(FilePath(scratch) / "trace.npz")
+    return None if content is None else trace_view(read_view(content, "view of a trace"))
 
 
 def damage_view(board: Board) -> list[dict[str, Any]]:
@@ -288,7 +298,7 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
             cells = damage.of_sender(name)
             lowest = min(cell.utilisation for cell in cells)
             played = {cell.sender_sha256 for cell in cells}
-            bound = bounds.get(played.pop() or "") if len(played) == 1 else None
+            bound = bounds.get(played.pop()) if len(played) == 1 else None
             gaps += [] if bound is None else [lowest - bound]
             senders.append(
                 {
@@ -299,16 +309,13 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
                     "gap": None if bound is None else lowest - bound,
                 }
             )
-        submission = next((s for s in board.records.submissions if s.submission == record.submission), None)
-        if submission is None:
-            raise CcenvError(f"adversary {record.name!r} was evaluated but never handed in")
         rows.append(
             {
                 "place": place,
                 "rank": rank(1 + better, len(board.damages) - worse),
-                "name": record.name,
-                "slug": f"adversary-{record.name}",
-                "submission": submission,
+                "name": damage.name,
+                "slug": f"adversary-{damage.name}",
+                "submission": next(s for s in board.records.submissions if s.submission == damage.submission),
                 "damage": damage,
                 "score": score,
                 "senders": senders,
@@ -325,7 +332,7 @@ def _proved_utilisation(board: Board) -> dict[str, float]:
     for entry in board.entries.values():
         if entry.player.kind == CLASSIC or entry.submission is None:
             continue
-        for row in entry.envelope.envelope.bounds if entry.envelope is not None else ():
+        for row in entry.envelope.bounds if entry.envelope is not None else ():
             if (row.model, row.buffer, row.metric) == ("ccac", "arbitrary", USED) and row.bound is not None:
                 out[board.records.players[entry.submission.submission]] = row.bound
     return out

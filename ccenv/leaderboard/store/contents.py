@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from ccenv.benchmarks.run.store import CELLS
-from ccenv.config import StrictModel, validate
+from ccenv.config import validate
 from ccenv.errors import InputError, unknown_name
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
 from ccenv.leaderboard.evaluate.failure import FAILURE
@@ -16,112 +18,71 @@ from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
 from ccenv.leaderboard.store.records import (
     CellRecord,
+    Count,
     Envelope,
     Label,
+    MachineRecord,
     Manifest,
-    Moment,
+    PlayedContent,
+    RecordContent,
     Sha256,
+    StageContent,
     Text,
-    checked_suite,
+    check_summary,
     read_cells,
-    read_manifest,
 )
-from ccenv.leaderboard.store.rounds import REVEAL, ROUND
+from ccenv.leaderboard.store.rounds import REVEAL, ROUND, Begun, Revealed, Rounds
+from ccenv.leaderboard.store.runs import check_metrics, check_runs, played_suite
 from ccenv.leaderboard.submission.entry import SUBMISSION
-from ccenv.leaderboard.submission.identity import name_claim
-from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_played, reread
+from ccenv.leaderboard.submission.identity import check_author, name_claim
+from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_players, reread
 from ccenv.leaderboard.submission.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
 
 AUDIT = "audit"
 
-ModelT = TypeVar("ModelT", bound=StrictModel)
-Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+ContentT = TypeVar("ContentT", bound=RecordContent)
 
 
-class Head(StrictModel):
-    """What every record of a stage begins with."""
+class Evaluation(PlayedContent):
+    """A suite that a sender played."""
 
-    submission: Sha256
-    name: Label
-    stage: Label
-    recorded_at: Moment
+    manifest: Manifest
 
 
-class Played(StrictModel):
-    """A stage that is played with the seeds of a round."""
-
-    round: Number
-
-
-class Begun(StrictModel):
-    """A round begins."""
-
-    number: Number
-    commitment: Sha256
-    recorded_at: Moment
-
-
-class Revealed(StrictModel):
-    """A round ends."""
-
-    number: Number
-    secret: Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
-    recorded_at: Moment
-
-
-class Failure(StrictModel):
+class Failure(StageContent):
     """A stage that a submission did not come through, and why."""
 
-    submission: Sha256
-    name: Label
     stage: Label
     slot: Annotated[str, Field(max_length=280)]
     reason: Text
     code_sha256: Sha256
-    machine: dict[str, Text | float | None]
-    recorded_at: Moment
+    machine: MachineRecord
 
 
-class Audited(StrictModel):
+class Audited(RecordContent):
     """The outcome of an audit."""
 
-    n_records: int
-    n_rerun: int
-    n_equal: int
+    n_records: Count
+    head: Sha256 | None
+    n_rerun: Count
+    n_equal: Count
+    n_incomparable: Count
+    n_proofs: Count
+    n_confirmed: Count
+    n_undecided: Count
+    n_same_query: Count
+    sample_seed: Annotated[int, Field(strict=True, ge=0)]
     problems: tuple[Text, ...]
-    recorded_at: Moment
+    foreign: tuple[Text, ...]
 
 
-def fields_of(record: Stored, model: type[ModelT]) -> ModelT:
-    """Return the fields of a model that a record's content has. Raises InputError naming the record."""
-    fields = {name: record.content[name] for name in model.model_fields if name in record.content}
-    return validate(model, fields, f"record {record.number}")
+@dataclass(frozen=True)
+class Item:
+    """A record that was read."""
 
-
-def evaluation_of(record: Stored, read: ReadFile) -> tuple[Manifest, list[CellRecord]]:
-    """Return the manifest and cells of an evaluation, its suites checked against their hashes."""
-    where = f"record {record.number}"
-    for name, kind in (("manifest", dict), ("suite", dict), ("suite_sha256", str)):
-        if not isinstance(record.content.get(name), kind):
-            raise InputError(f"{where}: {name}: missing, or not what it should be")
-    manifest, _ = read_manifest(record.content["manifest"], where)
-    checked_suite(record.content["suite"], record.content["suite_sha256"], where)
-    if CELLS not in record.files:
-        raise InputError(f"{where}: {CELLS}: missing")
-    return manifest, read_cells(read(record.files[CELLS]), manifest, where)
-
-
-def damage_of(record: Stored) -> Damage:
-    """Return the record of an adversary; the panel is checked against its hash where it was stored as published."""
-    damage = fields_of(record, Damage)
-    if damage.played is not None:
-        checked_suite(damage.suite, damage.suite_sha256, f"record {record.number}")
-    return damage
-
-
-def envelope_of(record: Stored) -> Envelope:
-    """Return a verified envelope."""
-    return fields_of(record, Envelope)
+    record: Stored
+    content: RecordContent
+    cells: list[CellRecord] = field(default_factory=list)
 
 
 class Contents:
@@ -131,15 +92,19 @@ class Contents:
         read: returns a file by its hash.
 
     Attributes:
+        items: what was read, in order.
         known: submission -> what was handed in, read again.
         claims: claim -> number of the record that has it.
         withdrawn: submissions that were taken back.
+        rounds: that have begun.
     """
 
     def __init__(self, read: ReadFile) -> None:
+        self.items: list[Item] = []
         self.known: dict[str, Known] = {}
         self.claims: dict[str, int] = {}
         self.withdrawn: set[str] = set()
+        self.rounds = Rounds()
         self._read = read
 
     def add(self, record: Stored) -> None:
@@ -150,24 +115,80 @@ class Contents:
         """
         where = f"record {record.number}"
         if record.kind == SUBMISSION:
-            about = self._submission(record, where)
-        elif record.kind in _STAGES:
-            about = fields_of(record, _STAGES[record.kind]).submission
-            if about not in self.known:
-                raise InputError(f"{where}: there is no submission {about[:12]} before it")
-            _STAGE_CHECKS[record.kind](record, self.known[about], self._read)
-            if record.kind == WITHDRAWAL:
-                self.withdrawn.add(about)
-        elif record.kind in _OTHERS:
-            about = ""
-            fields_of(record, _OTHERS[record.kind])
+            item = Item(record, self._submission(record, where))
+        elif record.kind in _CONTENTS:
+            item = self._item(record, where)
         else:
-            raise InputError(f"{where}: {unknown_name('kind', record.kind, [SUBMISSION, *_STAGES, *_OTHERS])}")
+            raise InputError(f"{where}: {unknown_name('kind', record.kind, [SUBMISSION, *_CONTENTS])}")
+        about = getattr(item.content, "submission", "")
         if record.subject != about:
             raise InputError(f"{where}: its subject is {record.subject[:12]!r}, its content is about {about[:12]!r}")
+        slot = _slot_of(record.kind, item.content)
+        if re.fullmatch(slot, record.slot) is None:
+            raise InputError(f"{where}: its slot is {record.slot[:120]!r}, which is not what its content says")
+        self.items.append(item)
 
-    def _submission(self, record: Stored, where: str) -> str:
+    def of(self, kind: type[ContentT]) -> Iterator[tuple[Item, ContentT]]:
+        """Yield the records of a kind that are not about a submission that was taken back."""
+        for item in self.items:
+            if isinstance(item.content, kind) and item.record.subject not in self.withdrawn:
+                yield item, item.content
+
+    def _item(self, record: Stored, where: str) -> Item:
+        content = validate(_CONTENTS[record.kind], record.content, where)
+        cells: list[CellRecord] = []
+        if isinstance(content, StageContent):
+            if content.submission not in self.known:
+                raise InputError(f"{where}: there is no submission {content.submission[:12]} before it")
+            known = self.known[content.submission]
+            if content.name != known.record.card.name:
+                raise InputError(f"{where}: calls the submission {content.name!r}; its card says {known.record.card.name!r}")
+            if _TRACKS.get(record.kind, known.record.card.track) != known.record.card.track:
+                raise InputError(f"{where}: {record.kind} of an entry of the track {known.record.card.track!r}")
+            if isinstance(content, PlayedContent):
+                cells = self._played(record, content, known, where)
+            elif isinstance(content, Envelope):
+                _check_envelope(content, known, where)
+            elif isinstance(content, Withdrawal):
+                check_withdrawal(content, record.files, known.record, self._read, where)
+                self.withdrawn.add(content.submission)
+        elif isinstance(content, Begun):
+            self.rounds.begin(content, where)
+        elif isinstance(content, Revealed):
+            self.rounds.reveal(content, where)
+            for item in self.items:
+                if isinstance(item.content, PlayedContent) and item.content.round == content.number:
+                    self.rounds.check_seeds(item.content, _as_played(item.content)["seeds"], f"record {item.record.number}")
+        return Item(record, content, cells)
+
+    def _played(self, record: Stored, content: PlayedContent, known: Known, where: str) -> list[CellRecord]:
+        """Check that a record of runs is about its submission, and holds exactly the runs of its suite and its seeds."""
+        if content.round != known.record.round:
+            raise InputError(f"{where}: of round {content.round}; the submission is of round {known.record.round}")
+        cells: list[CellRecord] = []
+        if isinstance(content, Evaluation):
+            played = _suite_of(content, where, agents=[], references=[])
+            if content.stage != played.name:
+                raise InputError(f"{where}: stage {content.stage!r}; its suite is {played.name!r}")
+            if CELLS not in record.files:
+                raise InputError(f"{where}: {CELLS}: missing")
+            cells = read_cells(self._read(record.files[CELLS]), content.manifest, where)
+            check_players(known, content.manifest, cells, where)
+            check_summary(content.manifest, played, where)
+            runs = [(cell.scenario, cell.agent, cell.adversary, cell.seed) for cell in cells]
+            check_runs(runs, played, [known.record.card.name], where)
+            check_metrics(cells, played, where)
+        elif isinstance(content, Damage):
+            played = _suite_of(content, where)
+            kind = played.score.adversary
+            met = played.model_copy(update={"adversaries": (kind,)})
+            check_runs([(c.scenario, c.sender, kind, c.seed) for c in content.cells], met, played.agents, where)
+        self.rounds.check_seeds(content, _as_played(content)["seeds"], where)
+        return cells
+
+    def _submission(self, record: Stored, where: str) -> RecordContent:
         known = reread(record.content, self._read, where)
+        self.rounds.take(known.record.round, where)
         for claim in known.claims:
             if claim in self.claims:
                 what = "a name that looks like its own" if claim == name_claim(known.record.card.name) else "an equal player"
@@ -175,17 +196,14 @@ class Contents:
         about = known.record.submission
         if about in self.known:
             raise InputError(f"{where}: submission {about[:12]} is there already")
+        check_author(known.record.card.author, known.record.signed_by, (other.record for other in self.known.values()), where)
         self.known[about] = known
         self.claims |= dict.fromkeys(known.claims, record.number)
-        return about
+        return known.record
 
 
 def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
     """Check that every record can be read, and is about a submission that was stored before it.
-
-    Args:
-        records: of a board, in order.
-        read: returns a file by its hash.
 
     Raises:
         InputError: naming the first record that cannot be read, and what is wrong with it.
@@ -196,72 +214,62 @@ def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
     return contents
 
 
-def _check_envelope(record: Stored, known: Known, read: ReadFile) -> None:
-    from ccenv.smt.claims.envelope import BUFFERS, METRICS, MODELS
-
-    del read
-    known_names = {"model": MODELS, "buffer": BUFFERS, "metric": METRICS}
-    for row in envelope_of(record).rows:
-        for what, valid in known_names.items():
-            if getattr(row, what) not in valid:
-                raise InputError(f"record {record.number}: {unknown_name(what, getattr(row, what), valid)}")
-    about = record.content.get("player_sha256")
-    if about is not None and about != known.sha256:
-        raise InputError(f"record {record.number}: about the player {str(about)[:12]}; the submission is {known.sha256[:12]}")
-    _check_name(record, known)
+def _as_played(content: PlayedContent) -> dict[str, Any]:
+    """Return the suite of a record as it was played."""
+    suite: dict[str, Any] = content.manifest.suite if isinstance(content, Evaluation) else content.played  # type: ignore[attr-defined]
+    return suite
 
 
-def _check_damage(record: Stored, known: Known, read: ReadFile) -> None:
-    del read
-    damage = damage_of(record)
-    panel = {str(spec) for spec in damage.suite.get("agents", ())}
-    strangers = sorted({cell.sender for cell in damage.cells} - panel)
-    if strangers:
-        raise InputError(f"record {record.number}: a run against {strangers[0]!r}, which is not on the panel")
-    _check_round(record, known)
+def _suite_of(content: PlayedContent, where: str, **changes: Any) -> Any:
+    return played_suite(content, _as_played(content), where, **changes)
 
 
-def _check_evaluation(record: Stored, known: Known, read: ReadFile) -> None:
-    manifest, cells = evaluation_of(record, read)
-    check_played(known, manifest, cells, record.content["suite"], f"record {record.number}")
-    _check_round(record, known)
+def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
+    """Check that an envelope is about its submission, and has the rows of the table, each with a bound that was tried."""
+    from ccenv.smt.claims.envelope import METRICS, places
+
+    if envelope.player_sha256 != known.sha256:
+        raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {known.sha256[:12]}")
+    rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
+    if rows != (places() if rows else []) or (envelope.setting_name == "none") != (not rows):
+        raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(places())} of its table in order, or none at all")
+    for row in envelope.rows:
+        metric = METRICS[row.metric]
+        if row.unit != metric.unit:
+            raise InputError(f"{where}: {row.metric} in {row.unit[:40]!r}; its unit is {metric.unit!r}")
+        for value in (row.bound, row.beyond):
+            if value is not None and not (metric.low <= value <= metric.high and value % float(metric.precision) == 0):
+                allowed = f"{float(metric.low):g} to {float(metric.high):g} in steps of {float(metric.precision):g}"
+                raise InputError(f"{where}: {row.metric} of {value:g}; what is tried is {allowed}")
 
 
-def _check_round(record: Stored, known: Known) -> None:
-    played = fields_of(record, Played).round
-    if played != known.record.round:
-        raise InputError(f"record {record.number}: of round {played}; the submission is of round {known.record.round}")
-    _check_name(record, known)
+def _slot_of(kind: str, content: Any) -> str:
+    """Return the pattern of a record's slot: what it says once."""
+    if isinstance(content, (Begun, Revealed)):
+        return f"{kind}/{content.number}"
+    if isinstance(content, Audited):
+        return f"{kind}/{content.n_records}"
+    if kind == SUBMISSION:
+        return f"{kind}/{content.player_sha256}"
+    if isinstance(content, Withdrawal):
+        return f"{kind}/{content.submission}"
+    if isinstance(content, Envelope):
+        return rf"{kind}/{content.submission}/[0-9A-Za-z.+-]{{1,40}}/T{content.T}/{re.escape(f'{content.budget_s:g}')}s"
+    if isinstance(content, Failure):
+        stem = rf"({EVALUATION}|{DAMAGE}|{ENVELOPE})/{content.submission}/"
+        return rf"{kind}/(?={stem}){re.escape(content.slot)}(/[1-9][0-9]{{0,5}})?"
+    code = content.manifest.code_sha256 if isinstance(content, Evaluation) else content.code_sha256
+    return f"{kind}/{content.submission}/{content.suite_sha256}/{code}"
 
 
-def _check_name(record: Stored, known: Known) -> None:
-    name = record.content["name"]  # which the model of its kind has checked
-    if name != known.record.card.name:
-        raise InputError(f"record {record.number}: calls the submission {name!r}; its card says {known.record.card.name!r}")
-
-
-def _check_withdrawal(record: Stored, known: Known, read: ReadFile) -> None:
-    check_withdrawal(fields_of(record, Withdrawal), record.files, known.record, read, f"record {record.number}")
-    _check_name(record, known)
-
-
-def _check_failure(record: Stored, known: Known, read: ReadFile) -> None:
-    del read
-    _check_name(record, known)
-
-
-_OTHERS: dict[str, type[StrictModel]] = {ROUND: Begun, REVEAL: Revealed, AUDIT: Audited}
-_STAGES: dict[str, Any] = {
-    EVALUATION: Head,
-    DAMAGE: Head,
-    ENVELOPE: Head,
+_CONTENTS: dict[str, type[RecordContent]] = {
+    ROUND: Begun,
+    REVEAL: Revealed,
+    AUDIT: Audited,
+    EVALUATION: Evaluation,
+    DAMAGE: Damage,
+    ENVELOPE: Envelope,
     FAILURE: Failure,
     WITHDRAWAL: Withdrawal,
 }
-_STAGE_CHECKS: dict[str, Callable[[Stored, Known, ReadFile], None]] = {
-    EVALUATION: _check_evaluation,
-    DAMAGE: _check_damage,
-    ENVELOPE: _check_envelope,
-    FAILURE: _check_failure,
-    WITHDRAWAL: _check_withdrawal,
-}
+_TRACKS: dict[str, Literal["sender", "adversary"]] = {EVALUATION: "sender", ENVELOPE: "sender", DAMAGE: "adversary"}

@@ -62,13 +62,12 @@ class TakenError(InputError):
     """What was to be stored is there already."""
 
 
-class ClaimedError(InputError):
-    """What was to be stored claims what another record has.
+class MovedError(CcenvError):
+    """The board has a record more than when what was to be stored was made."""
 
-    Args:
-        claim: what both claim.
-        number: of the record that has it.
-    """
+
+class ClaimedError(InputError):
+    """What was to be stored claims what another record has."""
 
     def __init__(self, claim: str, number: int) -> None:
         super().__init__(f"record {number} of the board has {claim} already")
@@ -152,6 +151,7 @@ class BoardStore:
         content: Mapping[str, Any],
         files: Mapping[str, bytes],
         claims: Sequence[str] = (),
+        after: str | None = None,
     ) -> Stored:
         """Store a record and its files: all of it or nothing, and on disk when this returns.
 
@@ -162,8 +162,10 @@ class BoardStore:
             content: plain JSON; ``files`` is added.
             files: name -> content.
             claims: what no other record may have, in this transaction or ever after.
+            after: hash of the chain that the record was made for; None: of any.
 
         Raises:
+            MovedError: if another record came first.
             TakenError: if the slot is taken.
             ClaimedError: if another record has one of the claims.
             CcenvError: if the database refuses.
@@ -178,17 +180,17 @@ class BoardStore:
             try:
                 with self._transaction() as connection:
                     _one_writer(connection)
+                    last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
+                    number, before = (last[0] + 1, last[1]) if last else (1, START)
+                    if after not in (None, before):
+                        raise MovedError("another record came first")
                     if connection.execute(select(RECORDS.c.number).where(RECORDS.c.slot == slot)).first():
                         raise TakenError(f"the board has this already: {kind} {slot}")
                     for claim in claims:
                         held = connection.execute(select(CLAIMS.c.number).where(CLAIMS.c.claim == claim)).scalar()
                         if held is not None:
                             raise ClaimedError(claim, held)
-                    last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
-                    number, before = (last[0] + 1, last[1]) if last else (1, START)
-                    sha256 = record_hash(kind, subject, slot, text)
-                    row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
-                    row |= {"sha256": sha256, "chain": chained(before, sha256)}
+                    row = _row(number, before, kind, subject, slot, text)
                     there = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
                     for name, digest in hashes.items():
                         if digest not in there:
@@ -204,23 +206,33 @@ class BoardStore:
                 continue
         raise CcenvError("the board's database is too busy: another process keeps writing")
 
-    def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes], claims: Mapping[str, int]) -> None:
-        """Fill an empty store with rows and files that :func:`checked_rows` has seen: all of it or nothing.
+    def restore(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        files: Mapping[str, bytes],
+        claims: Mapping[str, int],
+        next_record: tuple[str, str, str, Mapping[str, Any]],
+    ) -> None:
+        """Fill an empty store with rows and files that :func:`checked_rows` has seen, and one more record: all or nothing.
 
         Args:
             rows: of an export.
             files: hash -> content.
             claims: claim -> number of the record that has it.
+            next_record: kind, subject, slot and content of the record that follows; it has no files.
         """
         from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
 
         with self._transaction() as connection:
             for digest, content in files.items():
                 connection.execute(FILES.insert().values(sha256=digest, content=content))
-            for row in rows:
+            kind, subject, slot, content = next_record
+            last = _row(len(rows) + 1, rows[-1]["chain"], kind, subject, slot, canonical_json({**content, "files": {}}))
+            for row in (*rows, last):
                 connection.execute(RECORDS.insert().values(**row))
             for claim, number in claims.items():
                 connection.execute(CLAIMS.insert().values(claim=claim, number=number))
+        self._on_append(stored(last))
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
@@ -240,6 +252,15 @@ class BoardStore:
         with self._transaction() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return [stored(row) for row in rows]
+
+    def chain(self) -> str:
+        """Return the hash of the chain at the last record."""
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.store.schema import RECORDS
+
+        with self._transaction() as connection:
+            return connection.execute(select(RECORDS.c.chain).order_by(RECORDS.c.number.desc()).limit(1)).scalar() or START
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows as they lie in the database, nothing of them checked."""
@@ -318,6 +339,13 @@ def row_of(record: Stored) -> dict[str, Any]:
 def record_hash(kind: str, subject: str, slot: str, text: str) -> str:
     """Return the hash of a record from what it consists of."""
     return hashlib.sha256("\n".join((kind, subject, slot, text)).encode()).hexdigest()
+
+
+def _row(number: int, before: str, kind: str, subject: str, slot: str, text: str) -> dict[str, Any]:
+    """Return the row of a record after another one, whose hash of the chain is ``before``."""
+    sha256 = record_hash(kind, subject, slot, text)
+    row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
+    return row | {"sha256": sha256, "chain": chained(before, sha256)}
 
 
 def chained(before: str, sha256: str) -> str:

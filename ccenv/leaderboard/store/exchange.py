@@ -11,13 +11,13 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.document import Format, json_bytes
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.store.contents import check_contents
 from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
 from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import begin_own_round
+from ccenv.leaderboard.store.rounds import ROUND, new_round
 
 MAX_BYTES = 1 << 30  # of all lines, unpacked
 LINE = JsonRules(max_bytes=48 << 20, max_depth=3, max_values=64)  # a record as one text, or a file of a record
@@ -44,13 +44,7 @@ def export_board(store: BoardStore, file: FilePath) -> int:
 
 @dataclass(frozen=True)
 class Export:
-    """An export whose hashes, chain and contents were checked.
-
-    Attributes:
-        rows: of records.
-        files: hash -> content.
-        claims: claim -> number of the record that has it.
-    """
+    """An export whose hashes, chain and contents were checked."""
 
     rows: list[dict[str, Any]]
     files: dict[str, bytes]
@@ -58,27 +52,37 @@ class Export:
 
 
 def read_export(file: FilePath) -> Export:
-    """Read an export and check all of it, contents included; nothing is written.
+    """Read an export, check all of it, contents included, and make every page once; nothing is written.
 
     Raises:
         InputError: if the file is damaged, or a record cannot be read.
         EditedRecordError: if a record or file is not what its hash says.
     """
+    require_extra("jinja2", "board")
+    from ccenv.leaderboard.site.board import make_board
+    from ccenv.leaderboard.site.build import site_files
+    from ccenv.leaderboard.site.sources import from_contents
+    from ccenv.leaderboard.site.theorems import Certified
+
     rows, files = _read(file)
     contents = check_contents(checked_rows(rows, files), files.__getitem__)
+    try:
+        site_files(make_board(from_contents(contents, files.__getitem__), Certified([])))
+    except InputError as error:
+        raise InputError(f"{shown_path(file)}: no page can be made of it: {error}") from None
     return Export(rows, files, contents.claims)
 
 
 def import_board(store: BoardStore, home: Home, export: Export) -> int:
-    """Fill an empty board, in one transaction; return how many records. A round with a secret of our own begins after it.
+    """Fill an empty board and begin a round with a secret of our own after it, in one transaction; return how many records.
 
     Raises:
         InputError: if the board is not empty.
     """
     if store.records():
         raise InputError("the board is not empty: import into a new one, see --board")
-    store.restore(export.rows, export.files, export.claims)
-    begin_own_round(store, home)
+    number = sum(row["kind"] == ROUND for row in export.rows) + 1
+    store.restore(export.rows, export.files, export.claims, (ROUND, "", f"{ROUND}/{number}", new_round(home, number)))
     return len(export.rows)
 
 

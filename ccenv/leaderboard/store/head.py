@@ -32,14 +32,7 @@ FORMAT = Format("ccenv-board-head", 1, "the head of a board", "format_version", 
 
 
 class Head(StrictModel):
-    """A statement about a board.
-
-    Attributes:
-        n_records: how many records it had.
-        chain: hash of the chain at that record.
-        recorded_at: when it was made.
-        signed_with: fingerprint of the key whose signature lies beside it, or None.
-    """
+    """A statement about a board."""
 
     format: Literal["ccenv-board-head"]
     format_version: Literal[1]
@@ -142,11 +135,7 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
 
 @dataclass(frozen=True)
 class Memory:
-    """The last head that the operator's folder remembers.
-
-    Attributes:
-        file: where.
-    """
+    """The last head that the operator's folder remembers."""
 
     file: FilePath
 

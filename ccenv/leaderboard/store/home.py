@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import locked, make_folder, write_atomic
+from ccenv.foreign import read_text
 from ccenv.leaderboard.store.database import BoardStore, sqlite_url
 from ccenv.leaderboard.store.head import HEAD, Memory
 from ccenv.leaderboard.store.records import DATABASE
@@ -38,6 +39,18 @@ class Home:
     def memory(self) -> Memory:
         """The last head of the board, kept beside the database and not in it."""
         return Memory(self.folder / HEAD)
+
+    def own_audits(self) -> set[str]:
+        """Return the hashes of the records of the audits that were made here; the records themselves could be anybody's."""
+        return set(read_text(self._audits, 1 << 24).split()) if self._audits.is_file() else set()
+
+    def remember_audit(self, sha256: str) -> None:
+        """Keep the hash of the record of an audit that was made here."""
+        write_atomic(self._audits, "".join(f"{digest}\n" for digest in sorted({*self.own_audits(), sha256})).encode())
+
+    @property
+    def _audits(self) -> FilePath:
+        return self.folder / "audits.txt"
 
     def exists(self) -> bool:
         """Tell whether there is a board."""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from ccenv.benchmarks.run.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
@@ -18,6 +18,7 @@ from ccenv.config import StrictModel, validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError
 from ccenv.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
+from ccenv.leaderboard.submission.lookalike import check_visible
 
 _WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -30,9 +31,22 @@ _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
 
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Text = Annotated[str, Field(max_length=2000)]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(check_visible)]
 Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Real = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of such numbers are finite
+Positive = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+RoundNumber = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class MachineRecord(StrictModel):
+    """The machine of a run, as ``ccenv.provenance.machine`` describes it."""
+
+    processor: Text
+    cores: Count | None = None
+    memory_gib: Real | None = None
+    system: Text = ""
 
 
 class PlayerRecord(StrictModel):
@@ -43,6 +57,18 @@ class PlayerRecord(StrictModel):
     spec: Text
     sha256: Sha256
     source_sha256: Literal[""] = ""
+
+
+class FlowRecord(BaseModel):
+    """A flow of a cell's path, as far as pages read it."""
+
+    rtt_s: Positive
+
+
+class PathRecord(BaseModel):
+    """A cell's path, as far as pages read it."""
+
+    flows: tuple[FlowRecord, ...] = Field(min_length=1)
 
 
 class CellRecord(StrictModel):
@@ -57,8 +83,8 @@ class CellRecord(StrictModel):
     seed: int
     engine_seed: int
     model: Label
-    path: dict[str, Any]
-    metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+    path: PathRecord
+    metrics: dict[str, Real | None]
     parameters: dict[str, Any] | None = None
     series: Any = None
     preconditions: Any = None
@@ -66,14 +92,14 @@ class CellRecord(StrictModel):
     @property
     def rtt_s(self) -> float:
         """Smallest propagation RTT of the path."""
-        return min(float(flow["rtt_s"]) for flow in self.path["flows"])
+        return min(flow.rtt_s for flow in self.path.flows)
 
 
 class WorstCase(StrictModel):
     """The worst value found, by whom, and its trace."""
 
-    metric: Label
-    value: float
+    metric: Text
+    value: Real
     scenario: Label
     adversary: Label
     seed: int
@@ -85,12 +111,12 @@ class WorstCase(StrictModel):
 class Score(StrictModel):
     """The nominal score with its interval."""
 
-    metric: Label
+    metric: Text
     adversary: Label
-    iqm: float
-    low: float
-    high: float
-    n_runs: int
+    iqm: Real
+    low: Real
+    high: Real
+    n_runs: Count
 
 
 class Summary(StrictModel):
@@ -98,31 +124,32 @@ class Summary(StrictModel):
 
     agent: Label
     agent_sha256: Sha256
-    n_cells: int
+    n_cells: Count
     score: Score | None
-    against: dict[str, dict[str, float | None]]
+    against: dict[str, dict[str, Real | None]]
     worst_case: WorstCase | None
+    worst_by_goal: dict[Label, WorstCase | None] = Field(default_factory=dict)
 
 
 class Manifest(StrictModel):
     """The manifest of a benchmark folder."""
 
-    format: Literal["ccenv-bench"]
-    format_version: Literal[1]
+    format: Literal["ccenv-bench"] = "ccenv-bench"  # the board stores it without head
+    format_version: Literal[1] = 1
     suite: dict[str, Any]
     suite_sha256: Sha256
     code_sha256: Sha256
-    agents: list[PlayerRecord]
+    agents: list[PlayerRecord] = Field(min_length=1)
     complete: bool
-    n_cells: int
-    n_missing: int
+    n_cells: Count
+    n_missing: Count
     versions: dict[str, Text]
-    machine: dict[str, Text | float | None]
+    machine: MachineRecord
     finished_at: Moment
-    statistics: dict[str, Text | float]
+    statistics: dict[str, Text | Real]
     summary: list[Summary]
     references: list[dict[str, Any]]
-    table: dict[str, dict[str, float | None]] = Field(default_factory=dict)
+    table: dict[str, dict[str, Real | None]] = Field(default_factory=dict)
     asked: dict[str, Any] = Field(default_factory=dict)
     failed: list[Any] = Field(default_factory=list, max_length=0)
 
@@ -134,6 +161,22 @@ EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
 """Properties of one trace that any progress excuses (``ccenv.smt.claims.claims.EXCUSED``)."""
 
 EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
+
+
+OF_RUNS = frozenset(
+    {"utilisation", "utilisation_with_timeouts", "inflight", "queue", "rtt", "loss", "loss_events", "loss_amount"}
+)
+"""Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.smt.claims.claims.CLAIMS``)."""
+
+STEP_FAILS = "step fails"
+"""Why a claim about a sender's runs is unknown where a trace from any start breaks a step to it."""
+
+
+def _told_anew(data: Any) -> Any:
+    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats: older code did not tell."""
+    if isinstance(data, dict) and data.get("verdict") == "refuted" and not data.get("reason"):
+        return {**data, "verdict": "unknown", "reason": STEP_FAILS}
+    return data
 
 
 class ProofQuery(StrictModel):
@@ -154,10 +197,10 @@ class Verification(StrictModel):
         verdict: three-valued; ``unknown`` names its reason.
         bound: the number that is proved, where the property has one.
         queries: what was asked of the solver.
-        reason: why it is unknown.
+        reason: why it is unknown, or that a trace which breaks it repeats.
         seconds: time of the solver.
         solver: name and version.
-        trace: file name of the counterexample beside the record, for ``refuted``.
+        trace: file name of the counterexample, or of the trace at which a step fails, beside the record.
         finished_at: when the record was made.
         format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
@@ -180,6 +223,15 @@ class Verification(StrictModel):
     trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
     finished_at: Moment
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuted_by_what_repeats(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("property_name") not in EXCUSED | OF_RUNS or _told_anew(data) is data:
+            return data
+        queries = data.get("queries")
+        told = [_told_anew(dict(query)) for query in queries] if isinstance(queries, (list, tuple)) else queries
+        return {**_told_anew(data), "queries": [{k: v for k, v in one.items() if k != "reason"} for one in told or []]}
+
     @property
     def excused(self) -> bool:
         """Whether any progress excuses a trace: then the bound is none of a run."""
@@ -200,36 +252,68 @@ class EnvelopeRow(StrictModel):
     metric: Text
     unit: Text
     verdict: Verdict
-    bound: Annotated[float, Field(allow_inf_nan=False)] | None
-    beyond: Annotated[float, Field(allow_inf_nan=False)] | None
-    seconds: float
+    bound: Real | None
+    beyond: Real | None
+    seconds: float = Field(ge=0, le=1e9)
     reason: Text | None
     query_sha256: Sha256 | None
 
+    _refuted_by_what_repeats = model_validator(mode="before")(_told_anew)
+
     @model_validator(mode="after")
     def _proved(self) -> Self:
-        if self.verdict == "verified" and self.bound is None:
-            raise ValueError("a verified row needs its bound")
+        if (self.verdict == "verified") != (self.bound is not None) or (self.bound is not None and self.query_sha256 is None):
+            raise ValueError("a verified row has its bound and the hash of its query, and no other row has a bound")
         return self
 
 
-class Envelope(StrictModel):
+class RecordContent(StrictModel):
+    """What every record of a board has."""
+
+    files: dict[Annotated[str, Field(max_length=200)], Sha256]
+    recorded_at: Moment
+
+
+class StageContent(RecordContent):
+    """What every record about a submission begins with."""
+
+    submission: Sha256
+    name: Label
+
+
+class PlayedContent(StageContent):
+    """What every record of a suite or panel has that was played with the seeds of a round.
+
+    Attributes:
+        suite: as published, whose hash ``suite_sha256`` is.
+    """
+
+    stage: Label
+    round: RoundNumber
+    suite: dict[str, Any]
+    suite_sha256: Sha256
+
+
+class Envelope(StageContent):
     """What a solver proved about a submission within a budget; no rows where it has no encoding.
 
     Attributes:
         promises: version of what the rows say (``ccenv.smt.claims.endless.VERSION``). Any rise or fall in every trace excused
             rows of version 1 for ever: they are shown as such and are no bounds of a run.
+        T: samples of a trace; longer ones are not decided in the time of an audit.
     """
 
+    stage: Literal["envelope"]
+    player_sha256: Sha256
+    machine: MachineRecord
     promises: Literal[1, 2] = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
-    solver: Text
-    setting_name: Label
-    T: int
-    budget_s: float
-    seconds: float
-    recorded_at: Moment
+    solver: Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._+-]{0,60}$")]
+    setting_name: Literal["history", "sound", "none"]
+    T: int = Field(ge=2, le=16, strict=True)
+    budget_s: float = Field(gt=0, le=1e7)
+    seconds: float = Field(ge=0, le=1e9)
 
     @property
     def bounds(self) -> tuple[EnvelopeRow, ...]:
@@ -315,18 +399,13 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
     data = _read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT.name or "summary" not in data:
         return None
-    manifest, suite = read_manifest(data, str(file))
+    manifest = validate(Manifest, FORMAT.check(data, str(file)), str(file))
+    suite = checked_suite(manifest.suite, manifest.suite_sha256, str(file))
+    check_summary(manifest, suite, str(file))
     lines = file.parent / CELLS
     cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
     order = f"{manifest.finished_at} {file.parent}"
     return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
-
-
-def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
-    """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
-    data = FORMAT.check({**FORMAT.head, **data} if isinstance(data, dict) else data, where)  # the board stores it without head
-    manifest = validate(Manifest, data, where)
-    return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
 
 
 def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
@@ -342,6 +421,19 @@ def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
     if sha256 not in (found, hash_of(data)):
         raise InputError(f"{where}: the suite was edited after the run: its hash is {found[:12]}")
     return suite_of(data, where)
+
+
+def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
+    """Check that a summary has what its suite measures and nothing else. Raises InputError."""
+    for entry in manifest.summary:
+        against = {name: set(values) for name, values in entry.against.items()}
+        if against != {name: set(suite.metrics) for name in suite.opponents}:
+            raise InputError(f"{where}: summary of {entry.agent}: against has not the adversaries and metrics of its suite")
+        score, worst = entry.score, entry.worst_case
+        if score is not None and (score.metric, score.adversary) != (suite.score.metric, suite.score.adversary):
+            raise InputError(f"{where}: summary of {entry.agent}: score is not that of its suite")
+        if worst is not None and (worst.metric != suite.worst_case.metric or worst.adversary not in suite.opponents):
+            raise InputError(f"{where}: summary of {entry.agent}: worst_case is not that of its suite")
 
 
 def played_hash(data: dict[str, Any]) -> str:

@@ -9,15 +9,74 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.errors import CcenvError
+from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.store.database import BoardStore, Readable, TakenError
 from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import PlayedContent, RecordContent, RoundNumber, Sha256
 from ccenv.provenance import now
 
 ROUND, REVEAL = "round", "reveal"
+
+
+class Begun(RecordContent):
+    """A round begins."""
+
+    number: RoundNumber
+    commitment: Sha256
+
+
+class Revealed(RecordContent):
+    """A round ends."""
+
+    number: RoundNumber
+    secret: Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
+
+
+class Rounds:
+    """The rounds of a board in the order of its records: one after the other, each open from its beginning to its reveal.
+
+    Attributes:
+        begun: number -> what was committed to.
+        secrets: number -> secret of those that ended.
+    """
+
+    def __init__(self) -> None:
+        self.begun: dict[int, str] = {}
+        self.secrets: dict[int, bytes] = {}
+
+    def begin(self, round_: Begun, where: str) -> None:
+        """Begin a round. Raises InputError if it is not the next one."""
+        if round_.number != len(self.begun) + 1:
+            raise InputError(f"{where}: round {round_.number} begins; round {len(self.begun) + 1} is next")
+        self.begun[round_.number] = round_.commitment
+
+    def reveal(self, round_: Revealed, where: str) -> None:
+        """End the open round. Raises InputError if another one is open, or its secret is not the one that was committed to."""
+        self.take(round_.number, where)
+        secret = bytes.fromhex(round_.secret)
+        if commitment(secret) != self.begun[round_.number]:
+            raise InputError(f"{where}: round {round_.number}: the secret is not the one that was committed to")
+        self.secrets[round_.number] = secret
+
+    def take(self, number: int, where: str) -> None:
+        """Check that a round is the one that is open now. Raises InputError."""
+        if number != len(self.begun) or number in self.secrets:
+            newest = f"round {len(self.begun)} is {'revealed' if len(self.begun) in self.secrets else 'open'}"
+            raise InputError(f"{where}: of round {number}, but {newest if self.begun else 'no round has begun'}")
+
+    def check_seeds(self, content: PlayedContent, seeds: Sequence[int], where: str) -> None:
+        """Check the seeds of a record against the secret of its round, once it is known. Raises InputError."""
+        if content.round not in self.secrets:
+            return
+        due = evaluation_seeds(self.secrets[content.round], content.suite_sha256, content.submission, len(seeds))
+        if tuple(seeds) != due:
+            raise InputError(f"{where}: its seeds do not follow from the submission and the secret of round {content.round}")
 
 
 def commitment(secret: bytes) -> str:
@@ -26,14 +85,7 @@ def commitment(secret: bytes) -> str:
 
 
 def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: int) -> tuple[int, ...]:
-    """Return the seeds of a submission's evaluation on a suite: distinct, in [0, 2**31).
-
-    Args:
-        secret: of the round.
-        suite_sha256: hash of the published suite.
-        submission: hash of the submission.
-        count: how many.
-    """
+    """Return the seeds of a submission's evaluation on a suite: distinct, in [0, 2**31)."""
     seeds: list[int] = []
     i = 0
     while len(seeds) < count:
@@ -46,14 +98,7 @@ def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: i
 
 
 def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: str) -> SuiteBase:
-    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone.
-
-    Args:
-        suite: as published.
-        sha256: its hash when it was published; later versions of the format may add keys.
-        secret: of the round.
-        submission: hash of the submission.
-    """
+    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone."""
     seeds = evaluation_seeds(secret, sha256, submission, len(suite.seeds))
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})
 
@@ -65,12 +110,6 @@ def open_round(store: BoardStore, home: Home) -> int:
         return _begin(store, home, 1)
     newest = int(rounds[-1].content["number"])
     return newest if newest not in revealed(store) else _begin(store, home, newest + 1)
-
-
-def begin_own_round(store: BoardStore, home: Home) -> int:
-    """Begin a round with a secret of our own, after records that came from elsewhere; return its number."""
-    rounds = store.records(ROUND)
-    return _begin(store, home, int(rounds[-1].content["number"]) + 1 if rounds else 1)
 
 
 def close_round(store: BoardStore, home: Home) -> dict[str, Any]:
@@ -100,11 +139,14 @@ def revealed(store: Readable) -> dict[int, str]:
     return {int(record.content["number"]): str(record.content["secret"]) for record in store.records(REVEAL)}
 
 
+def new_round(home: Home, number: int) -> dict[str, Any]:
+    """Return what the record of a round says that begins now, with a secret of our own."""
+    return {"number": number, "commitment": commitment(home.new_secret(number)), "recorded_at": now()}
+
+
 def _begin(store: BoardStore, home: Home, number: int) -> int:
-    secret = home.new_secret(number)
-    content = {"number": number, "commitment": commitment(secret), "recorded_at": now()}
     try:
-        store.append(ROUND, "", f"round/{number}", content, {})
+        store.append(ROUND, "", f"{ROUND}/{number}", new_round(home, number), {})
     except TakenError:  # begun by another process at the same moment; its secret must be ours
         secret_of(store, home, number)
     return number

@@ -52,16 +52,34 @@ def _create(connection: Connection) -> None:
 
 
 def _create_claims(connection: Connection) -> None:
-    """Create the table of claims and enter those of the submissions that are there; of two with one claim the first has it."""
+    """Create the table of claims and enter those of the submissions that are there."""
     METADATA.create_all(connection, tables=[CLAIMS])
-    taken: set[str] = set()
+    _enter_claims(connection)
+    _make_append_only(connection, CLAIMS.name)
+
+
+def _enter_claims(connection: Connection) -> None:
+    """Enter the claims of the submissions that are there; of two with one claim the first has it."""
+    taken = set(connection.execute(select(CLAIMS.c.claim)).scalars())
     rows = select(RECORDS.c.number, RECORDS.c.content).where(RECORDS.c.kind == "submission").order_by(RECORDS.c.number)
     for number, content in connection.execute(rows).all():
         for claim in _stored_claims(connection, number, content):
             if claim not in taken:
                 taken.add(claim)
                 connection.execute(CLAIMS.insert().values(claim=claim, number=number))
-    _make_append_only(connection, CLAIMS.name)
+
+
+def _refuse_replacement(connection: Connection) -> None:
+    """Refuse what neither changes nor removes a row by name, and does both; enter names as they are compared today."""
+    _enter_claims(connection)
+    for table, keys in ((RECORDS.name, ("number", "slot")), (FILES.name, ("sha256",)), (CLAIMS.name, ("claim",))):
+        if connection.dialect.name == "sqlite":  # REPLACE removes rows without a trigger of DELETE
+            there = " OR ".join(f"{key} = NEW.{key}" for key in keys)
+            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there})"
+            connection.execute(text(f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} {when} {_ABORT}"))
+        elif connection.dialect.name == "postgresql":
+            refuse = f"FOR EACH STATEMENT EXECUTE FUNCTION {table}_no_delete_refuse()"
+            connection.execute(text(f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} {refuse}"))
 
 
 def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
@@ -86,6 +104,9 @@ def _stored_claims(connection: Connection, number: int, content: str) -> tuple[s
         return (name_claim(name),) if isinstance(name, str) else ()
 
 
+_ABORT = "BEGIN SELECT RAISE(ABORT, 'records are append-only'); END"
+
+
 def _make_append_only(connection: Connection, *tables: str) -> None:
     """Let rows be added and read, not changed or removed."""
     dialect = connection.dialect.name
@@ -93,8 +114,7 @@ def _make_append_only(connection: Connection, *tables: str) -> None:
         for action in ("UPDATE", "DELETE"):
             name = f"{table}_no_{action.lower()}"
             if dialect == "sqlite":
-                body = "BEGIN SELECT RAISE(ABORT, 'records are append-only'); END"
-                connection.execute(text(f"CREATE TRIGGER {name} BEFORE {action} ON {table} {body}"))
+                connection.execute(text(f"CREATE TRIGGER {name} BEFORE {action} ON {table} {_ABORT}"))
             elif dialect == "postgresql":
                 function = (
                     f"CREATE FUNCTION {name}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
@@ -110,6 +130,7 @@ def _make_append_only(connection: Connection, *tables: str) -> None:
 STEPS: tuple[tuple[int, str, Callable[[Connection], None]], ...] = (
     (1, "records and files", _create),
     (2, "claims", _create_claims),
+    (3, "no replacement", _refuse_replacement),
 )
 
 

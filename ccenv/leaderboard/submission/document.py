@@ -13,7 +13,7 @@ from ccenv.config import StrictModel
 from ccenv.document import Format
 from ccenv.foreign import STRANGER
 from ccenv.interface.interface import SENDER_V0, Interface
-from ccenv.leaderboard.submission.lookalike import invisible_in
+from ccenv.leaderboard.submission.lookalike import check_visible
 from ccenv.network.learned import MAX_LAYERS
 
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
@@ -50,9 +50,7 @@ TRACKS = {
 
 def _check_visible(text: str) -> None:
     """Refuse what a reader does not see or what turns the text round: control, formatting and bidirectional characters."""
-    hidden = invisible_in(text)
-    if hidden is not None:
-        raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
+    check_visible(text)
     if "<" in text or ">" in text:
         raise ValueError("holds '<' or '>'; plain text only, no HTML")
 

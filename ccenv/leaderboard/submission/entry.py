@@ -10,7 +10,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.config import StrictModel
 from ccenv.document import hash_of
 from ccenv.errors import InputError
-from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.store.records import Label, RecordContent, RoundNumber, Sha256, Text
 from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender
@@ -50,25 +50,14 @@ class EntryCard(StrictModel):
     suite: Text = ""
 
 
-class SubmissionRecord(StrictModel):
-    """What the database holds about a submission.
-
-    Attributes:
-        submission: its hash, which the seeds of its evaluation follow from.
-        player_sha256: what it plays, whatever it is called.
-        card: what it says about itself.
-        signed_by: fingerprint of a key, or None.
-        round: the round that it belongs to.
-        recorded_at: when it was frozen.
-        files: name -> hash of the files handed in.
-    """
+class SubmissionRecord(RecordContent):
+    """What the database holds about a submission."""
 
     submission: Sha256
     player_sha256: Sha256
     card: EntryCard
     signed_by: Fingerprint | None
-    round: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-    recorded_at: Moment
+    round: RoundNumber
     files: dict[FileName, Sha256]
 
 

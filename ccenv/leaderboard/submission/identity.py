@@ -5,7 +5,9 @@ Everything that belongs to an entry is found by content hashes. Names are for pe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
@@ -15,6 +17,9 @@ from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.weights import on_grid
 from ccenv.network.adversary import Adversary
 from ccenv.network.sender import Sender
+
+if TYPE_CHECKING:
+    from ccenv.leaderboard.submission.entry import SubmissionRecord
 
 PROJECT = "ccenv"
 
@@ -37,12 +42,7 @@ def registered_hash(name: str) -> str | None:
 def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
     """Check that a submission does not take a name that ccenv itself has.
 
-    A registered name, and an author that begins with the project's name, belong to the registered player alone.
-
-    Args:
-        name: of the entry.
-        author: as the document says.
-        player: what it plays.
+    A registered name, and an author that holds the project's name, belong to the registered player alone.
 
     Raises:
         InputError: if the name or the author is kept for another player.
@@ -51,8 +51,20 @@ def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
     is_own = own == name and registered_hash(name) == canonical_hash(player)
     if own is not None and not is_own:
         raise InputError(f"the name {name!r} is kept for ccenv's own {own!r}, which this is not: choose another one")
-    if folded(author).startswith(PROJECT) and not is_own:
+    if PROJECT in folded(author) and not is_own:
         raise InputError(f"the author {author!r} is kept for what comes with ccenv, which this is not: name a person or group")
+
+
+def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:
+    """Check that an author is who handed in under that name before: the first key that signed for it signs all that follows.
+
+    Raises:
+        InputError: if an entry before it, by an author whose name looks like this one, was signed with another key.
+    """
+    alike = [other for other in others if other.signed_by is not None and folded(other.card.author) == folded(author)]
+    if alike and alike[0].signed_by != signed_by:
+        held = f"{alike[0].card.author!r} signed {alike[0].card.name!r} with {alike[0].signed_by}"
+        raise InputError(f"{where}: the author {author!r} is signed by {signed_by or 'nobody'}, but {held}: sign with that key")
 
 
 def name_claim(name: str) -> str:

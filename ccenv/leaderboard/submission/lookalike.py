@@ -39,7 +39,7 @@ _DRAWN_ALIKE = {
 }
 _TO_LATIN = {ord(other): latin for latin, others in _DRAWN_ALIKE.items() for other in others}
 _PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
-_SEPARATORS = dict.fromkeys(map(ord, "-.:=,+ '@()[]"), "_")
+_SEPARATORS = dict.fromkeys(map(ord, "_-.:=,+ '@()[]"))
 
 # Characters that are "printable" for Python and still leave no ink: fillers, joiners, variation selectors, a blank pattern.
 _INKLESS = (
@@ -63,6 +63,14 @@ def invisible_in(text: str) -> str | None:
     return None
 
 
+def check_visible(text: str) -> str:
+    """Return a text of which a reader sees every character, in its order. Raises ValueError, for validators."""
+    hidden = invisible_in(text)
+    if hidden is not None:
+        raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
+    return text
+
+
 def folded(text: str) -> str:
     """Return the one form of all texts that look alike; it is for comparing, not for showing."""
     form = unicodedata.normalize("NFKC", text).casefold()
@@ -70,6 +78,4 @@ def folded(text: str) -> str:
     plain = "".join(letters).translate(_TO_LATIN).translate(_SEPARATORS)
     for pair, single in _PAIRS:
         plain = plain.replace(pair, single)
-    while "__" in plain:
-        plain = plain.replace("__", "_")
-    return plain.strip("_")
+    return plain

@@ -32,17 +32,7 @@ from ccenv.registry import parse_parameters
 
 @dataclass(frozen=True)
 class Authorship:
-    """What the author says.
-
-    Attributes:
-        author: person or group.
-        licence: SPDX identifier.
-        suite: name/version of the suite that it was made for.
-        name: of the entry; by default the player's own.
-        summary: one line.
-        url: where more can be read.
-        training: how it was made: method, steps, seconds, data, code.
-    """
+    """What the author says."""
 
     author: str
     licence: str

@@ -24,15 +24,7 @@ MAX_MESSAGE = 400
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission that passed every rule.
-
-    Attributes:
-        document: what it says about itself.
-        files: name -> content as read.
-        player: the sender or adversary that its payload describes, weights on the grid.
-        player_sha256: what the player is, whatever it is called.
-        signed_by: fingerprint of the key that signed it, or None.
-    """
+    """A submission that passed every rule."""
 
     document: Document
     files: dict[str, bytes]
@@ -62,8 +54,8 @@ def read_submission(folder: FilePath) -> Submission:
         ) from None
 
 
-def parse_submission(files: dict[str, bytes], where: str) -> Submission:
-    """Read a submission from the contents of its files; see :func:`read_submission`."""
+def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = True) -> Submission:
+    """Read a submission from the contents of its files (see :func:`read_submission`); what a board holds may be unbounded."""
     if DOCUMENT not in files:
         raise InputError(f"{where}: there is no {DOCUMENT}")
     document = _document(files[DOCUMENT], f"{where}/{DOCUMENT}")
@@ -77,7 +69,7 @@ def parse_submission(files: dict[str, bytes], where: str) -> Submission:
         if hashlib.sha256(files[name]).hexdigest() != document.files[name]:
             raise InputError(f"{where}/{name}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
     signer = _signer(document, files, where)
-    player, sha256 = player_of(document, files, where)
+    player, sha256 = player_of(document, files, where, bounded)
     return Submission(document, files, player, sha256, signer)
 
 
@@ -95,16 +87,16 @@ def _signer(document: Document, files: dict[str, bytes], where: str) -> str | No
     return signer
 
 
-def player_of(document: Document, files: dict[str, bytes], where: str) -> tuple[Sender | Adversary, str]:
+def player_of(document: Document, files: dict[str, bytes], where: str, bounded: bool = True) -> tuple[Sender | Adversary, str]:
     """Return the sender or adversary of a submission's files and its hash."""
     content, folder, where = files[document.payload], where, f"{where}/{document.payload}"
     if document.kind == "program":
-        program, sha256 = _program(content, document.name, where)
+        program, sha256 = _program(content, document.name, where, bounded)
         if program.is_contract:
             raise InputError(f"{where}: a contract decides no rate; kind 'contract' has the weights of who chooses beside it")
         return ProgramSender(document.name, program), sha256
     if document.kind == "contract" and document.architecture is not None:
-        return _inside_contract(document, files, folder)
+        return _inside_contract(document, files, folder, bounded)
     if document.kind == "policy" and document.architecture is not None:
         policy = read_policy(content, document.architecture, document.name, where)
         return policy, sender_hash(policy)
@@ -120,22 +112,22 @@ def player_of(document: Document, files: dict[str, bytes], where: str) -> tuple[
     return moves, adversary_hash(moves)
 
 
-def _program(content: bytes, name: str, where: str) -> tuple[Program, str]:
+def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Program, str]:
     """Return the program of a file under another name, and a hash of what it says whatever it is called."""
     try:
-        program = parse_program(content, where)
+        program = parse_program(content, where, bounded=bounded)
     except ProgramError as error:
         raise InputError(str(error)) from None
     nameless = to_data(replace(program, name="", source=""))
     return replace(program, name=name), hash_of({"kind": "program", **nameless})
 
 
-def _inside_contract(document: Document, files: dict[str, bytes], folder: str) -> tuple[Sender, str]:
+def _inside_contract(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
     """Return a policy inside its contract; the contract allows a rate at every belief."""
     from ccenv.smt.senders.intervals import require_intervals
 
     (name,) = BESIDE["contract"]
-    contract, sha256 = _program(files[name], document.name, f"{folder}/{name}")
+    contract, sha256 = _program(files[name], document.name, f"{folder}/{name}", bounded)
     if document.architecture is None:
         raise InputError(f"{folder}: kind 'contract' needs an architecture")
     policy = read_policy(files[document.payload], document.architecture, document.name, f"{folder}/{document.payload}")

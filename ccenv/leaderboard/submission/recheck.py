@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccenv.agents import AGENTS
-from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.config import validate
 from ccenv.errors import InputError
-from ccenv.leaderboard.store.records import CellRecord, Manifest, played_hash
+from ccenv.leaderboard.store.records import CellRecord, Manifest
 from ccenv.leaderboard.submission.entry import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.leaderboard.submission.identity import claims_of, registered
 from ccenv.leaderboard.submission.lookalike import folded
@@ -27,13 +26,7 @@ CLASSIC = "classic"
 
 @dataclass(frozen=True)
 class Known:
-    """A submission that was read again.
-
-    Attributes:
-        record: what the database holds.
-        player: what it plays.
-        claims: what it alone may have on a board.
-    """
+    """A submission that was read again."""
 
     record: SubmissionRecord
     player: Sender | Adversary
@@ -49,11 +42,6 @@ class Known:
 def reread(content: Any, read: ReadFile, where: str) -> Known:
     """Read a submission again through every rule, and compare document, card, player, signer and files with its record.
 
-    Args:
-        content: of its record.
-        read: returns a file by its hash.
-        where: name of the record for messages.
-
     Raises:
         InputError: if it breaks a rule, or the record says something else than what was handed in.
     """
@@ -67,9 +55,9 @@ def reread(content: Any, read: ReadFile, where: str) -> Known:
             raise InputError(f"{where}: {name!r} is reviewed code and has no files; the record lists {_first(record.files)}")
     else:
         own = registered().get(folded(name))
-        if own is not None and own in AGENTS and CLASSIC in AGENTS.entry(own).tags:
-            raise InputError(f"{where}: the name {name!r} is that of the reviewed code {own!r}, which this is not")
-        submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where)
+        if own is not None and (own != name or (own in AGENTS and CLASSIC in AGENTS.entry(own).tags)):
+            raise InputError(f"{where}: the name {name!r} is kept for ccenv's own {own!r}, which this is not")
+        submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where, bounded=False)
         player = submission.player
         today = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
         today |= {"card": card_of(submission.document), "signed_by": submission.signed_by}
@@ -90,36 +78,21 @@ def submission_claims(content: Any, read: ReadFile, where: str) -> tuple[str, ..
     return reread(content, read, where).claims
 
 
-def check_played(known: Known, manifest: Manifest, cells: list[CellRecord], suite: dict[str, Any], where: str) -> None:
-    """Check that an evaluation is about its submission and no other, in the suite that it names.
-
-    Args:
-        known: the submission.
-        manifest: of the evaluation.
-        cells: of the evaluation.
-        suite: as published.
-        where: name of the record for messages.
-
-    Raises:
-        InputError: if a player, a summary or a cell is another one's.
-    """
+def check_players(known: Known, manifest: Manifest, cells: list[CellRecord], where: str) -> None:
+    """Check that an evaluation is about its submission and no other. Raises InputError if a player, summary or cell is not."""
     name, card = known.record.card.name, known.record.card
     own = (name, known.sha256)
     agents = [(agent.label, agent.sha256) for agent in manifest.agents]
     if agents != [own] or manifest.agents[0].kind != card.kind:
-        shown = ", ".join(f"{label} {sha256[:12]}" for label, sha256 in agents) or "nobody"
+        shown = ", ".join(f"{label} {sha256[:12]}" for label, sha256 in agents)
         raise InputError(f"{where}: played by {shown}; the submission is {name} {known.sha256[:12]}")
-    for entry in manifest.summary:
-        if (entry.agent, entry.agent_sha256) != own:
-            raise InputError(f"{where}: a summary about {entry.agent} {entry.agent_sha256[:12]}, which is not the submission")
+    if [(entry.agent, entry.agent_sha256) for entry in manifest.summary] != [own]:
+        raise InputError(f"{where}: {len(manifest.summary)} summaries; one is needed, about {name} {known.sha256[:12]}")
     for cell in cells:
-        if (cell.agent, cell.agent_sha256) not in (own, (FIXED.label, FIXED.sha256)):
+        if (cell.agent, cell.agent_sha256) != own:
             raise InputError(f"{where}: a run of {cell.agent} {cell.agent_sha256[:12]}, which is not the submission")
-    if len({cell.key for cell in cells}) != len(cells):
-        raise InputError(f"{where}: a run is there twice")
-    as_played = {**suite, "seeds": manifest.suite.get("seeds"), "agents": [], "references": []}
-    if played_hash(manifest.suite) != played_hash(as_played):
-        raise InputError(f"{where}: what was played is not the suite {suite.get('name')!r} of the record")
+        if cell.code_sha256 != manifest.code_sha256:
+            raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; the record names {manifest.code_sha256[:12]}")
 
 
 def _shown(value: Any) -> str:

@@ -22,14 +22,7 @@ FORMAT = Format("ccenv-adversary", 1, "a scripted adversary", rules=RULES, inden
 
 
 class ScriptedDocument(StrictModel):
-    """A name of the registry and its parameters.
-
-    Attributes:
-        format: always ``ccenv-adversary``.
-        version: 1.
-        name: of a scripted adversary.
-        parameters: name -> finite number.
-    """
+    """A name of the registry and its parameters."""
 
     format: Literal["ccenv-adversary"]
     version: Literal[1]

@@ -63,12 +63,6 @@ def signature_of(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> 
 def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NAMESPACE) -> str:
     """Return the fingerprint of the ed25519 key that signed a document.
 
-    Args:
-        document: what was signed, such as the content of ``submission.json``.
-        signature: content of the signature file.
-        where: its name for messages.
-        namespace: what the signature must be for.
-
     Raises:
         InputError: if the signature is damaged, of another document, or of another type of key.
         CcenvError: if ssh-keygen is missing: an unchecked signature would be worth nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -15,12 +16,12 @@ from ccenv.config import validate
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.store.database import BoardStore, ClaimedError, Readable, Stored, TakenError
+from ccenv.leaderboard.store.database import BoardStore, ClaimedError, MovedError, Readable, Stored, TakenError
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import open_round
 from ccenv.leaderboard.submission.document import PAYLOAD
 from ccenv.leaderboard.submission.entry import SUBMISSION, SubmissionRecord, card_of, classic_sender, reviewed_content
-from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
+from ccenv.leaderboard.submission.identity import check_author, check_reserved, claims_of, name_claim
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.network.adversary import Adversary
 from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
@@ -29,12 +30,7 @@ from ccenv.provenance import now
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission of the board that can play.
-
-    Attributes:
-        record: what the database holds.
-        store: where its files lie.
-    """
+    """A submission of the board that can play."""
 
     record: SubmissionRecord
     store: Readable
@@ -49,7 +45,7 @@ class Entrant:
         """The sender or adversary, read again through every rule."""
         if self.record.card.spec is not None:
             return make_sender(self.record.card.spec)
-        return parse_submission(self.files, self.record.card.name).player
+        return parse_submission(self.files, self.record.card.name, bounded=False).player
 
     def write_player(self, folder: FilePath) -> str:
         """Write the player in the form that specs name, and return its spec."""
@@ -60,13 +56,6 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
     """Write a sender in the form that specs name, and return its spec.
 
     A program is written as it was read, but for its name, so that what passed the cap once passes it again.
-
-    Args:
-        player: what to write.
-        name: of the entry.
-        spec: of a classic CCA, which needs no file.
-        files: what was handed in.
-        folder: made if it does not exist.
 
     Raises:
         InputError: if it is not a sender.
@@ -87,12 +76,6 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
 
 def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Take a submission folder in.
-
-    Args:
-        store: the board.
-        home: of the operator.
-        folder: what was handed in.
-        own: the operator says that it comes with ccenv, and may have its names and authors.
 
     Raises:
         InputError: if it breaks a rule, is on the board already, or its name is taken, looks like another one or is kept.
@@ -125,15 +108,22 @@ def entrants(store: Readable) -> list[Entrant]:
 
 
 def _store(store: BoardStore, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
-    content = {**content, "round": open_round(store, home), "recorded_at": now()}
     card, player_sha256 = content["card"], content["player_sha256"]
-    validate(SubmissionRecord, {**content, "files": {}}, str(card["name"]))
     slot = f"{SUBMISSION}/{player_sha256}"
     try:
-        return store.append(SUBMISSION, content["submission"], slot, content, files, claims_of(card["name"], player))
-    except TakenError:
-        holder = next(e.record for e in entrants(store) if e.record.player_sha256 == player_sha256)
-        raise _replayed(holder, "exactly this") from None
+        while True:
+            before = store.chain()
+            content |= {"round": open_round(store, home), "recorded_at": now()}
+            validate(SubmissionRecord, {**content, "files": {}}, card["name"])
+            there = [entrant.record for entrant in entrants(store)]
+            check_author(card["author"], content["signed_by"], there, repr(card["name"]))
+            with suppress(MovedError):  # the round was closed, or somebody handed in: both decide what is allowed
+                return store.append(
+                    SUBMISSION, content["submission"], slot, content, files, claims_of(card["name"], player), after=before
+                )
+    except TakenError as error:
+        held = [record for record in there if record.player_sha256 == player_sha256]
+        raise (_replayed(held[0], "exactly this") if held else error) from None
     except ClaimedError as error:
         rows = [r for r in store.records(SUBMISSION) if r.number == error.number]
         holder = validate(SubmissionRecord, rows[0].content, f"record {error.number}")

@@ -89,13 +89,6 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
 def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves, name: str, where: str) -> MlpAdversary:
     """Read a learned adversary's weights, for networks with one flow, and put them on the grid.
 
-    Args:
-        content: the safetensors file, as of a policy.
-        architecture: what the document says about it.
-        moves: what its outputs are.
-        name: of the adversary.
-        where: name of the file for messages.
-
     Raises:
         InputError: for anything but exactly these tensors.
     """

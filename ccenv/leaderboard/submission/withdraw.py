@@ -16,7 +16,7 @@ from ccenv.errors import InputError, unknown_name
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import STRANGER, read_folder
 from ccenv.leaderboard.store.database import BoardStore, Readable, Stored, TakenError
-from ccenv.leaderboard.store.records import Label, Moment, Sha256
+from ccenv.leaderboard.store.records import Sha256, StageContent
 from ccenv.leaderboard.submission.document import Line
 from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.reader import read_submission
@@ -41,31 +41,20 @@ class Request(StrictModel):
     reason: Line = ""
 
 
-class Withdrawal(StrictModel):
+class Withdrawal(StageContent):
     """The record of an entry that was taken back.
 
     Attributes:
-        submission, name: which.
         by: ``operator``, or ``key``: the signed request is among the record's files.
         reason: one line.
-        recorded_at: when.
     """
 
-    submission: Sha256
-    name: Label
     by: Literal["operator", "key"]
     reason: Line = ""
-    recorded_at: Moment
 
 
 def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "") -> FilePath:
     """Write the signed request to take a submission back.
-
-    Args:
-        folder: the submission as it was handed in.
-        key: the ed25519 key that signed it.
-        out: folder of the request.
-        reason: one line.
 
     Raises:
         InputError: if the submission was not signed with this key, or the folder holds something else.
@@ -123,13 +112,6 @@ def check_withdrawal(
 ) -> None:
     """Check that a stored withdrawal is one of the operator, or of the key that signed the submission.
 
-    Args:
-        withdrawal: what the record says.
-        files: name -> hash of its files.
-        record: of the submission.
-        read: returns a file by its hash.
-        where: name of the record for messages.
-
     Raises:
         InputError: if a file is missing, says something else, or another key signed it.
     """
@@ -159,7 +141,7 @@ def _check_signer(files: Mapping[str, bytes], record: SubmissionRecord, where: s
 
 def _store(store: BoardStore, record: SubmissionRecord, by: str, reason: str, files: Mapping[str, bytes]) -> Stored:
     content = {"submission": record.submission, "name": record.card.name, "by": by, "reason": reason, "recorded_at": now()}
-    validate(Withdrawal, content, "withdrawal")
+    validate(Withdrawal, {**content, "files": {}}, "withdrawal")
     try:
         return store.append(WITHDRAWAL, record.submission, f"{WITHDRAWAL}/{record.submission}", content, files)
     except TakenError:

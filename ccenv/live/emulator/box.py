@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import call_2, call_3
 from ccenv.engine.curve.network import admit_tokens, look, overflow_of, play, served_by_tokens, unit
 from ccenv.engine.packet.layout import ENQUEUE
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC, LEARNED, RECORDED, SCRIPTED
 from ccenv.live.emulator.learned import learned_moves
 from ccenv.live.emulator.link import ON_TIME_S, count_services, drop, note, put, rate_at, release
@@ -22,7 +22,7 @@ from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 WHOLE = 1e-9  # of a packet: what is so near to a whole one is one
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def recorded_moves(m, step):
     """Set the moves of a recorded adversary for a step from 0 on; the last ones are repeated."""
     row = m.recorded[min(step, m.recorded.shape[0] - 1)]
@@ -35,7 +35,7 @@ def recorded_moves(m, step):
         move.loss = row[FIRST_SERVICE + n + i]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def held(m, i, time_s):
     """Return how many packets of flow i are in its box at a time."""
     fl = m.flows[i]
@@ -46,7 +46,7 @@ def held(m, i, time_s):
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def let_go(m, i, time_s):
     """Release from the box of flow i what may be held no longer at a time; return when the next packet is due."""
     fl = m.flows[i]
@@ -60,7 +60,7 @@ def let_go(m, i, time_s):
     return math.inf
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def share_of(m, i, time_s, count):
     """Return the share of what is held that the adversary lets go now."""
     run, move = m.run[0], m.moves[i]
@@ -79,7 +79,7 @@ def share_of(m, i, time_s, count):
     return unit(move.service) if move.service >= 0.0 else 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def open_boxes(m, now_s):
     """Play all decisions up to now; return when something is due next."""
     run = m.run[0]
@@ -107,7 +107,7 @@ def open_boxes(m, now_s):
         run.play_steps += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def step_tokens(m, k, time_s):
     """Take step k of ccac: what arrived in it, tokens, losses, service."""
     run, ev = m.run[0], m.env[0]
@@ -157,7 +157,7 @@ def step_tokens(m, k, time_s):
     run.queue_byte_s += max(0.0, ev.enqueued_bytes - ev.tokens_bytes) * run.step_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _ring_mask(length):
     size = 1
     while size < length:
@@ -165,7 +165,7 @@ def _ring_mask(length):
     return size - 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def step_to(m, now_s):
     """Take all steps of ccac that have ended; return when the next one does."""
     run = m.run[0]
@@ -179,7 +179,7 @@ def step_to(m, now_s):
         step_tokens(m, run.steps, time_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def play_network(m, now_s):
     """Let the network do what is due by now; return when it has something to do next."""
     run = m.run[0]

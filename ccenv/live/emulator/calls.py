@@ -6,8 +6,10 @@ import ctypes
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from ccenv.kernels.decorator import kernel
 
 NAMES = ("read", "write", "send", "recv", "ppoll", "clock_gettime", "getsockopt", "close", "pread")
 READ, WRITE, SEND, RECV, PPOLL, CLOCK, GETSOCKOPT, CLOSE, PREAD = range(len(NAMES))
@@ -40,7 +42,7 @@ def call_c(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e:
     return types.int64(*[types.int64] * 6), generate
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def as_int(value):
     """Return what a C function of type int gave, out of a register of 64 bits whose upper half is not defined."""
     low = value & 0xFFFFFFFF

@@ -6,15 +6,14 @@ it sent in the newest Rm: a kernel's sender may have no pacing rate.
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.curve.decision import close_interval, play_policy
 from ccenv.engine.packet.beliefs import take_step
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC
 from ccenv.live.emulator.link import ON_TIME_S, count_services
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def watch(m, time_s):
     """Take all steps of the flows' beliefs up to a time."""
     run = m.run[0]
@@ -32,15 +31,9 @@ def watch(m, time_s):
                 beliefs.rate_Bps = max(run.mss_bytes, beliefs.sent_last_interval_bytes) / beliefs.rtt_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def learned_moves(m, step, time_s):
-    """Set the moves of a learned adversary after so many steps; between its decisions they stay.
-
-    Args:
-        m: memory of the emulator.
-        step: of the grid, taken so far.
-        time_s: their end.
-    """
+    """Set the moves of a learned adversary after so many steps; between its decisions they stay."""
     run, ev = m.run[0], m.env[0]
     watch(m, time_s)
     if run.model != CCAC:
@@ -57,7 +50,7 @@ def learned_moves(m, step, time_s):
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def note_ack(m, i, packet):
     """Note an ACK of flow i as the sender hears it now."""
     path = m.paths[i]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import (
@@ -27,12 +26,13 @@ from ccenv.engine.packet.layout import (
     SEND,
 )
 from ccenv.engine.packet.receiver import release_time_s
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC
 
 ON_TIME_S = 1e-9  # what happens so little after an instant has happened by then: rounding of sums
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def note(m, event, time_s, flow, link, tx):
     """Add a row to the packet log, as long as there is room; the rows that happened are counted."""
     run = m.run[0]
@@ -47,7 +47,7 @@ def note(m, event, time_s, flow, link, tx):
     run.event_rows += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def give_back(m, slot):
     """Free a packet's slot."""
     run = m.run[0]
@@ -55,7 +55,7 @@ def give_back(m, slot):
     run.n_free += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
     """Write a packet to a place of a ring."""
     packet = ring[tail & (ring.shape[0] - 1)]
@@ -66,7 +66,7 @@ def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
     packet.tx = tx
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def rate_at(m, time_s):
     """Return the link's rate for a packet whose service begins at a time, not before those of earlier calls."""
     run = m.run[0]
@@ -76,7 +76,7 @@ def rate_at(m, time_s):
     return run.link_rate_Bps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def count_services(m, now_s):
     """Count whose service has begun and ended by now."""
     run = m.run[0]
@@ -88,7 +88,7 @@ def count_services(m, now_s):
         run.served_bytes += run.mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def send(m, i, slot, now_s):
     """Take a packet of flow i from its sender."""
     run, fl = m.run[0], m.flows[i]
@@ -106,7 +106,7 @@ def send(m, i, slot, now_s):
         arrive(m, i, slot, tx, now_s, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def drop(m, i, slot, tx, now_s):
     """Lose a packet at the full queue."""
     run, fl = m.run[0], m.flows[i]
@@ -116,7 +116,7 @@ def drop(m, i, slot, tx, now_s):
     give_back(m, slot)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def arrive(m, i, slot, tx, sent_s, now_s):
     """Bring a packet to the link; in ccac it waits there for the end of the step."""
     run, fl = m.run[0], m.flows[i]
@@ -155,7 +155,7 @@ def arrive(m, i, slot, tx, sent_s, now_s):
         release(m, i, due_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def release(m, i, due_s):
     """Let the next packet of flow i reach its receiver at a time."""
     fl = m.flows[i]
@@ -169,7 +169,7 @@ def release(m, i, due_s):
     note(m, DELIVER, due_s, i, -1, packet.tx)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def leave_access(m, now_s):
     """Bring what has come through the flows' access paths to the link, in the order of time."""
     while True:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.packet.layout import ACK_EVENT
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.box import play_network
 from ccenv.live.emulator.calls import (
     CLOSE,
@@ -45,7 +45,7 @@ INFO_UNACKED, INFO_SACKED, INFO_LOST, INFO_RESENT = 6, 7, 8, 9
 INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def flow_of(m, slot, length, port_at):
     """Return the flow of a packet by its sender's port, or -1 if it is none of a flow."""
     at = m.run[0].header_bytes
@@ -56,7 +56,7 @@ def flow_of(m, slot, length, port_at):
     return i if 0 <= i < m.run[0].n_flows and tcp + 20 <= length else -1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def read_packet(m, fd):
     """Read a packet into a slot; return the slot and the packet's length; without a packet the length is 0 or less."""
     run = m.run[0]
@@ -67,7 +67,7 @@ def read_packet(m, fd):
     return slot, length
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_forward(m, slot, length, now_s):
     """Take a packet that a sender has sent: data go to the link, what holds no data passes beside it."""
     run = m.run[0]
@@ -97,14 +97,14 @@ def take_forward(m, slot, length, now_s):
         give_back(m, slot)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def order_room(m):
     """Tell whether the link's rings have room for a packet."""
     run = m.run[0]
     return run.order_tail - run.order_head < m.order.shape[0] and run.accepted - run.departed < m.service.shape[0]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_back(m, slot, length, now_s):
     """Take a packet that a receiver has sent: count what it says, and let the receiver acknowledge."""
     run = m.run[0]
@@ -130,7 +130,7 @@ def take_back(m, slot, length, now_s):
         send_back(m, i, slot, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def read_devices(m, now_s):
     """Read what waits at both ends."""
     run = m.run[0]
@@ -152,7 +152,7 @@ def read_devices(m, now_s):
         take_back(m, slot, length, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def write_packet(m, fd, slot, due_s, now_s):
     """Write a packet to a device; note by how much it is late."""
     run = m.run[0]
@@ -163,7 +163,7 @@ def write_packet(m, fd, slot, due_s, now_s):
     give_back(m, slot)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def write_due(m, now_s):
     """Write what is due at both ends; return when the next packet is."""
     run = m.run[0]
@@ -197,7 +197,7 @@ def write_due(m, now_s):
     return next_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def run_applications(m, now_s):
     """Write and read what the applications do; return when one begins or ends."""
     run = m.run[0]
@@ -228,7 +228,7 @@ def run_applications(m, now_s):
     return next_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def sample(m, i, log):
     """Write what the kernel says of flow i into a row of the log; a closed flow keeps its last counts."""
     run, fl = m.run[0], m.flows[i]
@@ -258,7 +258,7 @@ def sample(m, i, log):
     log.one_way_samples = fl.one_way_samples
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def write_logs(m, now_s):
     """Write the rows of the log up to now; return the time of the next one."""
     run = m.run[0]
@@ -290,7 +290,7 @@ def write_logs(m, now_s):
     return math.inf
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def turn(m, now_s):
     """Do once everything that can be done now; return when there is something to do next."""
     next_s = end_waits(m, now_s)
@@ -302,7 +302,7 @@ def turn(m, now_s):
     return min(next_s, run_applications(m, now_s))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True)
 def run_until(m, until_s):
     """Run in real time; return when the time has come."""
     run = m.run[0]

@@ -6,8 +6,7 @@ that, nothing on this machine had the core: its host did.
 
 from __future__ import annotations
 
-from numba import njit
-
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.calls import CLOCK, CLOCK_MONOTONIC, PREAD, call_c
 from ccenv.live.emulator.layout import BACKLOG, ERROR_BINS, HOST, MACHINE, UNKNOWN
 
@@ -15,7 +14,7 @@ READING_S = 0.01  # between two readings of schedstat
 _ZERO, _SPACE = 48, 32
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def clock_s(m):
     """Return the time of the run; note by how much it is later than the loop asked for."""
     run = m.run[0]
@@ -26,7 +25,7 @@ def clock_s(m):
     return now_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def note_error(m, late_s):
     """Count a packet that was written so late."""
     run = m.run[0]
@@ -36,7 +35,7 @@ def note_error(m, late_s):
     run.written += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def read_queued_s(m):
     """Return for how long the thread has been ready and waited for a core, since it began; -1 where the kernel does not say."""
     run = m.run[0]
@@ -52,7 +51,7 @@ def read_queued_s(m):
     return value * 1e-9 if field >= 2 else -1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def judge_turn(m, now_s):
     """Note a stall if this turn wrote packets late, and who made it so: who had the core for half of that time or more."""
     run = m.run[0]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from ccenv.engine.packet.layout import AGGREGATIONS
 from ccenv.engine.packet.receiver import ack_arrival_s
+from ccenv.kernels.decorator import kernel
 from ccenv.live.emulator.link import give_back, put
 
 NO_AGGREGATION = AGGREGATIONS["none"]
@@ -20,7 +19,7 @@ END_OF_OPTIONS, NO_OPERATION, SACK = 0, 1, 5
 HEADER_BYTES = 20  # of TCP without options
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def word_at(m, slot, at, n_bytes):
     """Return a number of a packet, most significant byte first."""
     value = 0
@@ -29,7 +28,7 @@ def word_at(m, slot, at, n_bytes):
     return value
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def reports_gap(m, slot, tcp, end):
     """Tell whether the options of a TCP header name packets beyond the acknowledged ones."""
     at = tcp + HEADER_BYTES
@@ -48,7 +47,7 @@ def reports_gap(m, slot, tcp, end):
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def send_back(m, i, slot, now_s):
     """Let an ACK leave the receiver; it comes to the sender after the return path and what collects ACKs there."""
     fl, path = m.flows[i], m.paths[i]
@@ -66,7 +65,7 @@ def send_back(m, i, slot, now_s):
         fl.finished_s = due_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def forget_kept(m, i):
     """Give up the ACK that is kept, if there is one: a newer one says all that it did."""
     fl = m.flows[i]
@@ -76,7 +75,7 @@ def forget_kept(m, i):
     fl.kept_packets = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def acknowledge(m, i, slot, tcp, now_s):
     """Take an ACK that the kernel's receiver sends: it goes now, or is kept."""
     fl = m.flows[i]
@@ -102,7 +101,7 @@ def acknowledge(m, i, slot, tcp, now_s):
         send_kept(m, i, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def send_kept(m, i, now_s):
     """Let the ACK go that is kept."""
     fl = m.flows[i]
@@ -112,7 +111,7 @@ def send_kept(m, i, now_s):
     send_back(m, i, slot, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def end_waits(m, now_s):
     """Let the ACKs go that have been kept for long enough; return when the next one has."""
     next_s = math.inf

@@ -15,7 +15,6 @@ import time
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
@@ -25,6 +24,7 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.export.bpf import POSITION_BITS, constants_of
 from ccenv.interface.signals import fill_beliefs
 from ccenv.interrupts import end_with_parent
+from ccenv.kernels.decorator import kernel
 from ccenv.network.sender import ContractSender
 
 CHOICES = 64  # of the exported C
@@ -51,7 +51,7 @@ _CHOICE_KEY = 2_000_000.0  # of random positions
 _LOW, _HIGH = OBSERVATION_LOW.astype(np.float64), OBSERVATION_HIGH.astype(np.float64)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def observe(choice, one, beliefs, out):
     """Compute the belief signals of a decision, clipped.
 
@@ -76,7 +76,7 @@ def observe(choice, one, beliefs, out):
         out[j] = min(_HIGH[j], max(_LOW[j], out[j]))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def answer_all(choices, seen, one, has_policy, seed, policy, weights, memory, beliefs, observation, scratch, positions):
     """Answer all decisions that were not answered yet; return how many.
 

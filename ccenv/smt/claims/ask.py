@@ -59,7 +59,7 @@ def verify(
     jobs: int = 1,
     out: FilePath | str = "runs/verify",
 ) -> Answer:
-    """Prove a property of a sender on a network model, or find a trace that breaks it.
+    """Prove a property of a sender on a network model, or find a trace that breaks it, or at which the argument fails.
 
     Args:
         sender: a belief program, by name or file, or a published encoding (``copa``).
@@ -76,7 +76,7 @@ def verify(
         out: folder for traces of counterexamples.
 
     Returns:
-        Answer: ``verdict`` is verified, refuted (``trace`` names the file) or unknown.
+        Answer: ``verdict`` is verified, refuted (``trace`` repeats for ever) or unknown (``reason``, such as "step fails").
 
     Raises:
         UnknownNameError: for an unknown name.

@@ -18,11 +18,6 @@ from ccenv.smt.senders.program import program_decider, program_inputs
 def choices(query: Query, program: Program, values: Mapping[str, Any]) -> list[tuple[dict[str, Any], Fraction]]:
     """Replay a counterexample exactly; return inputs and rate of every decision in it.
 
-    Args:
-        query: what was refuted, of one flow.
-        program: its sender's.
-        values: the solver's model.
-
     Raises:
         ReplayError: for values that are no trace of the query's network and sender.
         CcenvError: if the trace does not violate the query's property.

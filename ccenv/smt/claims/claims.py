@@ -60,7 +60,7 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
     objectives = thresholds.objectives
     own = sender.needs(setting)
     window = own.probe_window
-    queries = [_soundness(setting)]
+    queries = []
     if own.bounds - BELIEF_BOUNDS:
         text = "consistent C_L_lambda and q_U stay consistent"
         stays = Property(
@@ -88,7 +88,7 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
         lambda v: starts_consistent(v, window),
     )
     queries.append(Query("objectives or progress", setting, sender, progress, "constant"))
-    return queries
+    return [_soundness(setting), *(_step(query, objectives.met_in_cycle) for query in queries)]
 
 
 def _soundness(setting: Setting) -> Query:
@@ -110,7 +110,12 @@ def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) 
         return all_of([properties.consistent(v, v.last), steady, objectives.transient(v)])
 
     claim = Property("invariant", "(5.3), consistent branch", holds, Needs(BELIEF_BOUNDS), lambda v: starts_consistent(v, window))
-    return [Query("invariant", setting, sender, claim)]
+    return [_step(Query("invariant", setting, sender, claim), objectives.met_in_cycle)]
+
+
+def _step(query: Query, repeated: Callable[[View], Formula]) -> Query:
+    """Return a query as a step of an argument: no trace that violates it breaks the claim, but one that repeats may."""
+    return replace(query, claim=replace(query.claim, repeated=repeated))
 
 
 def utilisation(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -139,7 +144,8 @@ def utilisation_or_rise(setting: Setting, sender: SmtSender, thresholds: Thresho
         ramps = series[v.last] > series[properties.FIRST]
         return any_of([properties.utilisation(v, f), ramps, properties.beliefs_shrink(v)])
 
-    return [_simple("utilisation or rise", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds)]
+    (query,) = _simple("utilisation or rise", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds)
+    return [_step(query, lambda v: properties.used_in_cycle(v, f))]
 
 
 def inflight(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -157,19 +163,19 @@ def queue(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Q
 def loss(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """No step loses more than x MSS."""
     x = _required(thresholds.at_most, "loss", "--at-most")
-    return [_simple("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))]
+    return _simple("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))
 
 
 def loss_events(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """At most x steps lose bytes."""
     x = _required(thresholds.at_most, "loss_events", "--at-most")
-    return [_simple("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))]
+    return _simple("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))
 
 
 def loss_amount(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """The trace loses at most x*C*Rm bytes."""
     x = _required(thresholds.at_most, "loss_amount", "--at-most")
-    return [_simple("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))]
+    return _simple("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))
 
 
 def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -186,11 +192,11 @@ def _simple(
     setting: Setting,
     sender: SmtSender,
     holds: Callable[[View], Formula],
-    more: Needs | None = None,
-) -> Query:
-    needs = sender.needs(setting) | (more or Needs())
+) -> list[Query]:
+    needs = sender.needs(setting)
+    text = f"from any start with true beliefs, {text}"
     claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, needs.probe_window))
-    return Query(name, setting, sender, claim)
+    return [_step(Query(name, setting, sender, claim), holds)]
 
 
 def _required(value: Fraction | None, claim: str, option: str) -> Fraction:

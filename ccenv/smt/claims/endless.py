@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ccenv.errors import InputError
-from ccenv.smt.claims.properties import FIRST, Property, buffer_line, consistent
+from ccenv.smt.claims.properties import FIRST, Property, buffer_line, consistent, used_in_cycle
 from ccenv.smt.network.encode import Needs, SmtSender
 from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.smt.network.view import View
@@ -61,11 +61,6 @@ def mark_of(sender: SmtSender, setting: Setting) -> Mark:
 def endless_setting(setting: Setting, sender: SmtSender, *, timeouts: bool = False) -> Setting:
     """Return the setting in which an endless run is promised something: C_U and C_L_lambda are read as the engine reads them.
 
-    Args:
-        setting: model, buffer, T, past.
-        sender: the sender.
-        timeouts: whether C_L and C_U time out at the end of each trace; without, the promise is about runs on which none does.
-
     Raises:
         InputError: for time-outs of a sender that reads neither C_L nor C_U: those of C_L_lambda have no encoding.
     """
@@ -94,13 +89,7 @@ def growth_per_trace(samples: int) -> Fraction:
 
 
 def rtts_to_reach(goal: Fraction, law: Law, samples: int, segments: int) -> int:
-    """Return the most round trips from a mark of MSS/Rm to its goal.
-
-    Args:
-        goal: the mark to reach, in C.
-        law: how it grows.
-        samples: T of the traces.
-        segments: g = C*Rm/MSS.
+    """Return the most round trips from a mark of MSS/Rm to a goal in C, on a link of so many segments, g = C*Rm/MSS.
 
     Returns:
         int: (T - 1) N, with the smallest N for which MSS/Rm grown N times is at least goal*C.
@@ -147,24 +136,17 @@ def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Prop
     the law; a mark at its goal or above ends there, and the link serves f*C in each Rm, where a rise of the mark (up to C) by x
     counts as MARK_IN_RTTS * x of service and a fall costs as much. Service is counted in tokens that are not wasted, G: S lags by
     at most C*D in a run.
-
-    Args:
-        setting: the network; :func:`endless_setting` reads beliefs as the engine does.
-        sender: the sender.
-        at_least: f.
     """
     name, law = mark_of(sender, setting), law_of(sender, setting)
     goal = goal_of(at_least, law)
 
-    def holds(v: View) -> Formula:
+    def grows_and_pays(v: View) -> list[Formula]:
         first, last = mark(v, name, 0), mark(v, name, v.last)
         unit = first if law == "factor" else v.alpha
         ramps = any_of([last >= goal, last >= first + growth_per_trace(v.setting.samples) * unit])
         rise = smaller(last, 1) - smaller(first, 1)
         pays = v.G[v.last] - v.G[0] + MARK_IN_RTTS * rise >= at_least * v.last
-        return all_of(
-            [implies(first < goal, ramps), implies(first >= goal, all_of([last >= goal, pays])), _sound(v, v.last, sender)]
-        )
+        return [implies(first < goal, ramps), implies(first >= goal, all_of([last >= goal, pays]))]
 
     share = float(growth_per_trace(setting.samples))
     unit_name = "of itself" if law == "factor" else "MSS/Rm"
@@ -173,7 +155,8 @@ def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Prop
         f" on it stays there, and {float(at_least):.4g} of the link is used in the long run"
     )
     more: frozenset[str] = frozenset() if name == "speed" else frozenset({name})
-    return _promise("utilisation", text, holds, setting, sender, Needs(more))
+    claim = _promise("utilisation", text, grows_and_pays, setting, sender, Needs(more))
+    return replace(claim, repeated=lambda v: used_in_cycle(v, at_least))
 
 
 def stays_below(
@@ -183,27 +166,22 @@ def stays_below(
     sender: SmtSender,
     at_most: Fraction,
 ) -> Property:
-    """Build the promise of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest.
+    """Build the promise of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
 
-    Args:
-        metric: name of the promise.
-        measure: (view, sample) -> bytes.
-        setting: the network; :func:`endless_setting` reads beliefs as the engine does.
-        sender: the sender.
-        at_most: x.
-    """
-
-    def holds(v: View) -> Formula:
+    def kept(v: View) -> list[Formula]:
         bound = at_most * (1 + v.setting.jitter_steps)
-        kept = [measure(v, t) <= bound for t in range(FIRST, v.setting.samples)]
-        return all_of([*kept, measure(v, v.last) <= REST * bound, _sound(v, v.last, sender)])
+        return [measure(v, t) <= bound for t in range(FIRST, v.setting.samples)]
+
+    def rests(v: View) -> Formula:
+        bound = at_most * (1 + v.setting.jitter_steps)
+        return measure(v, v.last) <= REST * bound
 
     def at_rest(v: View) -> Formula:
         return measure(v, 0) <= REST * at_most * (1 + v.setting.jitter_steps)
 
     start, most = float(REST * at_most), float(at_most)
     text = f"with at most {start:.4g} C(Rm+D) at the start, {metric} is at most {most:.4g} C(Rm+D) for ever"
-    return _promise(metric, text, holds, setting, sender, Needs(), at_rest)
+    return _promise(metric, text, kept, setting, sender, Needs(), at_rest, rests)
 
 
 def inflight(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
@@ -219,23 +197,23 @@ def queue(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
 def waits_below(setting: Setting, sender: SmtSender, steps: int) -> Property:
     """Build the promise of a delay: with at most half of it queued at the start, no byte ever waits ``steps`` whole Rm."""
 
-    def holds(v: View) -> Formula:
-        kept = [negate(v.late[t][steps]) for t in range(FIRST, v.setting.samples)]
-        return all_of([*kept, v.queue(v.last) <= Fraction(steps, 2), _sound(v, v.last, sender)])
+    def kept(v: View) -> list[Formula]:
+        return [negate(v.late[t][steps]) for t in range(FIRST, v.setting.samples)]
 
     text = f"with at most {steps / 2:g} C Rm queued at the start, no byte waits {steps} Rm or more, for ever"
     needs = Needs(delays=frozenset({steps}))
-    return _promise("rtt", text, holds, setting, sender, needs, lambda v: v.queue(0) <= Fraction(steps, 2))
+    half = Fraction(steps, 2)
+    return _promise("rtt", text, kept, setting, sender, needs, lambda v: v.queue(0) <= half, lambda v: v.queue(v.last) <= half)
 
 
 def loss_per_step(setting: Setting, sender: SmtSender, at_most_bdp: Fraction) -> Property:
     """Build the promise of a loss: from any state with true beliefs no step loses more than x*C*Rm, and they stay true."""
 
-    def holds(v: View) -> Formula:
-        kept = [] if not v.setting.has_loss else [v.lost[t] <= at_most_bdp for t in range(FIRST, v.setting.samples)]
-        return all_of([*kept, _sound(v, v.last, sender)])
+    def kept(v: View) -> list[Formula]:
+        return [v.lost[t] <= at_most_bdp for t in range(FIRST, v.setting.samples)] if v.setting.has_loss else []
 
-    return _promise("loss per Rm", f"no Rm loses more than {float(at_most_bdp):.4g} C Rm", holds, setting, sender, Needs())
+    text = f"from any start with true beliefs, no Rm loses more than {float(at_most_bdp):.4g} C Rm"
+    return _promise("loss per Rm", text, kept, setting, sender, Needs())
 
 
 _NAMES: dict[Mark, str] = {"C_L": "C_L", "C_L_lambda": "C_L_lambda", "speed": "its window or rate"}
@@ -256,15 +234,20 @@ def _sound(v: View, t: int, sender: SmtSender) -> Formula:
 def _promise(
     name: str,
     text: str,
-    holds: Callable[[View], Formula],
+    kept: Callable[[View], list[Formula]],
     setting: Setting,
     sender: SmtSender,
     more: Needs,
     premise: Callable[[View], Formula] = lambda v: True,
+    ends: Callable[[View], Formula] = lambda v: True,
 ) -> Property:
+    """Build a promise: ``kept`` in each trace; what is assumed of its start, ``premise`` and beliefs, holds at its end, too."""
     needs = sender.needs(setting) | more
+
+    def holds(v: View) -> Formula:
+        return all_of([*kept(v), ends(v), _sound(v, v.last, sender)])
 
     def assumed(v: View) -> Formula:
         return all_of([_sound(v, 0, sender), premise(v)])
 
-    return Property(name, text, holds, needs, assumed)
+    return Property(name, text, holds, needs, assumed, repeated=lambda v: all_of(kept(v)))

@@ -16,8 +16,8 @@ from typing import Any
 from ccenv.errors import CcenvError, unknown_name
 from ccenv.smt.claims import endless
 from ccenv.smt.claims.bisect import Best, bisect
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import about_run, write_counterexample
+from ccenv.smt.claims.properties import FIRST, Property
+from ccenv.smt.claims.report import about_run, refute, shows, write_counterexample
 from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier
 from ccenv.smt.network.encode import SmtSender
 from ccenv.smt.network.setting import Setting, named_setting
@@ -75,7 +75,7 @@ class EnvelopeRun:
         seed: of the solver.
         recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
         reuse: whether stored answers count.
-        folder: for the traces of cells in which even the weakest claim is refuted.
+        folder: for the traces of cells in which the argument fails for even the weakest claim.
         cubes: split each query into 2^cubes.
     """
 
@@ -109,24 +109,18 @@ def run_envelope(
 ) -> dict[str, Any]:
     """Compute the table; cheap cells first, each with an equal share of what is left of the budget.
 
-    Args:
-        run: what to compute.
-        jobs: workers; cells are independent.
-        backend: ``processes`` or ``ray``.
-        progress: called with each row, in the order of the table.
-
     Returns:
         dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
-        bound, beyond, paper, seconds, trace; ``ramp`` where a utilisation is proved. All of it can be written as JSON.
+        bound, ``beyond`` (the nearest value for which a step fails), paper, seconds, trace; ``ramp`` where a utilisation is
+        proved. All of it can be written as JSON.
     """
     sender = smt_sender(run.sender)
     bound = sender.largest_rate()
     name = run.setting or ("history" if bound is not None else "sound")
     setting = named_setting(name, Setting(samples=run.samples), bound)
-    places = [(m, b, metric.name) for metric in METRICS.values() for m in MODELS for b in BUFFERS if _applies(metric, b)]
     begin, ends = time.perf_counter(), time.time() + run.budget_s
-    shares = [max(1.0, (len(places) - done) / jobs) for done in range(len(places))]
-    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places, shares, strict=True)]
+    shares = [max(1.0, (len(places()) - done) / jobs) for done in range(len(places()))]
+    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places(), shares, strict=True)]
     rows = []
     with Workers(jobs, backend) as workers:
         for row in workers.map(_cell, cells):
@@ -137,8 +131,10 @@ def run_envelope(
     return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
 
 
-def _applies(metric: Metric, buffer: str) -> bool:
-    return not (metric.name == "loss per Rm" and buffer == "infinite")
+def places() -> list[tuple[str, str, str]]:
+    """Return model, buffer and metric of each cell of the table, in its order; an infinite buffer loses nothing."""
+    every = [(model, buffer, metric) for metric in METRICS for model in MODELS for buffer in BUFFERS]
+    return [place for place in every if place[1:] != ("infinite", "loss per Rm")]
 
 
 def _cell(cell: _Cell) -> dict[str, Any]:
@@ -161,7 +157,8 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         result = ask(value, None)
         if result is None:
             return "unknown", SPENT
-        return result.verdict, result.reason or result.evidence.get("sha256")
+        told = result.evidence.get("sha256")
+        return ("refuted", told) if result.view is not None else (result.verdict, result.reason or told)
 
     row: dict[str, Any] = {"name": f"{metric.name}, {cell.model}, {cell.buffer} buffer", "model": cell.model}
     row |= {"buffer": cell.buffer, "metric": metric.name, "unit": metric.unit, "paper": None, "trace": None}
@@ -169,7 +166,7 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
     except CcenvError as error:
         return row | {"verdict": "unknown", "bound": None, "beyond": None, "reason": str(error), "seconds": _since(begin)}
-    verdict = "verified" if bracket.proved is not None else "refuted" if bracket.refuted is not None else "unknown"
+    verdict = "verified" if bracket.proved is not None else "unknown"
     row |= {"verdict": verdict, "bound": None if bracket.proved is None else float(bracket.proved)}
     row |= {"beyond": None if bracket.refuted is None else float(bracket.refuted)}
     row |= {"undecided_at": [float(x) for x in bracket.undecided]}
@@ -182,8 +179,19 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         if run.recheck is not None:
             row |= _recheck(ask(bracket.proved, run.recheck))
     elif bracket.refuted is not None:
-        row["trace"], row["replay"] = write_counterexample(*results[bracket.refuted], FilePath(run.folder), row["name"])
+        row |= _failed(*results[bracket.refuted], run, max(1.0, share_s - _since(begin)), row["name"])
     return row | {"seconds": _since(begin)}
+
+
+def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
+    """Return what a row says where the argument fails for even the weakest claim: whether a trace breaks it, what it shows."""
+    verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
+    query, result, told = refute(query, result, verifier)
+    trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
+    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or told}
+    if replay["reachable"] is False:
+        row |= {"verdict": "unknown", "reason": replay["past"]}
+    return row | ({} if result.view is None else {"shows": shows(result.view, FIRST if query.claim.repeats else 0)})
 
 
 def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:
@@ -194,7 +202,7 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
         row: ``model``, ``buffer``, ``metric`` and ``bound``, as in the table.
 
     Returns:
-        tuple: hash of the query, comparable with the row's ``query_sha256``, and the verdict.
+        tuple: hash of the query, comparable with the row's ``query_sha256``, and whether it is proved: ``refuted`` is the query.
 
     Raises:
         UnknownNameError: for an unknown metric.
@@ -207,7 +215,7 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
     setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
     query = envelope_query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
     result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
-    return result.evidence.get("sha256"), result.verdict
+    return result.evidence.get("sha256"), "refuted" if result.view is not None else result.verdict
 
 
 def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:

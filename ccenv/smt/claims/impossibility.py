@@ -50,15 +50,7 @@ def rtts_to_reach(rate_Bps: float, loss_allowance: Callable[[float], float], sta
 def convergence_time_s(
     rate_Bps: float, loss_allowance: Callable[[float], float], start_Bps: float, buffer_s: float, rtt_s: float
 ) -> float:
-    """Return the lower bound F^-1(C) * (Rm + beta_s) on the convergence time, in seconds, for beta <= C*D (theorem 6.1).
-
-    Args:
-        rate_Bps: C.
-        loss_allowance: f in bytes.
-        start_Bps: C_0.
-        buffer_s: beta_s.
-        rtt_s: Rm, > 0.
-    """
+    """Return the lower bound F^-1(C) * (Rm + beta_s) on the convergence time, in seconds, for beta <= C*D (theorem 6.1)."""
     if not rtt_s > 0:
         raise InputError(f"rtt_s is {rtt_s}; it must be above 0")
     return rtts_to_reach(rate_Bps, loss_allowance, start_Bps, buffer_s) * (rtt_s + buffer_s)

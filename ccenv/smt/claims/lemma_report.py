@@ -84,12 +84,6 @@ def run_lemmas(
 ) -> LemmaReport:
     """Decide all lemmas of a suite.
 
-    Args:
-        run: what to run.
-        jobs: workers; lemmas are independent.
-        progress: called with each outcome, in the order of the suite.
-        backend: ``processes`` or ``ray``.
-
     Returns:
         LemmaReport: a dictionary: suite, setting, T, versions, and ``lemmas``: one JSON object each.
     """
@@ -134,11 +128,6 @@ def _resting(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) ->
 
 def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
     """Decide one lemma of a suite with those that it rests on, and bisect its constant if asked.
-
-    Args:
-        run: what to run.
-        name: of the lemma.
-        workers: where its queries run side by side; None: one after the other.
 
     Raises:
         UnknownNameError: if the suite has no such lemma.

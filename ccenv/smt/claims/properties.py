@@ -29,6 +29,10 @@ class Property:
         holds: whether it holds on a view.
         needs: bounds and delays that it reads.
         premise: what is assumed of the trace; the claim is ``premise => holds``.
+        repeated: of a claim about a sender's runs, which this query is a step to: what it says of a trace that ends in the state
+            of sample ``FIRST``, and so can be repeated for ever. A trace that violates the query breaks no such claim: its start
+            is the solver's choice. None: the claim is about traces from any start, and each that violates it breaks it.
+        repeats: the premise says that the trace does so.
     """
 
     name: str
@@ -36,6 +40,8 @@ class Property:
     holds: Callable[[View], Formula]
     needs: Needs = field(default_factory=Needs)
     premise: Callable[[View], Formula] = lambda v: True
+    repeated: Callable[[View], Formula] | None = None
+    repeats: bool = False
 
     def violation(self, view: View) -> Formula:
         """Return what a counterexample satisfies besides the encoding."""
@@ -46,6 +52,11 @@ def utilisation(v: View, at_least: Term) -> Formula:
     """S(T-1) - S(0) >= f * C * (T - 1 - D): delivered against what the link could surely deliver, from the settled sample on."""
     first = v.setting.settle_steps
     return v.S[v.last] - v.S[first] >= at_least * (v.last - first - v.setting.jitter_steps)
+
+
+def used_in_cycle(v: View, at_least: Term) -> Formula:
+    """A trace that repeats from sample FIRST on delivers f * C in its time."""
+    return v.S[v.last] - v.S[FIRST] >= at_least * (v.last - FIRST)
 
 
 def inflight(v: View, at_most: Term) -> Formula:
@@ -161,11 +172,16 @@ class Objectives:
             any_of([utilisation(v, self.utilisation), rises(v)]),
             any_of([inflight(v, self.inflight), falls(v)]),
         ]
-        if self.large_loss_mss is not None and v.setting.has_loss:
-            allowed = -(-v.last // self.loss_every_steps)
-            small = all_of([loss_per_step(v, self.large_loss_mss), lossy_steps(v, allowed)])
-            parts.append(any_of([small, falls(v)]))
-        return all_of(parts)
+        return all_of([*parts, any_of([self._small_losses(v), falls(v)])])
+
+    def met_in_cycle(self, v: View) -> Formula:
+        """A trace that repeats from sample FIRST on, and so makes no progress, meets each objective."""
+        return all_of([used_in_cycle(v, self.utilisation), inflight(v, self.inflight), self._small_losses(v)])
+
+    def _small_losses(self, v: View) -> Formula:
+        if self.large_loss_mss is None:
+            return True
+        return all_of([loss_per_step(v, self.large_loss_mss), lossy_steps(v, -(-v.last // self.loss_every_steps))])
 
     def transient(self, v: View) -> Formula:
         """No large loss while the rate rises, if demanded."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError
 from ccenv.network.trace import Trace
+from ccenv.smt.claims.cycles import RETURNS, cycle_query
 from ccenv.smt.claims.endless import VERSION
 from ccenv.smt.claims.fairness import fluid_order
-from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier, confirm
+from ccenv.smt.claims.properties import FIRST
+from ccenv.smt.claims.verifier import STEP_FAILS, Query, Result, Verdict, Verifier, confirm
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.setting import Setting
@@ -34,11 +37,11 @@ class Outcome:
 
     Attributes:
         name: claim or lemma.
-        verdict: of all its queries together: refuted if one is, else unknown if one is, else verified.
+        verdict: of all its queries together: refuted if a trace breaks the claim, verified if all queries are, else unknown.
         bound: the number that was proved, or None.
         paper: the paper's number, or None.
         seconds: solver time.
-        trace: file of the counterexample, or None.
+        trace: file of the counterexample, or of the trace at which a step fails, or None.
         details: anything else worth keeping.
     """
 
@@ -57,30 +60,31 @@ class Outcome:
 
 
 def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder: FilePath) -> Outcome:
-    """Decide the queries of a claim in order; the first refuted one ends it.
+    """Decide the queries of a claim in order; the first one with a counterexample ends it.
 
-    Args:
-        name: for the report and the trace file.
-        queries: all must hold.
-        verifier: limits and evidence.
-        folder: where a counterexample is written.
+    Where a step of an argument about a sender's runs fails, a trace is looked for that breaks the claim and can be repeated.
     """
     results: list[Result] = []
     verifier.start(queries)
     try:
         for query in queries:
             results.append(verifier.decide(query))
-            if results[-1].verdict == "refuted":
+            if results[-1].view is not None:
                 break
     finally:
         verifier.stop()
+    broken, query = results[-1], queries[len(results) - 1]
+    lasso = ""
+    if broken.reason == STEP_FAILS:
+        query, results[-1], lasso = refute(query, broken, verifier)
+        broken = results[-1]
     worst = overall(result.verdict for result in results)
     rechecks = [result.recheck for result in results if result.recheck]
     confirmed = all(again["status"] == "unsat" for again in rechecks)
     if worst == "verified" and not confirmed:
         worst = "unknown"
     outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
-    reasons = [f"{result.name}: {result.reason}" for result in results if result.reason]
+    reasons = [result.reason if result.view else f"{result.name}: {result.reason}" for result in results if result.reason]
     if not confirmed:
         reasons.append(f"proved, but {rechecks[0]['solver']} did not confirm it")
     if reasons:
@@ -90,20 +94,54 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         "satisfiable": all(twin["satisfiable"] is True for twin in twins) if twins else None,
         "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
     }
-    outcome.details["queries"] = [_query_record(query, result) for query, result in zip(queries, results, strict=False)]
+    outcome.details["queries"] = [
+        _query_record(query, result) for query, result in zip([*queries[: len(results) - 1], query], results, strict=True)
+    ]
     if rechecks:
         outcome.details["recheck"] = {
             "solver": rechecks[0]["solver"],
             "confirmed": confirmed,
             "seconds": round(sum(again["seconds"] for again in rechecks), 3),
         }
-    if worst == "refuted":
-        broken = results[-1]
-        query = queries[len(results) - 1]
+    if broken.view is not None:
         outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
         outcome.details["reachable"] = outcome.details["replay"]["reachable"]
-        outcome.details["violates"] = query.claim.text
+        if worst == "refuted" and outcome.details["reachable"] is False:
+            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["past"]
+        outcome.details["violates" if outcome.verdict == "refuted" else "fails"] = query.claim.text
+        outcome.details["shows"] = shows(broken.view, FIRST if query.claim.repeats else 0)
+    if lasso:
+        outcome.details["lasso"] = lasso
     return outcome
+
+
+def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Result, str]:
+    """Look for a trace that breaks a claim of which a step fails: one that returns to its state and can be repeated for ever.
+
+    Returns:
+        tuple: the query for such a trace and its result, or where there is none the failed ones; and what was found in words.
+    """
+    cycle = cycle_query(query)
+    if isinstance(cycle, str):
+        return query, failed, cycle
+    result = replace(verifier, recheck=None, twins=False).decide(cycle)
+    failed.seconds += result.seconds
+    if result.verdict == "refuted":
+        return cycle, replace(result, name=failed.name, seconds=failed.seconds), RETURNS
+    none = f"no trace of {query.setting.rtts} Rm that returns to its state breaks it"
+    return query, failed, none if result.verdict == "verified" else f"undecided: {result.reason}"
+
+
+def shows(view: View, first: int = 0) -> dict[str, float]:
+    """Return what a trace does from a sample on, whatever it is shown for; of several flows together."""
+    rtts = Fraction(view.last - first) * view.setting.step
+    figures = {
+        "rtts": rtts,
+        "utilisation": (view.S[view.last] - view.S[first]) / rtts,
+        "inflight_bdp": max(view.inflight(t) for t in range(first, view.last + 1)) / (1 + view.setting.jitter),
+        "lost_bdp": view.lost_until(view.last) - view.lost_until(first),
+    }
+    return {name: round(float(value), 6) for name, value in figures.items()}
 
 
 def overall(verdicts: Any) -> Verdict:
@@ -123,7 +161,7 @@ def _query_record(query: Query, result: Result) -> dict[str, Any]:
 
 
 def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
-    """Look for a legal past of a counterexample, write both as a trace file and run them in the curve engine.
+    """Look for a legal past of a trace that violates a query, write both as a trace file and run them in the curve engine.
 
     Returns:
         tuple: the file, and how the engine compares and whether a legal past leads there (:mod:`ccenv.smt.replay.reach`).
@@ -170,7 +208,8 @@ def write_flow_counterexample(
     file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
     replay: dict[str, Any] = {"exact": "laws and every sender reproduced in rational numbers"}
     if fluid.status != "sat":
-        return file, replay | {"engine": "not run: found only where bytes sent in one step are served in any order"}
+        found = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
+        return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {found}"}
     _, difference = engine_replay(trace)
     replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
     who = "the bytes of the trace were offered again: the engine has no agents with these published rules"

@@ -26,6 +26,9 @@ READABLE_BDP = 100
 
 READABLE_LIMIT_S = 10.0
 
+STEP_FAILS = "step fails"
+"""Reason where a trace violates a query that is a step to a claim about a sender's runs: it shows nothing of such a run."""
+
 MOST_CUBES = 6
 """Largest number of booleans that a query is split by: 2^6 cubes."""
 
@@ -61,14 +64,14 @@ class Result:
 
     Attributes:
         name: of the query.
-        verdict: ``verified`` (no trace of the model violates the property), ``refuted`` (``view`` does, replayed exactly) or
-            ``unknown`` (see reason).
+        verdict: ``verified`` (no trace of the model violates the property), ``refuted`` (``view`` breaks the claim, replayed
+            exactly) or ``unknown`` (see reason; where a step of an argument fails, ``view`` is the trace at which it does).
         seconds: solver time, the twin included.
         reason: for ``unknown``.
         sanity: the twin without the property: it must be satisfiable, or the claim would hold of nothing.
         evidence: hashes, files, solver versions, limits.
         recheck: second solver's answer, if asked for.
-        view: the counterexample in exact numbers.
+        view: the counterexample to the query in exact numbers.
         values: the solver's model of it, every declared variable.
     """
 
@@ -144,6 +147,8 @@ class Verifier:
             answer, view = self._readable(query, encoding, violation, answer)
             # A satisfiable query stays satisfiable without the violated property: it is its own sane twin.
             result = Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
+            if query.claim.repeated is not None and not query.claim.repeats:
+                result.verdict, result.reason = "unknown", STEP_FAILS
             result.values = complete_values(encoding, answer)
             return result
         if not self.twins:

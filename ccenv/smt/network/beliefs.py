@@ -153,15 +153,7 @@ def timeout(v: View) -> Iterator[Formula]:
 
 
 def timeouts(rule: TimeoutRule, first_lower: Term, first_upper: Term, lower: Term, upper: Term) -> tuple[Formula, Formula]:
-    """Return whether C_L and whether C_U time out.
-
-    Args:
-        rule: constants.
-        first_lower: C_L at sample 0.
-        first_upper: C_U at sample 0.
-        lower: C_L at the last sample without a time-out.
-        upper: C_U likewise.
-    """
+    """Return whether C_L and whether C_U time out."""
     tight = upper <= rule.close_factor * lower
     empty = upper < lower
     lower_moved = lower > first_lower

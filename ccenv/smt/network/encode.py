@@ -180,14 +180,7 @@ def encode(
 
 @lru_cache(maxsize=NETWORKS_KEPT)
 def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[tuple[str, ...], ...]) -> Network:
-    """Encode a network and its beliefs; senders that name their bytes alike share it.
-
-    Args:
-        setting: model, buffer, T, rules.
-        wanted: what is encoded.
-        bounds: as in :func:`encode`.
-        sent: per flow the names of the reals that are sent in steps 1 to T - 1.
-    """
+    """Encode a network and its beliefs; senders that name their bytes alike share it."""
     make = Variables()
     view = _declare(setting, wanted, make, len(sent), constant=bounds == "constant")
     for flow, names in zip(view.each, sent, strict=True):
@@ -241,6 +234,8 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, co
     if setting.sent_before_at_most is not None and not setting.past_steps:
         look_back = max(look_back + 1, HISTORY_STEPS * setting.steps_per_rtt)
     before = range(setting.past_steps)
+    apart = flows > 1 and setting.delays_flows_apart
+    delays = sorted(wanted.delays)
     view = View(
         setting=setting,
         alpha=make.real("alpha"),
@@ -248,24 +243,30 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, co
         G=make.series("G", n),
         E=make.series("E", n) if flows == 1 else [],
         S=make.series("S", n) if flows == 1 else [],
-        E_before=make.series("E_before", look_back),
+        E_before=[] if apart else make.series("E_before", look_back),
         sent=[],
         lost=[],
         rate=[],
         lost_at_0=make.boolean("lost_at_0") if setting.has_loss and flows == 1 else False,
         loss_seen=[False] * n,
-        late=[{m: make.boolean(f"late_{t}_{m}") for m in sorted(wanted.delays)} for t in range(n)],
+        late=[{} if apart else {m: make.boolean(f"late_{t}_{m}") for m in delays} for t in range(n)],
         first_late=[{m: make.boolean(f"first_late_{t}_{m}") for m in first_delays} for t in range(n)],
         G_before=make.series("G_before", setting.past_steps),
         S_before=make.series("S_before", setting.past_steps),
-        late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in sorted(wanted.delays)} for k in before],
+        late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in delays} for k in before],
         first_late_before=[{m: make.boolean(f"first_late_before_{k}_{m}") for m in first_delays} for k in before],
     )
     if flows > 1:
         own = [make.of_flow(index) for index in range(flows)]
         view.flows = [
-            replace(view, E=mine.series("E", n), S=mine.series("S", n), loss_seen=[False] * n, extra={}) for mine in own
+            replace(view, E=mine.series("E", n), S=mine.series("S", n), E_before=[], loss_seen=[False] * n, extra={})
+            for mine in own
         ]
+        if apart:
+            for flow, mine in zip(view.flows, own, strict=True):
+                flow.departed, flow.E_before = mine.series("departed", n), mine.series("E_before", look_back)
+                flow.late = [{m: mine.boolean(f"late_{t}_{m}") for m in delays} for t in range(n)]
+            view.E_before = _sums(flow.E_before for flow in view.flows)
         view.E, view.S = _sums(flow.E for flow in view.flows), _sums(flow.S for flow in view.flows)
         for flow, mine in zip(view.flows, own, strict=True):
             _declare_bounds(flow, wanted, mine, constant=constant)

@@ -23,11 +23,6 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
     The unit C*Rm becomes MSS/alpha bytes with an MSS of 1500 bytes; Rm becomes 40 ms. Which of several flows a full buffer hits
     is the network's choice in the model, so their losses are written as non-congestive ones, with the smallest loss budget that
     allows them.
-
-    Args:
-        view: exact numbers (Fractions).
-        sender: name for the header; every flow has it.
-        notes: free text for the header.
     """
     bdp_bytes = DEFAULT_MSS_BYTES / float(view.alpha)
     link_rate_Bps = bdp_bytes / RTT_S

@@ -261,12 +261,36 @@ def first_in_first_out(v: View) -> Iterator[Formula]:
             yield implies(negate(served), all_of(flow.S[t] <= flow.E[x] for flow in v.flows))
 
 
-BETWEEN_FLOWS: tuple[Law, ...] = (own_bytes, first_in_first_out)
+def own_delays(v: View) -> Iterator[Formula]:
+    """Each flow's bytes leave the queue first in, first out, and are held at most D after it, whatever happens to other flows'.
+
+    Bytes that entered in one step leave in any order, as in ``first_in_first_out``.
+    """
+    d = v.setting.jitter_steps
+    for t in range(v.setting.samples):
+        yield sum((flow.departed[t] for flow in v.flows[1:]), start=v.flows[0].departed[t]) == v.G[t]
+        for x in range(-len(v.E_before), t + 1):
+            left = v.G[t] > v.enqueued(x)
+            yield implies(left, all_of(flow.departed[t] >= flow.enqueued(x) for flow in v.flows))
+            yield implies(negate(left), all_of(flow.departed[t] <= flow.enqueued(x) for flow in v.flows))
+        for flow in v.flows:
+            yield flow.S[t] <= flow.departed[t]
+            if t > 0:
+                yield flow.departed[t] >= flow.departed[t - 1]
+            if t >= d:
+                yield flow.S[t] >= flow.departed[t - d]
+    for flow in v.flows:
+        yield from past_sending(flow)
+        yield from delay_of_newest(flow)
+
+
+BETWEEN_FLOWS: dict[bool, tuple[Law, ...]] = {False: (own_bytes, first_in_first_out), True: (own_bytes, own_delays)}
+"""Laws of several flows, by whether each has a delay element of its own."""
 
 
 def network(v: View) -> Iterator[tuple[str, Formula]]:
     """Yield (law name, formula) for every law of the setting's model that is not marked broken."""
-    for law in (*LAWS_OF[v.setting.model], *(BETWEEN_FLOWS if v.flows else ())):
+    for law in (*LAWS_OF[v.setting.model], *(BETWEEN_FLOWS[v.setting.delays_flows_apart] if v.flows else ())):
         if law.__name__ not in v.setting.broken:
             for formula in law(v):
                 yield law.__name__, all_of([formula])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.curves import Curves
 from ccenv.network.trace import Trace
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Moves:
 
 
 def moves_of(trace: Trace) -> Moves:
-    """Return the moves that reproduce a trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1; several flows on ``ccac`` only.
+    """Return the moves that reproduce a trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1.
 
     Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
     tokens in stock) and its undelivered bytes; several flows send them in the proportion of what waits at row 0. From there u_w
@@ -58,14 +59,19 @@ def moves_of(trace: Trace) -> Moves:
         InputError: for a trace on another grid or of another model.
     """
     header, n = trace.header, trace.n_flows
-    known = ("ideal", "cbr_delay", "ccac") if n == 1 else ("ccac",)
+    known = ("ideal", "cbr_delay", "ccac")
     if header.steps_per_rtt != 1 or header.model not in known:
-        raise InputError(f"moves of {n} flows need a trace with one step per Rm on {' or '.join(known)}")
+        raise InputError(f"moves need a trace with one step per Rm on {' or '.join(known)}")
     step_bytes = header.path.link_rate_Bps * header.dt_s
     E, S, G = trace.E.sum(axis=1), trace.S.sum(axis=1), trace.G
     mix = trace.E[0] / E[0] if E[0] > 0 else np.full(n, 1 / n)
     sent, free = np.diff(trace.A, axis=0), np.diff(trace.L_free, axis=0)
     jitter = trace.grid.jitter_steps[0] > 0
+    # Of each delay element, of which CCAC has one: what it delivered, what is due D later, and what it had.
+    curves = [(S, G, np.minimum(G, E))]
+    if header.model != "ccac" and n > 1:
+        departed = np.where(G[:, None] <= E[0], np.outer(G, mix), Curves(trace, 0.0).departed[1])
+        curves = list(zip(trace.S.T, departed.T, departed.T, strict=True))
     # A backlog that was never served needs more than one full step; the second prefix step may send any amount.
     prefix = 0 if header.history == "empty" else PREFIX_STEPS
     offset = 2 * step_bytes - G[0] if prefix else 0.0
@@ -74,14 +80,15 @@ def moves_of(trace: Trace) -> Moves:
         raise InputError("the trace starts with more than one step of tokens in stock")
     network = np.zeros((prefix + len(G) - 1, 2 + 2 * n))
     if prefix:
-        network[0, 2] = 1.0
-        network[1, 2] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
+        network[0, 2 : 2 + n] = 1.0
+        network[1, 2 : 2 + n] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
     for t in range(1, len(G)):
         row = network[prefix + t - 1]
         spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1].sum() - free[t - 1].sum()))
         row[0] = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
-        low = max(S[t - 1], G[t - 1]) if jitter else S[t - 1]
-        row[2] = _share(S[t], low, min(G[t], E[t]))
+        for i, (mine, due, left) in enumerate(curves):
+            low = max(mine[t - 1], due[t - 1]) if jitter else mine[t - 1]
+            row[2 + i] = _share(mine[t], low, left[t])
         for i in np.flatnonzero(free[t - 1] > 0):
             budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]
             row[2 + n + i] = _share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))

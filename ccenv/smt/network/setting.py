@@ -188,6 +188,11 @@ class Setting:
         return range(max(self.steps_per_rtt, self.jitter_steps) + 1)
 
     @property
+    def delays_flows_apart(self) -> bool:
+        """Whether each of several flows has a delay element of its own; on CCAC tokens are the link's, and so is the delay."""
+        return self.model != "ccac"
+
+    @property
     def has_loss(self) -> bool:
         """Whether the buffer is finite."""
         return self.buffer != "infinite"
@@ -200,10 +205,6 @@ class Setting:
     def without_timeout(self) -> Setting:
         """Return the same setting with bounds that only tighten."""
         return replace(self, beliefs=replace(self.beliefs, timeout=None))
-
-    def with_samples(self, samples: int) -> Setting:
-        """Return the same setting with another T."""
-        return replace(self, samples=samples)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""

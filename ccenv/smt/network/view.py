@@ -14,7 +14,9 @@ class View:
     """Flows on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
 
     With several flows the view of the link has the sums of E, S, sent and lost, and ``flows`` a view of each flow: its own bytes,
-    losses, beliefs and sender, and the link's tokens and delays. Senders, beliefs and properties of one flow read either.
+    losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, and they see one delay;
+    on other models each flow has an element of its own, after the queue ([Starvation] s.3): what of it left the queue
+    (``departed``), its past and its delays are its own. Senders, beliefs and properties of one flow read either.
 
     Attributes:
         setting: what is encoded.
@@ -41,6 +43,7 @@ class View:
         q_U: upper bound on the queue in bytes, or None.
         extra: further named quantities of a sender (for traces and replay).
         flows: one view per flow where there are several; empty where the view is the only flow's.
+        departed: of a flow with a delay element of its own: its bytes among the first G that left the queue.
     """
 
     setting: Setting
@@ -69,6 +72,7 @@ class View:
     first_late_before: list[dict[int, Formula]] = field(default_factory=list)
     flows: list[View] = field(default_factory=list)
     lost_before: dict[int, Formula] = field(default_factory=dict)
+    departed: list[Term] = field(default_factory=list)
 
     @property
     def each(self) -> list[View]:
@@ -111,10 +115,6 @@ class View:
     def lost_until(self, t: int) -> Term:
         """Return bytes lost since sample 0."""
         return sum((self.lost[x] for x in range(1, t + 1)), start=0)
-
-    def sent_until(self, t: int) -> Term:
-        """Return bytes sent since sample 0."""
-        return sum((self.sent[x] for x in range(1, t + 1)), start=0)
 
     def step_utilised(self, x: int) -> Formula:
         """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.

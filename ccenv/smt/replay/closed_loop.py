@@ -28,15 +28,7 @@ class EngineSender:
     """Decides the steps of a replay in the engine."""
 
     def __init__(self, view: View, values: dict[str, Any], sender: SmtSender, probe_window: int, bdp_bytes: float) -> None:
-        """Start at sample 0 of a replayed counterexample.
-
-        Args:
-            view: the exact trace, against which readings are rounded.
-            values: the solver's model: the state at sample 0, and choices that the CCA leaves open.
-            sender: decides.
-            probe_window: T* of C_L_lambda.
-            bdp_bytes: C*Rm of the exported trace.
-        """
+        """Start at sample 0 of a replayed counterexample."""
         bounds = frozenset(name for name in BOUNDS if getattr(view, name) is not None)
         self.run = Run(view.setting, values, bounds)
         self.view, self.probe_window, self.bdp_bytes = view, probe_window, bdp_bytes
@@ -45,13 +37,7 @@ class EngineSender:
         self.lost_before = 0.0
 
     def __call__(self, engine: CurveEngine, t: int, origin_bytes: float) -> float:
-        """Read the engine at sample t - 1, and return the bytes of step t.
-
-        Args:
-            engine: about to run step t.
-            t: step of the trace, from 1.
-            origin_bytes: what the engine had delivered by sample 0.
-        """
+        """Read the engine at sample t - 1, and return the bytes of step t."""
         if t == 1:
             self.lost_before = float(engine.flow("L")[0, 0])
         else:

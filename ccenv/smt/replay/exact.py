@@ -22,14 +22,6 @@ def replay(
 ) -> View:
     """Play a model forward and check it against the laws.
 
-    Args:
-        setting: the network.
-        values: the solver model: variable name -> Fraction or bool; missing ones count as 0 or false.
-        bounds: belief bounds that the query had.
-        probe_window: T* in steps.
-        decide_step: the sender.
-        flows: how many flows of it share the path.
-
     Returns:
         View: the trace in exact numbers.
 
@@ -38,6 +30,7 @@ def replay(
     """
     run = Run(setting, values, bounds, flows)
     check_start(run)
+    _check_order(run, 0)
     states: list[dict[str, Any]] = [{} for _ in run.each]
     for t in range(1, setting.samples):
         states = [advance(flow, t, decide_step, state) for flow, state in zip(run.each, states, strict=True)]
@@ -99,13 +92,25 @@ def _check_moves(run: Run, t: int) -> None:
 
 
 def _check_order(run: Run, t: int) -> None:
-    """Check that each flow of several gets its own bytes, and all of a sample's bytes are served before any later one."""
+    """Check that each flow of several gets its own bytes, and all of a sample's bytes are served before any later one.
+
+    Where each flow has a delay element, that is the order in which bytes leave the queue; then each flow's wait at most D.
+    """
+    apart = run.setting.delays_flows_apart
+    if apart and run.flows:
+        departed = sum((flow.departed[t] for flow in run.flows), start=Fraction(0))
+        law("what left the queue is the flows'", t, departed == run.G[t], departed)
     for flow in run.flows:
-        law("delivered bytes stay delivered, per flow", t, flow.S[t] >= flow.S[t - 1], flow.S[t])
+        law("delivered bytes stay delivered, per flow", t, t == 0 or flow.S[t] >= flow.S[t - 1], flow.S[t])
         law("S <= A - L, per flow", t, flow.S[t] <= flow.E[t], flow.S[t])
-        for x in range(t + 1):
-            in_order = flow.S[t] >= flow.E[x] if run.S[t] > run.E[x] else flow.S[t] <= flow.E[x]
-            law("first in, first out", t, in_order, flow.S[t])
+        total, own = (run.G[t], flow.departed[t]) if apart else (run.S[t], flow.S[t])
+        for x in range(-len(flow.past) if apart else 0, t + 1):
+            in_order = own >= flow.enqueued(x) if total > run.enqueued(x) else own <= flow.enqueued(x)
+            law("first in, first out", t, in_order, own)
+        if apart:
+            law("what left the queue stays out, per flow", t, t == 0 or own >= flow.departed[t - 1], own)
+            late = t >= run.d and flow.S[t] < flow.departed[t - run.d]
+            law("a flow's bytes wait at most D after the queue", t, flow.S[t] <= own and not late, flow.S[t])
 
 
 def observe(run: Run, t: int) -> None:
@@ -114,18 +119,19 @@ def observe(run: Run, t: int) -> None:
         known = t - run.setting.steps_per_rtt
         lost = flow.lost[known] > 0 if known > 0 else flow.lost_in_past(-known)
         flow.loss_seen.append(run.setting.has_loss and lost)
-    served = run.S[t] > run.S[t - 1]
-    newest, first = {}, {}
-    for m in run.late[0]:
-        known = m <= t or run.setting.delay_rule == "sound"
-        if not served:
-            newest[m] = run.late[t - 1][m]
-        else:
-            newest[m] = run.S[t] <= run.enqueued(t - m) if known else flags(run.values, "late", t)[m]
-    for m in run.first_late[0]:
-        first[m] = run.S[t - 1] < run.enqueued(t - m) if served else run.first_late[t - 1][m]
-    run.late.append(newest)
-    run.first_late.append(first)
+    for one in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
+        served = one.S[t] > one.S[t - 1]
+        newest, first = {}, {}
+        for m in one.late[0]:
+            exact = m <= t or run.setting.delay_rule == "sound"
+            if not served:
+                newest[m] = one.late[t - 1][m]
+            else:
+                newest[m] = one.S[t] <= one.enqueued(t - m) if exact else flags(run.values, "late", t)[m]
+        for m in one.first_late[0]:
+            first[m] = one.S[t - 1] < one.enqueued(t - m) if served else one.first_late[t - 1][m]
+        one.late.append(newest)
+        one.first_late.append(first)
 
 
 def update_beliefs(run: Run, t: int, probe_window: int) -> None:

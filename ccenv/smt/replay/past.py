@@ -29,9 +29,10 @@ def check_start(run: Run) -> None:
         law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
     _check_states(run)
     _check_steps(run)
-    _check_sending(run)
-    if run.setting.delay_rule == "sound":
-        _check_delays(run)
+    for one in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
+        _check_sending(one)
+        if run.setting.delay_rule == "sound":
+            _check_delays(one)
     for flow in run.each:
         _check_flow(flow)
 

@@ -53,10 +53,6 @@ class Reach:
 def find_past(query: Query, result: Result) -> Reach:
     """Look for a legal past of a refuted query's counterexample.
 
-    Args:
-        query: what was refuted.
-        result: with a replayed counterexample.
-
     Raises:
         ReplayError: if the exact replayer does not reproduce what the solver found (a bug, not an answer).
     """

@@ -35,7 +35,8 @@ class Run:
 
     Attributes:
         flows: where the path has several flows, one run per flow: it has its own bytes, losses, beliefs and decisions, and the
-            link's tokens and delays. The path's own E, S, sent and lost are then sums. Empty where the run is the only flow's.
+            link's tokens, and on CCAC its delays. The path's own E, S, sent and lost are then sums. Empty where the run is the
+            only flow's.
     """
 
     def __init__(self, setting: Setting, values: Values, bounds: frozenset[str], flows: int = 1) -> None:
@@ -65,6 +66,7 @@ class Run:
         self.first_late = [flags(values, "first_late", 0)]
         self.extra: dict[str, list[Fraction]] = {}
         self.flows: list[Run] = []
+        self.departed: list[Fraction] = []
         self.rate: list[Fraction] = []
         self.cwnd: list[Fraction] | None = None
         self.beliefs: dict[str, list[Fraction]] = {}
@@ -77,7 +79,13 @@ class Run:
             return
         self.flows = [Run(setting, values_of_flow(values, index), bounds) for index in range(flows)]
         for flow in self.flows:
-            flow.G, flow.late, flow.first_late = self.G, self.late, self.first_late
+            flow.G = self.G
+            if setting.delays_flows_apart:
+                flow.departed = [number(flow.values, f"departed_{t}") for t in range(n)]
+            else:
+                flow.late, flow.first_late, flow.past = self.late, self.first_late, []
+        if setting.delays_flows_apart:
+            self.past = [sum(entered, start=Fraction(0)) for entered in zip(*(flow.past for flow in self.flows), strict=True)]
         self.E = [sum((flow.E[0] for flow in self.flows), start=Fraction(0))]
         self.S = [sum((flow.S[t] for flow in self.flows), start=Fraction(0)) for t in range(n)]
 
@@ -134,6 +142,7 @@ class Run:
             first_late_before=self.first_late_past,
             flows=[flow.view() for flow in self.flows],
             lost_before=dict(self.lost_before),
+            departed=self.departed,
         )
         for name, series in self.beliefs.items():
             setattr(view, name, series)

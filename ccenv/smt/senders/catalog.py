@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import NoEncodingError
+from ccenv.errors import CcenvError, InputError, NoEncodingError
+from ccenv.foreign import look_of
 from ccenv.network.sender import ContractSender, ProgramSender
 from ccenv.programs import Program, load_program
 from ccenv.registry import load_target
@@ -31,7 +32,7 @@ PUBLISHED: dict[str, Callable[[], SmtSender]] = {
 """Published CCAs by name; the formula and the exact step of each stand side by side in its file."""
 
 # Looked up at run time: the core does not import agents.
-_MAKE_SENDER = "ccenv.agents:make_sender"
+_AGENTS, _MAKE_SENDER = "ccenv.agents:AGENTS", "ccenv.agents:make_sender"
 
 
 def smt_sender(spec: str) -> Any:
@@ -54,10 +55,6 @@ def smt_sender(spec: str) -> Any:
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
     """Return the program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
 
-    Args:
-        spec: name or path.
-        otherwise: what is said of a sender that is no program.
-
     Raises:
         UnknownNameError: if nothing has this name.
         NoEncodingError: if what has it is no belief program, or starts with another one.
@@ -75,3 +72,24 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
     if sender.start is not None:
         raise NoEncodingError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
     return sender.program
+
+
+def registered_as(name: str) -> str | None:
+    """Return the registered name that a name is, or looks like; None if there is none."""
+    names = {entry.name for entry in load_target(_AGENTS)}
+    return name if name in names else {look_of(one): one for one in names}.get(look_of(name))
+
+
+def require_own_name(program: Program, name: str) -> None:
+    """Refuse a name that is, or looks like, that of a registered agent, for a program that is another one.
+
+    Raises:
+        InputError: with both names.
+    """
+    meant = registered_as(name)
+    try:
+        same = meant is None or (name == meant and program == program_of(meant))
+    except CcenvError:
+        same = False
+    if not same:
+        raise InputError(f"{name!r} bears or resembles the name of the registered {meant!r}, another program")

@@ -93,12 +93,7 @@ def write_formulas(formulas: Sequence[Any]) -> Written:
 
 
 def to_smtlib(formulas: Sequence[Any], before: Written | None = None) -> str:
-    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before.
-
-    Args:
-        formulas: what to assert.
-        before: formulas that come first and were written already.
-    """
+    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
     before = before or Written()
     own = write_formulas(formulas)
     lines = [*sorted(before.declared | own.declared), *before.asserted, *own.asserted]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.certificates.reading import FORMAT, LAWS_VERSION
-from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
+from ccenv.certificates.reading import FORMAT
+from ccenv.certificates.statement import LAWS_VERSION, assumptions, figures, sentence, subject, times_to_converge
 from ccenv.errors import CcenvError
 from ccenv.programs import to_data
 from ccenv.smt.solver.store import query_hash
@@ -43,7 +42,6 @@ def certificate_of(proof: Proof) -> dict[str, Any]:
             "answer": one.answer.status,
             "solver": one.answer.solver,
             "seconds": round(one.answer.seconds, 3),
-            "witness": _plain(one.twin_answer.model if one.twin_answer is not None else {}),
         }
         for one in proof.lemmas
     ]
@@ -59,7 +57,8 @@ def certificate_of(proof: Proof) -> dict[str, Any]:
         "settles": settles,
         "queries": queries,
         "composition": [{"name": step.name, "answer": step.answer.status} for step in proof.steps],
-        "made_with": {"ccenv": VERSION, "solver": proof.lemmas[0].answer.solver},
+        "witnesses": [{"shows": one.names, "values": _plain(one.answer.model)} for one in proof.possible],
+        "made_with": {"ccenv": VERSION},
     }
 
 
@@ -78,7 +77,7 @@ def write_certificate(proof: Proof, folder: FilePath) -> FilePath:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
-    file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", proof.loaded.theorem.name) + ".certificate.json")
+    file = folder / f"{proof.loaded.theorem.name}.certificate.json"
     FORMAT.write(file, certificate_of(proof))
     return file
 

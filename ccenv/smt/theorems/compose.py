@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.smt.network.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
-from ccenv.smt.theorems.language import BELIEFS, GROWN, START, Comparison, Joined, Linear, Node, conjuncts, features_of
+from ccenv.smt.theorems.language import START, Comparison, Joined, Linear, Node, conjuncts, features_of
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
 
 KEPT = "the invariant is kept"
@@ -20,23 +20,11 @@ KEPT = "the invariant is kept"
 
 @dataclass(frozen=True)
 class Implication:
-    """One step of a composition.
-
-    Attributes:
-        name: for reports.
-        facts: what is known.
-        goal: what must follow.
-    """
+    """One step of a composition."""
 
     name: str
     facts: tuple[Node, ...]
     goal: Node
-
-
-def linear(constant: Fraction | int = 0, **terms: Fraction | int) -> Linear:
-    """Return an expression of features; a trailing underscore in a name stands for the prime."""
-    named = {name.removesuffix("_") + ("'" if name.endswith("_") else ""): Fraction(c) for name, c in terms.items()}
-    return Linear(tuple(sorted((name, c) for name, c in named.items() if c)), Fraction(constant))
 
 
 def at_most(left: Linear, right: Linear) -> Comparison:
@@ -168,10 +156,9 @@ def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
                 yield Implication(f"{claim.name}: {rank.of} starts at MSS/Rm or above", told, start)
         steps = either(*(moves(rank) for rank in claim.ranks))
         yield Implication(f"{claim.name}: a trace is good, or a rank moves", told, either(good(claim, loaded), steps))
-        if claim.potential.terms:
-            low, high = (number(value) for value in claim.potential_range)
-            inside = both(at_most(low, claim.potential), at_most(claim.potential, high))
-            yield Implication(f"{claim.name}: the potential is bounded", told, inside)
+        low, high = (number(value) for value in claim.potential_range)
+        inside = both(at_most(low, claim.potential), at_most(claim.potential, high))
+        yield Implication(f"{claim.name}: the potential is bounded", told, inside)
 
 
 def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
@@ -179,33 +166,13 @@ def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
 
     That q_U is no less than 0 it has by its rule.
     """
-    nodes = (node for lemma in loaded.lemmas for node in (lemma.premise, *lemma.granted, *lemma.conclusions))
-    held = loaded.program.inputs().union(*(beliefs_in(node) for node in nodes))
-    if loaded.setting.beliefs.timeout is not None:
-        held |= {"C_L", "C_U"}
+    held = loaded.held_beliefs()
     if "C_L" in held:
         yield "C_L is at least MSS/Rm", at_most(feature("MSS"), feature("C_L"))
     if {"C_L", "C_U"} <= held:
         yield "C_L is at most C_U", at_most(feature("C_L"), feature("C_U"))
-    if held & {"C_L_lambda", "q_U", "q_U/Rm"}:
+    if "C_L_lambda" in held:
         yield "C_L_lambda is at least MSS/Rm", at_most(feature("MSS"), feature("C_L_lambda"))
-
-
-def possibilities(loaded: LoadedTheorem) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Yield what has to be possible, so that a theorem is not about nothing: the start, and each claim's ``when`` with it."""
-    jitter = number(loaded.setting.jitter)
-    held = [
-        at_most(number(0), feature("inflight")),
-        at_most(feature("queue"), feature("inflight")),
-        at_most(feature("inflight"), feature("queue").plus(jitter)),
-    ]
-    if loaded.setting.has_loss:
-        held.append(at_most(feature("queue"), feature("buffer")))
-    begin = (*plain_facts(loaded), *held, *(part for _, part in beginnings(loaded)), loaded.start)
-    yield "the start is possible", begin
-    for claim in loaded.claims:
-        if features_of(claim.when):
-            yield f"{claim.name}: its when is possible", (*begin, claim.when)
 
 
 def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
@@ -216,11 +183,6 @@ def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
     return Implication(
         f"{claim.name}: while a rank is open, one moves", told, either(done, *(moves(rank) for rank in claim.ranks))
     )
-
-
-def beliefs_in(node: Node) -> frozenset[str]:
-    """Return the beliefs that a formula reads, at either end."""
-    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
 
 
 def variables_of(nodes: tuple[Node, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from ccenv.errors import InputError
 from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, negate
-from ccenv.smt.theorems.language import GROWN, PEAKS, Comparison, Linear, Node
+from ccenv.smt.theorems.language import GROWN, PEAKS, Comparison, Node
 
 _SAMPLES: dict[str, Callable[[View, int], Term]] = {
     "queue": lambda v, t: v.queue(t),
@@ -78,8 +78,3 @@ def on_states(node: Node, of: Callable[[str], Any]) -> Formula:
 
 def _truth(node: Comparison, value: Term) -> Formula:
     return value < 0 if node.strict else value <= 0
-
-
-def linear_on(expression: Linear, of: Callable[[str], Any]) -> Term:
-    """Return the value of an expression where each feature is a number or a variable of its own."""
-    return expression.value(of)

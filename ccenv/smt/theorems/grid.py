@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Literal
 
+from ccenv.certificates.theorem import HISTORY
 from ccenv.errors import InputError
 from ccenv.smt.solver.solvers import Answer
 from ccenv.smt.theorems.compose import KEPT, implications, primed
@@ -22,7 +23,7 @@ from ccenv.smt.theorems.prove import Decided, Prover
 from ccenv.smt.theorems.queries import LemmaQuery, all_lemmas, lemma_queries, queries_of
 from ccenv.smt.theorems.sampled import can_be_sampled
 from ccenv.smt.theorems.sampled import prove as prove_sampled
-from ccenv.smt.theorems.theorem import HISTORY, LoadedTheorem, ReadClaim, ReadLemma, ReadRank
+from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadLemma, ReadRank
 
 BYTES = frozenset({"queue", "queue'", "inflight", "inflight'", "peak_inflight", "peak_queue"})
 """Comparisons of these alone with numbers are in units of C (Rm + D) / 2, which is C Rm where D = Rm."""
@@ -50,13 +51,7 @@ class ClaimOnGrid:
 
 @dataclass(frozen=True)
 class Cell:
-    """A theorem on one grid.
-
-    Attributes:
-        loaded: the theorem there.
-        decided: every lemma there.
-        claims: name -> what became of it.
-    """
+    """A theorem on one grid."""
 
     loaded: LoadedTheorem
     decided: tuple[Decided, ...]
@@ -75,11 +70,6 @@ def has_samples(steps_per_rtt: int, jitter: Fraction) -> bool:
 
 def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> LoadedTheorem:
     """Return a theorem on another grid: its lemmas and claims, with bounds of bytes scaled by C (Rm + D).
-
-    Args:
-        loaded: the theorem, on its own grid.
-        steps_per_rtt: K.
-        jitter: D in Rm.
 
     Raises:
         InputError: if D is no whole number of steps, or the model has none.
@@ -110,11 +100,6 @@ def decide(loaded: LoadedTheorem, prover: Prover, coarser: LoadedTheorem | None 
 
     A lemma is first asked for every K at once (:mod:`ccenv.smt.theorems.sampled`), then a counterexample is looked for near one
     of a coarser grid. What is open after that is asked in full, if a claim depends on it that has no counterexample yet.
-
-    Args:
-        loaded: as :func:`on_grid` returns it.
-        prover: with limits and store.
-        coarser: the same theorem with a divisor of its K and with its D, or None.
     """
     asked = [(lemma, query) for lemma in all_lemmas(loaded) for query in queries_of(loaded, lemma)]
     decided = [_first(loaded, lemma, query, prover, coarser) for lemma, query in asked]

@@ -18,7 +18,7 @@ from ccenv.foreign import fraction_of, shown
 MAX_CHARS = 400  # of one comparison
 MAX_DEPTH = 12  # of nested all, any and not
 MAX_FACTORS = 8  # of a term
-_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])")
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])", re.ASCII)
 _SIGN = re.compile(r"<=|>=|<|>")
 
 START = ("C_L", "C_U", "C_L_lambda", "q_U", "queue", "inflight")
@@ -87,7 +87,7 @@ def parse(data: Any, where: str, constants: Mapping[str, Fraction], states: Mapp
         InputError: one line with the place, what was read and what is allowed.
     """
     if depth > MAX_DEPTH:
-        raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}, or a state names itself")
+        raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}")
     if isinstance(data, list):
         return Joined("all", tuple(parse(part, where, constants, states, depth + 1) for part in data))
     if isinstance(data, dict) and len(data) == 1:
@@ -109,17 +109,15 @@ def parse_linear(text: str, where: str, constants: Mapping[str, Fraction]) -> Li
     """Read a linear expression. Raises InputError as :func:`parse` does."""
     if len(text) > MAX_CHARS:
         raise InputError(f"{where}: an expression has {len(text)} characters; at most {MAX_CHARS} are allowed")
-    total, at, first = Linear((), Fraction(0)), 0, True
+    total, at = Linear((), Fraction(0)), 0
     while at < len(text.rstrip()):
         sign = Fraction(1)
         token, after = _next(text, at, where)
         if token in ("+", "-"):
             sign, at = Fraction(1 if token == "+" else -1), after
-        elif not first:
-            raise InputError(f"{where}: {text!r}: a sign is missing before {token!r}")
         term, at = _term(text, at, where, constants)
-        total, first = total.plus(term, sign), False
-    if first:
+        total = total.plus(term, sign)
+    if not at:
         raise InputError(f"{where}: {text!r}: an expression is missing")
     return total
 
@@ -192,6 +190,11 @@ def features_of(node: Node) -> frozenset[str]:
     if isinstance(node, Comparison):
         return frozenset(name for name, _ in node.left.terms)
     return frozenset().union(*(features_of(part) for part in node.parts))
+
+
+def beliefs_in(node: Node) -> frozenset[str]:
+    """Return the beliefs that a formula reads, at either end."""
+    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
 
 
 def conjuncts(node: Node) -> Iterator[Node]:

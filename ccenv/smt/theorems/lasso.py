@@ -23,9 +23,9 @@ from ccenv.smt.replay.exact import replay
 from ccenv.smt.replay.run import ReplayError
 from ccenv.smt.solver.algebra import Formula, Term, all_of, negate, same_truth
 from ccenv.smt.solver.solvers import Answer, to_smtlib
-from ccenv.smt.theorems.compose import beliefs_in, good
+from ccenv.smt.theorems.compose import good
 from ccenv.smt.theorems.features import feature, on_trace
-from ccenv.smt.theorems.language import Joined
+from ccenv.smt.theorems.language import Joined, beliefs_in
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim
 
 MOST_PERIODS = 4
@@ -81,11 +81,6 @@ def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
     """Return the question for a lasso of so many traces, from a start that the theorem allows.
 
     What the traces owe or save by the claim's potential is nothing, since they end as they begin.
-
-    Args:
-        loaded: the theorem.
-        claim: which is to be broken.
-        periods: traces that join, 1 to MOST_PERIODS.
 
     Raises:
         InputError: for another number of traces.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ccenv.network.laws import check_trace
 from ccenv.smt.claims.verifier import Verdict, confirm, replayed
 from ccenv.smt.network.encode import Encoding
+from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.view import View
+from ccenv.smt.replay.run import ReplayError
 from ccenv.smt.solver.algebra import Formula
 from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.solver.store import Store, query_hash
-from ccenv.smt.theorems.compose import Implication, implications, possibilities, settling, variables_of
+from ccenv.smt.theorems.compose import Implication, implications, settling, variables_of
 from ccenv.smt.theorems.features import on_states
-from ccenv.smt.theorems.language import Joined, Node
+from ccenv.smt.theorems.language import Joined
 from ccenv.smt.theorems.lasso import lasso
-from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries
+from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries, possibilities
 from ccenv.smt.theorems.theorem import LoadedTheorem
 
 _VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}
@@ -26,11 +29,7 @@ class Decided:
     """The answer to one query of a lemma.
 
     Attributes:
-        lemma: its name.
-        part: which of its conclusions.
         verdict: ``verified``, ``refuted`` or ``unknown``.
-        text: the query as SMT-LIB.
-        answer: of the solver.
         twin: the query without the conclusion, as SMT-LIB; it must be satisfiable.
         twin_answer: with a model.
         reason: for ``unknown``.
@@ -57,10 +56,6 @@ class Step:
     """The answer to one implication of the composition.
 
     Attributes:
-        name: of the implication.
-        verdict: ``verified``, ``refuted`` (with a witness) or ``unknown``.
-        text: the query as SMT-LIB.
-        answer: of the solver.
         witness: feature -> value at which the facts hold and the goal does not.
     """
 
@@ -72,15 +67,28 @@ class Step:
 
 
 @dataclass
+class Shown:
+    """Whether something is possible, so that a theorem is not about nothing.
+
+    Attributes:
+        names: what the trace shows, or the one thing that none does.
+        verdict: ``verified`` with a trace, ``refuted`` if there is none, or ``unknown``.
+        view: the trace, in exact numbers.
+    """
+
+    names: list[str]
+    verdict: Verdict
+    answer: Answer
+    view: View | None = None
+
+
+@dataclass
 class Proof:
     """Everything that was decided of a theorem.
 
     Attributes:
-        loaded: the theorem.
-        lemmas: in order.
-        steps: of the composition.
         settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
-        possible: that the theorem is about something: ``verified`` where the start, and each claim's ``when``, can be.
+        possible: that the theorem is about something: traces of the start, the invariant and the premises.
         lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
     """
 
@@ -88,7 +96,7 @@ class Proof:
     lemmas: list[Decided]
     steps: list[Step]
     settles: dict[str, Step]
-    possible: list[Step] = field(default_factory=list)
+    possible: list[Shown] = field(default_factory=list)
     lassos: list[Decided] = field(default_factory=list)
 
     @property
@@ -136,12 +144,12 @@ class Prover:
         Raises:
             ReplayError: if the exact replayer does not reproduce a solver's trace (a bug, not a verdict).
         """
-        possible = [self.can_be(name, facts) for name, facts in possibilities(loaded)]
+        possible = self.show(loaded)
         steps = [self.imply(step) for step in implications(loaded)]
         lemmas: list[Decided] = []
         if all(step.verdict == "verified" for step in (*possible, *steps)):
             for asked in lemma_queries(loaded):
-                lemmas.append(self.decide(asked))
+                lemmas.append(self.decide(asked, twin=False))  # a trace shows that its premise is possible
                 if lemmas[-1].verdict != "verified":
                     break
         settles = {claim.name: self.imply(settling(loaded, claim)) for claim in loaded.claims if claim.ranks}
@@ -154,10 +162,6 @@ class Prover:
         """Look for endless misbehaviour, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
 
         That no so many traces return to their state and break a claim does not prove the claim.
-
-        Args:
-            loaded: the theorem.
-            periods: traces that join end to end.
         """
         for claim in loaded.claims:
             question = lasso(loaded, claim, periods)
@@ -169,24 +173,38 @@ class Prover:
 
     def imply(self, step: Implication) -> Step:
         """Decide an implication of the composition."""
-        return self._of_states(step.name, (*step.facts, Joined("not", (step.goal,))), _VERDICTS)
-
-    def can_be(self, name: str, facts: tuple[Node, ...]) -> Step:
-        """Decide whether facts about a state can hold together: ``verified`` if they can."""
-        return self._of_states(name, facts, {"sat": "verified", "unsat": "refuted"})
-
-    def _of_states(self, name: str, nodes: tuple[Node, ...], verdicts: Mapping[str, Verdict]) -> Step:
         import z3
 
+        nodes = (*step.facts, Joined("not", (step.goal,)))
         of = {one: z3.Real(one) for one in variables_of(nodes)}
         formulas = [on_states(node, of.__getitem__) for node in nodes]
         text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
-        answer = self.ask(text, "z3", name)
-        verdict = verdicts.get(answer.status, "unknown")
-        at = {one: str(answer.model.get(one, 0)) for one in of} if answer.status == "sat" and verdict == "refuted" else {}
-        return Step(name, verdict, text, answer, at)
+        answer = self.ask(text, "z3", step.name)
+        at = {one: str(answer.model.get(one, 0)) for one in of} if answer.status == "sat" else {}
+        return Step(step.name, _VERDICTS.get(answer.status, "unknown"), text, answer, at)
 
-    def decide(self, asked: LemmaQuery) -> Decided:
+    def show(self, loaded: LoadedTheorem) -> list[Shown]:
+        """Find traces that show that start, invariant and premises are possible; one often shows several.
+
+        Raises:
+            ReplayError: if the replayer or the checker of traces does not accept a solver's trace (a bug, not a verdict).
+        """
+        shown: list[Shown] = []
+        for name, query in possibilities(loaded):
+            first = next((one for one in shown if one.view is not None and query.claim.premise(one.view) is True), None)
+            if first is not None:
+                first.names.append(name)
+                continue
+            encoding = query.encoding()
+            answer = self.ask(encoding.smtlib(*written(query.claim.premise(encoding.view))), "z3", f"{name} is possible")
+            view = replayed(query, encoding, answer) if answer.status == "sat" else None
+            if view is not None and (broken := check_trace(as_trace(view, loaded.program.name))):
+                raise ReplayError(f"{name}: {broken[0].message}")
+            verdict: Verdict = "verified" if view else "refuted" if answer.status == "unsat" else "unknown"
+            shown.append(Shown([name], verdict, answer, view))
+        return shown
+
+    def decide(self, asked: LemmaQuery, *, twin: bool = True) -> Decided:
         """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""
         query = asked.query
         encoding = query.encoding()
@@ -200,24 +218,20 @@ class Prover:
             answer = second
         if answer.status == "sat":
             return Decided(asked.lemma, asked.part, "refuted", text, answer, view=confirm(query, encoding, answer))
-        twin = encoding.smtlib(*written(query.claim.premise(encoding.view)))
-        twin_answer = self.ask(twin, "z3", f"{query.name}, satisfiable twin")
+        if not twin:
+            return Decided(asked.lemma, asked.part, "verified", text, answer)
+        twin_text = encoding.smtlib(*written(query.claim.premise(encoding.view)))
+        twin_answer = self.ask(twin_text, "z3", f"{query.name}, satisfiable twin")
         if twin_answer.status != "sat":
             reason = "the network with the premise alone is not satisfiable: the lemma would hold of nothing"
             if twin_answer.status == "unknown":
                 reason = f"the satisfiable twin was not decided: {twin_answer.reason}"
-            return Decided(asked.lemma, asked.part, "unknown", text, answer, twin, twin_answer, reason)
+            return Decided(asked.lemma, asked.part, "unknown", text, answer, twin_text, twin_answer, reason)
         replayed(query, encoding, twin_answer)
-        return Decided(asked.lemma, asked.part, "verified", text, answer, twin, twin_answer)
+        return Decided(asked.lemma, asked.part, "verified", text, answer, twin_text, twin_answer)
 
     def search(self, asked: LemmaQuery, hint: Callable[[Encoding], Sequence[Formula]], limit_s: float) -> Decided | None:
-        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time.
-
-        Args:
-            asked: a query of a lemma.
-            hint: what is demanded of the trace besides, from the query's encoding.
-            limit_s: for the solver.
-        """
+        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time."""
         encoding = asked.query.encoding()
         violation = written(asked.query.claim.violation(encoding.view))
         name = f"{asked.query.name}, from a hint"

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from ccenv.certificates.theorem import HISTORY
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query
 from ccenv.smt.network.encode import Needs
 from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, all_of
-from ccenv.smt.theorems.compose import at_most, beliefs_in, feature, number
+from ccenv.smt.theorems.compose import at_most, feature, number
 from ccenv.smt.theorems.features import on_trace
-from ccenv.smt.theorems.language import Comparison, Joined, Node, conjuncts, features_of
-from ccenv.smt.theorems.theorem import HISTORY, LoadedTheorem, ReadLemma
+from ccenv.smt.theorems.language import Comparison, Joined, Node, beliefs_in, conjuncts, features_of
+from ccenv.smt.theorems.theorem import LoadedTheorem, ReadLemma
 
 
 @dataclass(frozen=True)
 class LemmaQuery:
-    """One query of a lemma.
-
-    Attributes:
-        lemma: the lemma's name.
-        part: which of its conclusions, from 1 on.
-        query: what is asked.
-    """
+    """One query of a lemma."""
 
     lemma: str
     part: int
@@ -69,9 +65,27 @@ def _query(loaded: LoadedTheorem, lemma: ReadLemma, part: int, conclusion: Node)
         read |= {"C_L", "C_U"}
     kept = [piece for piece in pieces if beliefs_in(piece) <= read]
 
-    def premise(v: View) -> Formula:
-        return all_of(on_trace(piece, v) for piece in (*kept, *lemma.granted))
-
+    premise = partial(_all_on, (*kept, *lemma.granted))
     claim = Property(lemma.name, lemma.text, lambda v: on_trace(conclusion, v), own | Needs(read), premise)
     name = lemma.name if len(lemma.conclusions) == 1 else f"{lemma.name} ({part})"
     return Query(name, setting, loaded.sender, claim)
+
+
+def possibilities(loaded: LoadedTheorem) -> Iterator[tuple[str, Query]]:
+    """Yield what has to hold of a trace at least, so that a theorem is not about nothing: start, invariant and premises.
+
+    Each is a query whose premise it is, with all beliefs of the theorem; its trace is looked for, and nothing is denied.
+    """
+    premises = [("start", (loaded.start,)), ("invariant", (loaded.invariant,))]
+    for claim in loaded.claims:
+        if list(conjuncts(claim.when)):
+            premises.append((f"claims.{claim.name}.when", (loaded.start, claim.when)))
+    premises += [(f"lemmas.{lemma.name}.if", (lemma.premise, *lemma.granted)) for lemma in all_lemmas(loaded)]
+    needs = loaded.sender.needs(loaded.setting) | Needs(loaded.held_beliefs())
+    for name, nodes in premises:
+        claim_of = Property(name, "it is possible", lambda v: False, needs, partial(_all_on, nodes))
+        yield name, Query(name, loaded.setting.without_timeout(), loaded.sender, claim_of)
+
+
+def _all_on(nodes: tuple[Node, ...], v: View) -> Formula:
+    return all_of(on_trace(node, v) for node in nodes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
+from ccenv.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.errors import CcenvError
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificate
@@ -22,13 +22,10 @@ _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown
 def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     """Return what was decided, and write the certificate, or the trace that breaks a lemma.
 
-    Args:
-        proof: of a theorem.
-        folder: where files go.
-
     Returns:
-        dict: ``verdict``, ``statement``, the three figures (None where they are not proved), ``assumptions``, ``certificate``
-            (a path or None), ``reason`` (the missing step with its witness, or the lemma), ``lemmas``, ``composition``.
+        dict: ``verdict``, ``statement``, ``sentence`` (the statement with all that it takes for granted; None where it is not
+            proved), the three figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step
+            with its witness, or the lemma), ``lemmas``, ``composition``.
 
     Raises:
         CcenvError: if the folder cannot be written.
@@ -38,11 +35,13 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
     what = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
+    told = assumptions(data, loaded.setting.sent_before_at_most)
     return {
         "verdict": proof.verdict,
         "statement": what if proved else f"Not proved: {what}",
         **numbers,
-        "assumptions": assumptions(data, loaded.setting.sent_before_at_most),
+        "sentence": in_full(what, told) if proved else None,
+        "assumptions": told,
         "certificate": str(write_certificate(proof, folder)) if proved else None,
         "converges": times_to_converge(data, settles) if proved else None,
         "reason": _reason(proof, folder),
@@ -70,7 +69,7 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
             return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {found}"
     for step in proof.possible:
         if step.verdict != "verified":
-            return f"{step.name}: {'it is not' if step.verdict == 'refuted' else step.answer.reason}"
+            return f"{step.names[0]}: {'impossible: no trace' if step.verdict == 'refuted' else step.answer.reason}"
     for step in proof.steps:
         if step.verdict == "refuted":
             at = ", ".join(f"{name} = {value}" for name, value in step.witness.items())
@@ -87,10 +86,6 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
 
 def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     """Return what became of a theorem on another grid, and write the traces that break its lemmas.
-
-    Args:
-        cell: as decided.
-        folder: where the traces go.
 
     Returns:
         dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
@@ -136,12 +131,6 @@ def _hash(one: Decided) -> str | None:
 
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
     """Return what a search for endless misbehaviour found, and write the traces that can be repeated for ever.
-
-    Args:
-        loaded: the theorem, with the bounds that were asked about.
-        found: per claim.
-        periods: traces that join end to end.
-        folder: where the traces go.
 
     Returns:
         dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``

@@ -105,13 +105,7 @@ def _thresholds(loaded: LoadedTheorem) -> dict[int, Fraction] | None:
 
 
 def sampled(loaded: LoadedTheorem, setting: Setting, needs: Needs) -> tuple[Sampled, list[Formula]]:
-    """Return a view once per Rm in solver terms, and everything that is known of it.
-
-    Args:
-        loaded: a theorem on a grid.
-        setting: of the query there.
-        needs: beliefs and delays that the query reads.
-    """
+    """Return a view once per Rm in solver terms, and everything that is known of it."""
     there = setting_of(setting)
     encoding = encode(there, loaded.sender, Needs(needs.bounds, loaded.sender.needs(there).delays))
     view = _view(encoding, setting.jitter)
@@ -145,14 +139,7 @@ def on_samples(node: Node, v: Sampled) -> Formula:
 
 
 def prove(loaded: LoadedTheorem, lemma: ReadLemma, asked: LemmaQuery, prover: Prover) -> Decided:
-    """Decide a query of a lemma for every K: ``verified``, or ``unknown`` if no K is proved so.
-
-    Args:
-        loaded: the theorem on a grid; the lemma and its query there.
-        lemma: in that theorem.
-        asked: a query of the lemma.
-        prover: with limits and store.
-    """
+    """Decide a query of a lemma for every K: ``verified``, or ``unknown`` if no K is proved so."""
     view, formulas = sampled(loaded, asked.query.setting, asked.query.claim.needs)
     premise = written(asked.query.claim.premise(view))
     wrong = written(negate(on_samples(lemma.conclusions[asked.part - 1], view)))

@@ -5,124 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from ccenv.config import StrictModel, find_data, validate
+from ccenv.certificates.theorem import HISTORY, Number, Rank, Theorem, numbers_of
+from ccenv.certificates.theorem import number as number_of
+from ccenv.config import find_data, validate
 from ccenv.errors import InputError, unknown_name
-from ccenv.foreign import fraction_of, read_yaml, resolve_inside
+from ccenv.foreign import read_yaml, resolve_inside
 from ccenv.programs import Program
 from ccenv.smt.network.encode import SmtSender
 from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
-from ccenv.smt.senders.catalog import program_of
+from ccenv.smt.senders.catalog import program_of, require_own_name
 from ccenv.smt.senders.program import ProgramSmtSender
-from ccenv.smt.theorems.language import BELIEFS, START, Linear, Node, conjuncts, features_of, parse, parse_linear
+from ccenv.smt.theorems.language import BELIEFS, START, Linear, Node, beliefs_in, conjuncts, features_of, parse, parse_linear
 
 THEOREMS = "ccenv.configs.theorem"
 PERIOD_RTTS = 10
 """Length of a belief period of the engine, in Rm: with time-outs traces are periods, T = 11."""
-
-MOST_SAMPLES = 21
-HISTORY = "history"
-"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
-
-Number = str | int | float
-
-
-class Rank(StrictModel):
-    """A quantity that only moves one way, by steps that are not too small, until it reaches an end.
-
-    Exactly one of ``times``, ``by_mss``, ``over`` and ``minus`` is given.
-
-    Attributes:
-        of: a belief or the queue.
-        times: it grows at least by this factor (above 1) in a step, until it is at least ``until``.
-        by_mss: it grows at least by so many MSS/Rm.
-        over: it falls at least by this factor (above 1), until it is at most ``until``.
-        minus: it falls at least by this number.
-        until: the end.
-        jump: with ``over``: from above this value the first step leads to it or below, so that an infinite start counts one.
-    """
-
-    of: str
-    times: Number | None = None
-    by_mss: Number | None = None
-    over: Number | None = None
-    minus: Number | None = None
-    until: Number
-    jump: Number | None = None
-
-
-class Claim(StrictModel):
-    """A claim about all traces of a run but a bounded number: in each of those a rank moves.
-
-    Attributes:
-        bound: of the link in the long run; most bytes in flight in C(Rm + D); most bytes lost per Rm in the long run, in C Rm.
-        rank: what moves in each trace that is not good.
-        when: what the claim takes for granted of MSS and the buffer, which do not change.
-        potential: of ``utilisation`` and ``loss_per_rtt``: what a trace may owe, or has saved, at its ends.
-    """
-
-    bound: Number
-    rank: list[Rank] = Field(default_factory=list, max_length=4)
-    when: Any = Field(default_factory=list)
-    potential: str = "0"
-    potential_range: tuple[Number, Number] = (0, 0)
-
-
-class Lemma(StrictModel):
-    """A statement about every trace: from ``if`` follows each part of ``then``.
-
-    Attributes:
-        name: for reports.
-        text: one line.
-        given: earlier lemmas whose conclusions are assumed too.
-    """
-
-    name: str
-    text: str
-    if_: Any = Field(alias="if")
-    then: list[Any] = Field(min_length=1)
-    given: tuple[str, ...] = ()
-
-
-class Theorem(StrictModel):
-    """A theorem.
-
-    Attributes:
-        name: of the theorem.
-        source: where the lemmas come from.
-        sender: registered belief program, or a program file beside the theorem.
-        model: network model.
-        buffer: ``infinite``, ``small``, ``large``, ``arbitrary``, or a number of C*Rm.
-        T: samples of a trace; with time-outs 11, the engine's period.
-        past: ``history`` or ``sound``: what is known of the steps before a trace.
-        timeouts: ``artefact`` or ``paper`` (C_L and C_U time out at the end of each trace), or ``none``.
-        constants: named numbers.
-        states: named formulas.
-        start: what is assumed of the start of the run; an empty list is any state.
-        invariant: what holds at the start and end of each trace.
-        lemmas: about traces.
-        history_given: lemmas whose conclusions are assumed of a trace when its past is carried on to the next one.
-        claims: ``utilisation``, ``inflight_bdp``, ``loss_per_rtt``.
-    """
-
-    name: str
-    source: str
-    sender: str
-    model: Literal["ideal", "cbr_delay", "ccac"]
-    buffer: str | float = "arbitrary"
-    T: int = Field(ge=3, le=MOST_SAMPLES)
-    past: Literal["history", "sound"] = "history"
-    timeouts: Literal["artefact", "paper", "none"] = "none"
-    constants: dict[str, Number] = Field(default_factory=dict)
-    states: dict[str, Any] = Field(default_factory=dict)
-    start: Any
-    invariant: Any
-    lemmas: list[Lemma] = Field(min_length=1, max_length=40)
-    history_given: tuple[str, ...] = ()
-    claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], Claim] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
@@ -164,13 +63,7 @@ class LoadedTheorem:
     """A theorem with everything in it read and checked.
 
     Attributes:
-        theorem: as written.
-        program: the sender's.
         setting: of its queries, with time-outs where it has them.
-        start: formula.
-        invariant: formula.
-        lemmas: in order.
-        claims: in order.
         history_granted: what is assumed when the past is carried on.
     """
 
@@ -188,6 +81,17 @@ class LoadedTheorem:
         """The program as a sender for the solver."""
         return ProgramSmtSender(self.program)
 
+    def held_beliefs(self) -> frozenset[str]:
+        """Return the beliefs that some query of the theorem holds."""
+        formulas = (node for lemma in self.lemmas for node in (lemma.premise, *lemma.granted, *lemma.conclusions))
+        held = frozenset().union(*(beliefs_in(node) for node in (self.start, self.invariant, *formulas)))
+        held |= {name.removesuffix("/Rm") for name in self.program.inputs()} & BELIEFS
+        for claim in self.claims:
+            held |= {*(rank.of for rank in claim.ranks), *(name for name, _ in claim.potential.terms)} & BELIEFS
+        if self.setting.beliefs.timeout is not None:
+            held |= {"C_L", "C_U"}
+        return held | {"C_L_lambda"} if "q_U" in held else held
+
 
 def load_theorem(name: str) -> LoadedTheorem:
     """Read a theorem by name or by the path of a YAML file, and check every formula in it.
@@ -202,7 +106,9 @@ def load_theorem(name: str) -> LoadedTheorem:
     spec = theorem.sender
     if spec.endswith(".json"):
         spec = str(resolve_inside(file.parent, spec, f"{file.name}: sender"))
-    return read_theorem(theorem, program_of(spec), file.name)
+    program = program_of(spec)
+    require_own_name(program, program.name)
+    return read_theorem(theorem, program, file.name)
 
 
 def with_constants(loaded: LoadedTheorem, values: Mapping[str, str]) -> LoadedTheorem:
@@ -222,25 +128,19 @@ def with_constants(loaded: LoadedTheorem, values: Mapping[str, str]) -> LoadedTh
 
 def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheorem:
     """Read the formulas of a theorem. Raises InputError as :func:`load_theorem` does."""
-    numbers = {"rtts": Fraction(theorem.T - 1)}
-    for key, value in theorem.constants.items():
-        numbers[key] = fraction_of(value, f"{where}: constants.{key}")
+    numbers = numbers_of({"constants": theorem.constants, "T": theorem.T})
 
     def formula(data: Any, place: str) -> Node:
         return parse(data, f"{where}: {place}", numbers, theorem.states)
 
     def number(value: Number, place: str) -> Fraction:
-        return numbers[value] if isinstance(value, str) and value in numbers else fraction_of(value, f"{where}: {place}")
+        return number_of(value, numbers, f"{where}: {place}")
 
     _only_states(start := formula(theorem.start, "start"), f"{where}: start")
     _only_states(invariant := formula(theorem.invariant, "invariant"), f"{where}: invariant")
     lemmas: dict[str, ReadLemma] = {}
     for lemma in theorem.lemmas:
         place = f"lemma {lemma.name}"
-        if lemma.name == HISTORY:
-            raise InputError(f"{where}: {HISTORY!r} is the name of the lemma that carries the past from trace to trace")
-        if lemma.name in lemmas:
-            raise InputError(f"{where}: two lemmas are called {lemma.name!r}")
         premise = formula(lemma.if_, place)
         _only_states(premise, f"{where}: {place}: if")
         granted = _granted(lemma.given, premise, lemmas, f"{where}: {place}", theorem)
@@ -260,10 +160,17 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
         if potential.terms and name == "inflight_bdp":
             raise InputError(f"{where}: {place}: a bound on a peak has no potential")
         low, high = (number(value, f"{place}: potential_range") for value in claim.potential_range)
+        if low > high:
+            raise InputError(
+                f"{where}: {place}: potential_range is [{low}, {high}]; its first number must not be above its second"
+            )
         claims.append(ReadClaim(name, bound, ranks, when, potential, (low, high)))
     setting = _setting(theorem, program, where)
     carried = _granted(theorem.history_given, invariant, lemmas, f"{where}: {HISTORY}", theorem)
-    return LoadedTheorem(theorem, program, setting, start, invariant, tuple(lemmas.values()), tuple(claims), carried)
+    loaded = LoadedTheorem(theorem, program, setting, start, invariant, tuple(lemmas.values()), tuple(claims), carried)
+    if setting.beliefs.timeout is not None and loaded.held_beliefs() & {"C_L_lambda", "q_U"}:
+        raise InputError(f"{where}: the time-outs of C_L_lambda, which q_U needs, have no encoding")
+    return loaded
 
 
 def _only_states(node: Node, where: str) -> None:
@@ -314,11 +221,9 @@ def _setting(theorem: Theorem, program: Program, where: str) -> Setting:
     timeout = None if theorem.timeouts == "none" else TIMEOUT_PRESETS[theorem.timeouts]
     if timeout is not None and theorem.T != PERIOD_RTTS + 1:
         raise InputError(f"{where}: beliefs time out after {PERIOD_RTTS} Rm: T is {theorem.T}, it must be {PERIOD_RTTS + 1}")
-    if timeout is not None and program.inputs() & {"C_L_lambda", "q_U", "q_U/Rm"}:
-        raise InputError(f"{where}: the time-outs of C_L_lambda have no encoding")
     buffer: Any = theorem.buffer
     if not isinstance(buffer, str) or buffer not in ("infinite", "small", "large", "arbitrary"):
-        buffer = fraction_of(buffer, f"{where}: buffer")
+        buffer = number_of(buffer, {}, f"{where}: buffer")
     rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=timeout)
     base = Setting(theorem.model, buffer, theorem.T, beliefs=rules)
     return named_setting(theorem.past, base, ProgramSmtSender(program).largest_rate())

@@ -7,8 +7,8 @@ which no bound moves they loosen bounds or leave them: what such a trace refutes
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ccenv.kernels.decorator import kernel
 from ccenv.smt.network.setting import TimeoutRule
 from ccenv.synth.query.records import LINK
 
@@ -25,7 +25,7 @@ def note_rule(goal: np.ndarray, rule: TimeoutRule | None) -> None:
         goal[name] = (factor.numerator, factor.denominator)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def time_out(goal, n: int, D: int, S, lower, upper) -> bool:  # type: ignore[no-untyped-def]
     """Apply time-outs to the bounds of the last sample.
 
@@ -65,7 +65,7 @@ def time_out(goal, n: int, D: int, S, lower, upper) -> bool:  # type: ignore[no-
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def shrinks(last: int, lower, upper) -> bool:  # type: ignore[no-untyped-def]
     """Return whether some bound is tighter at the end than at the start and none looser."""
     if lower[last] < lower[0] or upper[last] > upper[0]:
@@ -74,7 +74,7 @@ def shrinks(last: int, lower, upper) -> bool:  # type: ignore[no-untyped-def]
     return better
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def repaired(link: int, last: int, lower, upper) -> bool:  # type: ignore[no-untyped-def]
     """Return whether bounds that started wrong are right at the end, or have moved towards the truth (F.2)."""
     if lower[last] <= link <= upper[last]:

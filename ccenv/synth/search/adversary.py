@@ -26,13 +26,6 @@ _BACKLOG = (0, 0, 1, 2, 4, 8, 12, 20, 40, 80, 200)
 def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: float, probes: bool) -> np.ndarray:
     """Make random traces for a setting.
 
-    Args:
-        setting: model, buffer, T, delay rule.
-        count: how many.
-        rng: seeded generator.
-        moving: share of traces on which beliefs may move.
-        probes: also choose C_L_lambda and q_U, consistent ones.
-
     Returns:
         np.ndarray: (count,) of TRACE.
     """

@@ -9,8 +9,8 @@ again, decision by decision. No box is listed program by program.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ccenv.kernels.decorator import kernel
 from ccenv.synth.query.classes import MOST_BITS
 from ccenv.synth.query.records import MOST_SAMPLES, PAST
 from ccenv.synth.search.kernel import CURVES, LARGE_LOSS, MISLED, MISSED, simulate
@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 _MOST_DECISIONS = 3 * MOST_SAMPLES
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _lowest(mask: np.uint64) -> int:
     out = 0
     while (mask >> np.uint64(out)) & _ONE == 0:
@@ -35,13 +35,13 @@ def _lowest(mask: np.uint64) -> int:
     return out
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _first_program(box, row) -> None:
     for hole in range(HOLES):
         row[hole] = _lowest(box[hole])
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def first_programs(boxes) -> np.ndarray:
     """Return (n, HOLES) int64: the first program of each box."""
     out = np.zeros((len(boxes), HOLES), np.int64)
@@ -50,7 +50,7 @@ def first_programs(boxes) -> np.ndarray:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def timed_masks(conditions) -> np.ndarray:
     """Return (MOST_SAMPLES + PAST,) masks: which conditions on delays hold at each qdel_L that a trace can show."""
     out = np.zeros(MOST_SAMPLES + PAST, np.uint64)
@@ -61,7 +61,7 @@ def timed_masks(conditions) -> np.ndarray:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: int) -> np.uint64:
     out = np.uint64(0)
     for i in range(len(conditions)):
@@ -71,7 +71,7 @@ def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: 
     return out
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def masks_at(conditions, points) -> np.ndarray:
     """Return (n,) masks: which conditions on bounds hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
     out = np.zeros(len(points), np.uint64)
@@ -80,7 +80,7 @@ def masks_at(conditions, points) -> np.ndarray:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:
     """Return the rates that send what the chosen one sends here; one that is no whole number sends nothing of the kind."""
     out = np.uint64(0)
@@ -95,7 +95,7 @@ def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> n
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:
     """List what a run of ``simulate`` depended on: programs that agree on it ran alike up to the last step that was run.
 
@@ -140,7 +140,7 @@ def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int
     return count
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
     """Narrow one hole of a box; what is cut off becomes a box on the stack. Returns the new size of the stack."""
     rest = box[hole] & ~mask
@@ -152,7 +152,7 @@ def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
     return size
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):
     """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were looked at.
 

@@ -106,9 +106,6 @@ class Cover:
     def survivors(self, most: int) -> np.ndarray | None:
         """List the programs that no trace breaks.
 
-        Args:
-            most: so many may be listed.
-
         Returns:
             np.ndarray or None: (n, 7) class numbers in ascending order; None if they are more, or the budget ended it.
         """

@@ -14,9 +14,9 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-from numba import njit
 
 from ccenv.errors import InputError
+from ccenv.kernels.decorator import kernel
 from ccenv.synth.query.records import LARGEST_SUM, condition_records, rate_records
 from ccenv.synth.query.template import ALWAYS, NEVER, Candidate, Space, Terms, critical
 from ccenv.synth.search.boxes import masks_at, timed_masks
@@ -114,7 +114,7 @@ def _between(values: list[Fraction]) -> Iterator[Fraction]:
         yield from (value, value + (after - value) / 3, value + (after - value) * 2 / 3)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def _signatures(truths, same, rows, out) -> None:  # type: ignore[no-untyped-def]
     one = np.uint64(1)
     for i in range(len(rows)):

@@ -222,9 +222,6 @@ def boxes(rates: dict[int, tuple[int, ...]]) -> list[list[int]]:
 
     A hull with an end that was refuted cannot be proved. Candidates with two rates are split into full rectangles.
 
-    Args:
-        rates: class number -> numbers of its rates.
-
     Returns:
         list: class numbers of each part, in order.
     """

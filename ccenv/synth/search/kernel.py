@@ -8,8 +8,8 @@ would not be exact, or a move that this candidate's own traffic makes illegal, b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ccenv.kernels.decorator import kernel
 from ccenv.synth.query.records import GRAIN, MOST_SAMPLES, MOST_SENT, PAST, SHARES
 from ccenv.synth.query.timeouts import repaired, shrinks, time_out
 
@@ -24,7 +24,7 @@ PROBE_SLACK = 1
 """Steps that sampling adds to T* + D in C_L_lambda (``lambda_extra_steps``)."""
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> bool:
     if condition.timed == 1:
         return condition.qdel * qdel + condition.Rm > 0
@@ -32,7 +32,7 @@ def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_
     return condition.C_L * C_L + condition.C_U * C_U + condition.alpha * alpha + sent > 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> int:
     """Return which rate a candidate takes; row holds its conditions, then its rates."""
     if shape == 1:
@@ -49,12 +49,12 @@ def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, pro
     return row[5] if _holds(conditions[row[2]], C_L, C_U, alpha, qdel, probed, q_U) else row[6]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _enqueued(trace, E, t: int) -> int:
     return E[t] if t >= 0 else trace.E_before[-t - 1]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _tokens(trace, t: int, before: int, arrived: int) -> int:
     """Return G(t): tokens are wasted only if all bytes have tokens; then G stays at or above what arrived."""
     most = before + trace.link
@@ -71,7 +71,7 @@ def _tokens(trace, t: int, before: int, arrived: int) -> int:
     return min(max(wanted, least), most)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _delay(trace, t: int, E, S, before: int) -> int:
     """Return how many whole steps the newest byte delivered by t waited, or -1 where no legal past explains it."""
     if S[t] == S[t - 1]:
@@ -93,7 +93,7 @@ def _delay(trace, t: int, E, S, before: int) -> int:
     return min(max(trace.delay_at[t], t), most)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _lowered(bound: int, numerator: int, denominator: int) -> int:
     """Return the smaller of a bound and a fraction, or -1 if that is no integer; -1 stays."""
     if numerator >= bound * denominator:
@@ -101,7 +101,7 @@ def _lowered(bound: int, numerator: int, denominator: int) -> int:
     return numerator // denominator if numerator % denominator == 0 else -1
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def _first_used(end: int, D: int, E, S, losses) -> int:
     """Return the first sample from which on no step up to ``end`` can have wasted a token."""
     for x in range(end, 0, -1):
@@ -110,7 +110,7 @@ def _first_used(end: int, D: int, E, S, losses) -> int:
     return 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _exact_upper(t: int, D: int, E, S, losses, bound: int) -> int:
     end = t - D
     for s in range(_first_used(end, D, E, S, losses), end):
@@ -118,7 +118,7 @@ def _exact_upper(t: int, D: int, E, S, losses, bound: int) -> int:
     return bound
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _lower_of_sent(t: int, E, losses, bound: int) -> int:
     """Return C_L after what entered the queue since steps that lost bytes (docs/beliefs.md), -1 if it is no integer."""
     end = t - 1
@@ -130,7 +130,7 @@ def _lower_of_sent(t: int, E, losses, bound: int) -> int:
     return bound
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _upper_of_sent(t: int, D: int, E, S, losses, bound: int) -> int:
     """Return C_U after windows of what was sent (docs/beliefs.md), -1 if it is no integer."""
     end = t - D
@@ -151,7 +151,7 @@ def _upper_of_sent(t: int, D: int, E, S, losses, bound: int) -> int:
     return bound
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
     """Run one candidate on one trace.
 
@@ -300,7 +300,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
     return MISSED if large and not falls else SURVIVES
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:
     """Run one trace against many candidates; returns how many it breaks.
 
@@ -322,7 +322,7 @@ def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:
     return broken
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel(nogil=True)
 def score(traces, goals, shape, candidates, conditions, rates, out) -> None:
     """Run many traces against many candidates: out (n_traces, n_candidates) int8 is filled with what each does."""
     for i in range(len(traces)):

@@ -128,10 +128,6 @@ class AttackedPaths:
 
         Half of the environments under attack meet what the newest rounds found, the others what any round found that is kept; a
         closed-loop policy plays on its own path as often as on another one.
-
-        Args:
-            found: in the order of their rounds, at least one.
-            round_: its number.
         """
         settings, given = self._settings, self._given
         draw = np.random.Generator(np.random.Philox(key=[self._seed, round_]))

@@ -40,12 +40,6 @@ class ReplayedPaths(PathSource):
 
     What an episode plays depends on its key and on what has been learnt of levels before; it stays as it is while the episode
     lasts, also after :meth:`set_state`.
-
-    Args:
-        distribution: of new paths.
-        steps_per_rtt: K.
-        num_envs: B.
-        settings: how levels are played again.
     """
 
     def __init__(self, distribution: PathDistribution, steps_per_rtt: int, num_envs: int, settings: ReplaySettings) -> None:

@@ -35,13 +35,6 @@ def find_gap(
 ) -> np.ndarray:
     """Return the box in which the policy falls behind the baseline by most: (n_ranges, 2).
 
-    Args:
-        settings: what is trained in.
-        policy: as it is now.
-        gap: the search.
-        seed: of the run.
-        round_: number of the round.
-
     Raises:
         InputError: for a baseline that is no classic CCA.
     """

@@ -39,12 +39,7 @@ def oracle_actions(measures: np.ndarray, step: float, window_bdp: float) -> Floa
 
 
 class Examples:
-    """The newest decisions and what the oracle would have done.
-
-    Args:
-        keep: how many.
-        width: of an observation.
-    """
+    """The newest decisions and what the oracle would have done."""
 
     def __init__(self, keep: int, width: int) -> None:
         self.seen, self.actions = np.zeros((keep, width), np.float32), np.zeros(keep, np.float32)

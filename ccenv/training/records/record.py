@@ -14,13 +14,12 @@ from ccenv.attack import attack, scene_set
 from ccenv.document import Format
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.provenance import machine, versions
-from ccenv.training.code import code_hash
+from ccenv.provenance import code_hash, machine, versions
 from ccenv.training.config import TrainConfig
 from ccenv.training.records.scenes import seen
 from ccenv.training.rllib.config import RllibConfig
-from ccenv.training.rllib.run import RllibResult
-from ccenv.training.run import TrainingResult, read_code
+from ccenv.training.rllib.run import RllibResult, train_rllib
+from ccenv.training.run import TrainingResult, read_code, train
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
 ATTACK = ("corners", "cem")
@@ -29,17 +28,22 @@ ATTACK_FLOW_STEPS = 4_000_000
 _SKIPPED = ("resumed_from_steps", "returns", "folder")
 
 
+def training_code(by_rllib: bool) -> str:
+    """Return the hash of the code that trains."""
+    return code_hash(train_rllib if by_rllib else train)
+
+
 def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
     """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
 
     Raises:
         InputError: if the run was trained, or begun, by other code than today's.
     """
-    by = read_code(result.folder)
-    if by != [code_hash()]:
+    code = training_code(isinstance(config, RllibConfig))
+    if read_code(result.folder) != [code]:
         raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --fresh trains it again")
     entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
-    entry |= {"seed": config.seed, "code": code_hash()}
+    entry |= {"seed": config.seed, "code": code}
     if isinstance(config, TrainConfig):
         entry["learns"] = f"{config.trains}, {config.algorithm.upper()}"
         packet, world = config.packet, config.environment

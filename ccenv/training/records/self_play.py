@@ -18,7 +18,7 @@ from ccenv.foreign import read_yaml
 from ccenv.foreign.reading import read_text
 from ccenv.page_tables import Place, markdown
 from ccenv.provenance import machine, versions
-from ccenv.training.code import code_hash
+from ccenv.training.records.record import training_code
 
 FORMAT = Format("ccenv-self-play", 1, "a record of self-play", older="record into a new file")
 PLACE = Place("<!-- table of the record: ccenv.training.records.self_play.write_table -->")
@@ -64,7 +64,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
         "runs": [{"seed": config.seed, **curve} for config, curve in zip(configs, curves, strict=True)],
         "utilisation": [[one.utilisation for one in row] for row in played],
         "own": [asdict(played[place][place]) for place in range(len(configs))],
-        "code": code_hash(),
+        "code": training_code(by_rllib=True),
         "versions": versions(),
         "machine": machine(),
     }

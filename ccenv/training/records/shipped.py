@@ -14,7 +14,6 @@ from ccenv.errors import InputError, require_extra
 from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import read_json
 from ccenv.network.identity import sender_hash
-from ccenv.training.code import code_hash
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.records import record
 from ccenv.training.records.record import add_entry, check_record, entry_of
@@ -91,7 +90,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     own = folder / f"{name}-{seed}"
     file = own / ENTRY
     data = load_data(name, given)[0]
-    key = {"code": code_hash(), "config": hash_of(data), "players": _players(data)}
+    key = {"code": record.training_code(_by_rllib(name)), "config": hash_of(data), "players": _players(data)}
     measured = {"adversaries": record.ATTACK, "scenes": record.ATTACK_SCENES, "flow_steps": record.ATTACK_FLOW_STEPS}
     asked = {"key": key, "measured": plain(measured)}
     known = read_json(file) if file.is_file() else {}
@@ -122,7 +121,7 @@ def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bo
     config = load_config(name, overrides)
     if (folder / CONFIG).is_file() and not outdated:
         try:
-            outdated = read_code(folder) != [code_hash()] or read_config(folder / CONFIG) != config
+            outdated = read_code(folder) != [record.training_code(by_rllib=False)] or read_config(folder / CONFIG) != config
         except InputError:  # a config of a version with other keys
             outdated = True
     return entry_of(config, train(config, folder, restart=outdated))

@@ -8,8 +8,7 @@ from typing import Any
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.network.identity import sender_hash
-from ccenv.provenance import machine, versions
-from ccenv.training.code import code_hash
+from ccenv.provenance import code_hash, machine, versions
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.records.record import FORMAT, read_data, worst_cases
@@ -31,7 +30,7 @@ def zoo_entry(name: str) -> dict[str, Any]:
     sender = make_sender(name)
     return {
         "sender_sha256": sender_hash(sender),
-        "code": code_hash(),
+        "code": code_hash(zoo_entry),
         "common": asdict(evaluate_sender(sender)),
         "worst": worst_cases(name, load_config(name, [])),
     }

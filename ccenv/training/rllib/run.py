@@ -29,9 +29,9 @@ from ccenv.foreign.reading import read_text
 from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.provenance import code_hash
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.clock import Stopwatch
-from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.packet_evaluation import evaluate_packet
 from ccenv.training.rllib.config import RllibConfig
@@ -83,12 +83,6 @@ def train_rllib(
 
     A resumed run goes on from the last whole iteration with the same weights, moments and KL coefficients. It begins new episodes
     and draws other random numbers, so it does not repeat the uninterrupted run.
-
-    Args:
-        config: the run.
-        folder: where policies, progress and checkpoint go.
-        report: called with the iterations done and wanted.
-        fresh: discard what the folder holds of an earlier run.
 
     Raises:
         MissingExtraError: if something that it needs is not installed.
@@ -158,7 +152,7 @@ def _train(
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
     own, common, duel = _evaluate(config, folder)
     result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel, begin)
-    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash()]}
+    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash(train_rllib)]}
     write_atomic(folder / "run.json", json_bytes(record, indent=2))
     return result
 

@@ -25,14 +25,7 @@ from ccenv.envs.task import episode_metrics
 
 
 class SplitExtractor(nn.Module):
-    """Hidden layers of actor and critic, of which the actor reads the first inputs only.
-
-    Args:
-        n_inputs: of the critic.
-        n_seen: of the actor.
-        hidden: widths of both.
-        activation: between layers.
-    """
+    """Hidden layers of actor and critic, of which the actor reads the first inputs only."""
 
     def __init__(self, n_inputs: int, n_seen: int, hidden: list[int], activation: type[nn.Module]) -> None:
         super().__init__()

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import nn
 from torch.optim.adam import Adam, adam
 
 from ccenv.envs.batches.actor_critic import fast_tanh
+from ccenv.kernels.decorator import kernel
 
 _LOG_SQRT_2_PI = 0.5 * math.log(2.0 * math.pi)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -61,25 +61,25 @@ class Samples(NamedTuple):
     returns: np.ndarray
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _tanh_forward(x):  # type: ignore[no-untyped-def]
     for i in range(len(x)):
         x[i] = fast_tanh(x[i])
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _tanh_backward(gradient, tanh):  # type: ignore[no-untyped-def]
     for i in range(len(gradient)):
         gradient[i] *= _ONE - tanh[i] * tanh[i]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _relu_backward(gradient, relu):  # type: ignore[no-untyped-def]
     for i in range(len(gradient)):
         gradient[i] = gradient[i] if relu[i] > _ZERO else _ZERO
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _scaled(advantages, normalise, out):  # type: ignore[no-untyped-def]
     n = len(advantages)
     mean, scale = 0.0, 1.0
@@ -95,7 +95,7 @@ def _scaled(advantages, normalise, out):  # type: ignore[no-untyped-def]
         out[i] = (advantages[i] - mean) * scale
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def gaussian_log_probs(actions, means, log_std, out):  # type: ignore[no-untyped-def]
     """Write the logarithms of the densities (n,) of actions (n, k)."""
     n, k = means.shape
@@ -111,7 +111,7 @@ def gaussian_log_probs(actions, means, log_std, out):  # type: ignore[no-untyped
             out[i] -= np.float32(0.5) * off * off
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def gaussian_gradients(actions, means, log_std, of_log_prob, of_log_std):  # type: ignore[no-untyped-def]
     """Put the gradients of the means in their place, and those of log_std into of_log_std, (k,)."""
     n, k = means.shape
@@ -125,7 +125,7 @@ def gaussian_gradients(actions, means, log_std, of_log_prob, of_log_std):  # typ
         of_log_std[j] = total
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def categorical_log_probs(actions, logits, levels, out):  # type: ignore[no-untyped-def]
     """Write the log-probabilities (n,) of actions (n, k); return the sum of the entropies.
 
@@ -152,7 +152,7 @@ def categorical_log_probs(actions, logits, levels, out):  # type: ignore[no-unty
     return entropy
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def categorical_gradients(actions, logs, levels, of_log_prob, of_entropy):  # type: ignore[no-untyped-def]
     """Turn log-probabilities of choices (n, k * levels) into the gradients of their logits."""
     n, k = actions.shape
@@ -169,7 +169,7 @@ def categorical_gradients(actions, logs, levels, of_log_prob, of_entropy):  # ty
                 logs[i, first + level] = of_log_prob[i] * (chosen - share) + of_entropy * slope
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of_log_prob, found):  # type: ignore[no-untyped-def]
     """Compute a minibatch's losses and their gradients.
 
@@ -233,13 +233,7 @@ def _flat(tensors: list[torch.Tensor]) -> list[np.ndarray]:
 
 
 class Network:
-    """One of the two networks: its layers' parameters, and room for what happens between them.
-
-    Args:
-        layers: linear layers in order.
-        tanh: tanh between them, else ReLU.
-        n: samples of a minibatch at most.
-    """
+    """One of the two networks: its layers' parameters, and room for what happens between them."""
 
     def __init__(self, layers: list[nn.Linear], tanh: bool, n: int) -> None:
         self.layers, self._tanh = layers, tanh
@@ -286,12 +280,6 @@ class Network:
 
 class Update:
     """The gradient steps of a policy.
-
-    Args:
-        policy: whose parameters get the gradients.
-        networks: linear layers of actor and critic.
-        tanh: tanh between them, else ReLU.
-        n: samples of a minibatch at most.
 
     Attributes:
         batch_size: that n.

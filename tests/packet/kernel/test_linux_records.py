@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import linux_records
 import numpy as np
 import pytest
 
 CASES = linux_records.cases()
+RECORD = json.loads(linux_records.RECORD.read_text(encoding="utf-8"))
 # What lies beyond the bands, and why: docs/packet-engine.md, Beside Linux.
 BEYOND = {
     "single/reno/20/0.5": ["utilisation", "loss"],
@@ -16,7 +19,20 @@ BEYOND = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_utilisation_queue_loss_and_shares_are_those_of_linux(case: str) -> None:
-    assert linux_records.beyond(CASES[case], linux_records.ours(CASES[case][0])) == BEYOND.get(case, [])
+    found = linux_records.ours(CASES[case][0])
+    assert linux_records.beyond(CASES[case], found) == BEYOND.get(case, []) == RECORD[case]["beyond"]
+    for name, value in found.items():
+        np.testing.assert_allclose(RECORD[case][name], value, rtol=1e-6, err_msg="measure it again: linux_records.py")
+
+
+def test_the_pages_show_the_record() -> None:
+    page = linux_records.PAGE.read_text(encoding="utf-8")
+    assert page.partition(linux_records.PLACE.start)[2].strip().startswith(linux_records.table(RECORD))
+    within, plain = linux_records.within(RECORD), linux_records.within(RECORD, "plain_beyond")
+    assert f"{within} of {len(RECORD)} cases are within (plain: {plain} with one seed)" in page
+    limits = (linux_records.DOCS / "limits.md").read_text(encoding="utf-8")
+    assert f"{len(RECORD)} cases, profile `linux` | {within} within the bands" in limits
+    assert f"throughput of a flow 20 %; {plain} without the profile" in limits
 
 
 def test_nine_cases_of_ten_are_within_the_bands() -> None:

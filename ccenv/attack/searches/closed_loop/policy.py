@@ -96,18 +96,7 @@ def require_playable(game: Game, name: str) -> None:
 def finish(
     game: Game, name: str, shape: PolicyShape, values: np.ndarray, best: float, left: int, draw: np.random.Generator, **more: Any
 ) -> Found:
-    """Change what a policy does with what is left of a budget (``changed``); the details describe the policy too.
-
-    Args:
-        game: what is played.
-        name: of the search.
-        shape: of the policy.
-        values: that describe it.
-        best: what the goal counts against it.
-        left: flow-steps.
-        draw: random numbers.
-        more: further details.
-    """
+    """Change what a policy does with what is left of a budget (``changed``); the details describe the policy too."""
     found = changed(game, name, shape.adversary(game, values), best, left, draw)
     found.details = {**asdict(shape), **found.details, **more}
     return found

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 from ccenv.attack.game import Found, Game, generator
 from ccenv.attack.patterns import affordable
@@ -20,6 +19,7 @@ from ccenv.attack.searches.closed_loop.policy import MIDDLE, MUTATION_SHARE, cha
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, fill_network_observation
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
+from ccenv.kernels.decorator import kernel
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary
 from ccenv.parameters import number
 
@@ -33,7 +33,7 @@ SHARE_BEFORE = 0.1  # weight of rewards before the measured window: they lead th
 HALF_RANGE = 0.5  # an action of 1 is the end of a move's range
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _observe(env, flow, n_flows, share_over, out):
     """Write the network's observation of every environment into out, (B, N_PATH + N * N_FLOW)."""
     for b in range(env.shape[0]):

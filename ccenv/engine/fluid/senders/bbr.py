@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
 from ccenv.engine.fluid.senders.laws import sigmoid, smooth_relu
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def bdp_bytes(flow: Any) -> float:
     """Return the estimated BDP, x_btl tau_min (w-bar of [BBR-fluid] eq. 24)."""
     return flow.x_btl_Bps * flow.tau_min_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def general_window_bytes(flow: Any, cfg: Any) -> float:
     """Return BBR's general window of ``window_gain`` (two) estimated BDP, in whole packets per BDP.
 
@@ -26,7 +25,7 @@ def general_window_bytes(flow: Any, cfg: Any) -> float:
     return cfg.window_gain * math.ceil(bdp_bytes(flow) / cfg.mss_bytes) * cfg.mss_bytes
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def update_min_rtt(flow: Any, cfg: Any) -> None:
     """Advance the min-RTT estimate and the ProbeRTT mode by one step.
 
@@ -47,7 +46,7 @@ def update_min_rtt(flow: Any, cfg: Any) -> None:
         flow.t_prt_s += cfg.probe_rtt_duration_s if flow.m_prt > 0.0 else flow.prt_interval_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def update_max_delivery(flow: Any, cfg: Any) -> None:
     """Advance the maximum delivery rate of the period by one step.
 
@@ -62,7 +61,7 @@ def update_max_delivery(flow: Any, cfg: Any) -> None:
     flow.x_max_Bps += growth - reset
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def sending_rate_Bps(flow: Any, probe_rtt_window_bytes: float, window_bytes: float, pacing_Bps: float) -> float:
     """Return the sending rate, and keep the window in force.
 

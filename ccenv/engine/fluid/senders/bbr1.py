@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ccenv.engine.fluid.senders.bbr import general_window_bytes, sending_rate_Bps, update_max_delivery, update_min_rtt
 from ccenv.engine.fluid.senders.laws import sigmoid
+from ccenv.kernels.decorator import kernel
 
 PERIOD_PHASES = 8.0
 PROBE_RTT_PACKETS = 4.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def pulse(t_s: float, phase: float, tau_min_s: float, sharpness: float) -> float:
     """Return 1 in the given phase of the period and 0 outside, with smooth flanks.
 
@@ -22,7 +21,7 @@ def pulse(t_s: float, phase: float, tau_min_s: float, sharpness: float) -> float
     return sigmoid(sharpness * (t_s - phase * tau_min_s)) * sigmoid(sharpness * ((phase + 1.0) * tau_min_s - t_s))
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_bbr1(flow: Any, cfg: Any) -> float:
     """Advance one BBRv1 flow by a step and return its sending rate in bytes/s.
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
 from ccenv.engine.fluid.layout import ROUNDS
 from ccenv.engine.fluid.senders.bbr import bdp_bytes, general_window_bytes, sending_rate_Bps, update_max_delivery, update_min_rtt
 from ccenv.engine.fluid.senders.laws import sigmoid
+from ccenv.kernels.decorator import kernel
 
 HEADROOM = 0.15
 PROBE_GAIN = 1.25
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_bbr2(flow: Any, cfg: Any) -> float:
     """Advance one BBRv2 flow by a step and return its sending rate in bytes/s.
 
@@ -52,7 +51,7 @@ def step_bbr2(flow: Any, cfg: Any) -> float:
     return rate
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def _update_bounds(flow: Any, cfg: Any, open_window: float, pacing: float, past_first_rtt: float, excess: float) -> None:
     if flow.m_crs > 0.0:
         flow.w_lo_bytes -= excess * cfg.lo_decrease / flow.tau_min_s * flow.w_lo_bytes * cfg.step_s
@@ -66,7 +65,7 @@ def _update_bounds(flow: Any, cfg: Any, open_window: float, pacing: float, past_
     flow.w_hi_bytes -= excess * cfg.hi_decrease / flow.tau_min_s * flow.w_hi_bytes * cfg.step_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def _update_modes(flow: Any, cfg: Any, bdp: float) -> None:
     if flow.m_dwn > 0.0:
         if flow.inflight_bytes <= min(bdp, (1.0 - HEADROOM) * flow.w_hi_bytes) + cfg.drain_tolerance_bytes:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
 from ccenv.engine.fluid.senders.bbr import bdp_bytes, general_window_bytes, update_max_delivery, update_min_rtt
 from ccenv.engine.fluid.senders.bbr2 import HEADROOM
 from ccenv.engine.fluid.senders.cubic import cubic_window_packets
 from ccenv.engine.fluid.senders.laws import sigmoid
+from ccenv.kernels.decorator import kernel
 
 FULL_GAIN = 499.0 / 400.0  # inflight that ends the probing, in estimated BDP (print: 5/4)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_cubic_code(flow: Any, cfg: Any) -> float:
     """Advance one CUBIC flow by a step and return its sending rate in bytes/s.
 
@@ -36,7 +35,7 @@ def step_cubic_code(flow: Any, cfg: Any) -> float:
     return flow.cwnd_bytes / flow.tau_s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_bbr2_code(flow: Any, cfg: Any) -> float:
     """Advance one BBRv2 flow by a step and return its sending rate in bytes/s.
 
@@ -82,7 +81,7 @@ def step_bbr2_code(flow: Any, cfg: Any) -> float:
     return rate
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def _update_bounds(flow: Any, cfg: Any, cruising: bool, past_first_rtt: bool, excess: bool) -> None:
     if cruising:
         if excess:

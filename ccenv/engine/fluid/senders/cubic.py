@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def cubic_window_packets(since_loss_s: float, w_max_packets: float, c: float, b: float) -> float:
     """Return CUBIC's window in packets.
 
@@ -24,7 +24,7 @@ def cubic_window_packets(since_loss_s: float, w_max_packets: float, c: float, b:
     return c * offset * offset * offset + w_max_packets
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_cubic(flow: Any, cfg: Any) -> float:
     """Advance one CUBIC flow by a step and return its sending rate in bytes/s.
 

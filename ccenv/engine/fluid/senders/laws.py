@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from ccenv.kernels.decorator import kernel
 
 # Beyond this argument exp(-z) is below half an ulp of 1, so that 1/(1 + exp(-z)) is 1 to the last digit.
 _SATURATED = 37.5
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def sigmoid(z: float) -> float:
     """Return 1/(1 + exp(-z)).
 
@@ -24,7 +24,7 @@ def sigmoid(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-z))
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def smooth_relu(v: float, sharpness: float) -> float:
     """Return v sigmoid(sharpness v), a differentiable max(0, v).
 
@@ -33,7 +33,7 @@ def smooth_relu(v: float, sharpness: float) -> float:
     return v * sigmoid(sharpness * v)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def drop_tail_loss(arrival: float, capacity: float, queue: float, buffer: float, exponent: float, sharpness: float) -> float:
     """Return the loss probability of a drop-tail queue, before overflow.
 
@@ -53,7 +53,7 @@ def drop_tail_loss(arrival: float, capacity: float, queue: float, buffer: float,
     return sigmoid(sharpness * (arrival - capacity)) * (1.0 - capacity / arrival) * (queue / buffer) ** exponent
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def red_loss(queue: float, q0: float, q1: float, p1: float) -> float:
     """Return the RED drop probability: 0 up to q0, linear to p1 at q1, 1 above.
 

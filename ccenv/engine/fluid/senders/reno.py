@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_reno(flow: Any, cfg: Any) -> float:
     """Advance one Reno flow by a step and return its sending rate in bytes/s.
 

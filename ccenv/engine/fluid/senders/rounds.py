@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ccenv.engine.fluid.senders.bbr1 import step_bbr1
 from ccenv.engine.fluid.senders.bbr2 import step_bbr2
+from ccenv.kernels.decorator import kernel
 
 FAST_CONVERGENCE = 0.5  # RFC 9438 section 4.7: w_max = (1 + beta)/2 of the window when it was lower than the last
 FRIENDLY = 3.0  # RFC 9438 section 4.3: 3 (1 - beta)/(1 + beta) packets per round
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def reacts(flow: Any, cfg: Any) -> bool:
     """Tell whether the sender reacts to loss in this step: enough packets are lost, and the last reaction is a round ago.
 
@@ -33,7 +32,7 @@ def reacts(flow: Any, cfg: Any) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_reno_rounds(flow: Any, cfg: Any) -> float:
     """Advance one Reno flow by a step and return its sending rate in bytes/s. Reference: RFC 5681 sections 3.1 and 3.2."""
     flow.window_bytes = flow.cwnd_bytes
@@ -44,7 +43,7 @@ def step_reno_rounds(flow: Any, cfg: Any) -> float:
     return rate
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_cubic_rounds(flow: Any, cfg: Any) -> float:
     """Advance one CUBIC flow by a step and return its sending rate in bytes/s.
 
@@ -70,7 +69,7 @@ def step_cubic_rounds(flow: Any, cfg: Any) -> float:
     return rate
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_bbr1_rounds(flow: Any, cfg: Any) -> float:
     """Advance one BBRv1 flow by a step and return its sending rate in bytes/s.
 
@@ -85,7 +84,7 @@ def step_bbr1_rounds(flow: Any, cfg: Any) -> float:
     return min(rate, flow.x_dlv_Bps) if flow.conserve_s > 0.0 and flow.m_prt == 0.0 else rate
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def step_bbr2_rounds(flow: Any, cfg: Any) -> float:
     """Advance one BBRv2 flow by a step and return its sending rate in bytes/s.
 

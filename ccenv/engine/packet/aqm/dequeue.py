@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import store
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.aqm.lists import (
@@ -36,6 +34,7 @@ from ccenv.engine.packet.aqm.lists import (
 )
 from ccenv.engine.packet.layout import ACK_HOP, ARRIVED, DISCIPLINES, LINK_KEY, MARKED_ON_THE_WAY, TX_STRIDE
 from ccenv.engine.packet.queue import ROUNDING_BYTES, drop_taken, packet_bytes
+from ccenv.kernels.decorator import kernel
 
 FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 CLASSIC, L4S = 0, 1
@@ -44,7 +43,7 @@ RECENT_INTERVALS = 16.0  # RFC 8289 s.5.5
 LARGEST_PROBABILITY = 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def put_in(run, flows, ln, fl, tx, hop, now_s):
     """Put an arriving packet into its queue. FQ-CoDel then drops the head of the fullest one if there are too many (s.4.1.2)."""
     if ln.discipline == DUALPI2:
@@ -67,7 +66,7 @@ def put_in(run, flows, ln, fl, tx, hop, now_s):
     ln.serving_flow, ln.serving_tx, ln.serving_hop = in_service
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_out(run, flows, ln, now_s):
     """Take the next packet to serve out of the queues; return whether there is one."""
     if ln.discipline == DUALPI2:
@@ -75,27 +74,27 @@ def take_out(run, flows, ln, now_s):
     return _from_many(run, flows, ln, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def taken_bytes(run, flows, ln):
     """Return the size of the packet that was taken out of the queues."""
     return packet_bytes(flows[ln.serving_flow], ln.serving_hop) if ln.mixed == 1 else run.mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _pull(run, flows, ln, queue):
     pull(ln, queue)
     if ln.mixed == 1:
         put(ln, queue, BYTES, get(ln, queue, BYTES) - taken_bytes(run, flows, ln))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _mark_taken(run, flows, ln):
     fl = flows[ln.serving_flow]
     ln.marked_bytes += taken_bytes(run, flows, ln)
     store(fl.tx_at, (ln.serving_tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _can_mark(flows, ln):
     return flows[ln.serving_flow].ecn > 0 and ln.serving_hop < ACK_HOP
 
@@ -103,7 +102,7 @@ def _can_mark(flows, ln):
 # --- FQ-CoDel -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _append(ln, queue, which):
     """Put a queue at the end of a list."""
     put(ln, queue, ROUND, which)
@@ -122,7 +121,7 @@ def _append(ln, queue, which):
         ln.old_last = queue
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _remove_first(ln, which):
     """Take the first queue out of its list."""
     if which == NEW:
@@ -134,7 +133,7 @@ def _remove_first(ln, which):
     put(ln, queue, ROUND, NO_LIST)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _from_many(run, flows, ln, now_s):
     """Deficit round robin, new flows first (RFC 8290 s.4.2)."""
     while ln.new_first >= 0 or ln.old_first >= 0:
@@ -154,7 +153,7 @@ def _from_many(run, flows, ln, now_s):
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _from_one(run, flows, ln, queue, now_s):
     """Take the next packet of a flow's queue, after CoDel's drops; return whether there is one."""
     first = True
@@ -173,7 +172,7 @@ def _from_one(run, flows, ln, queue, now_s):
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _codel_above(flows, ln, queue, now_s):
     """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
     few = get(ln, queue, COUNT) <= 2.0
@@ -188,7 +187,7 @@ def _codel_above(flows, ln, queue, now_s):
     return now_s >= get(ln, queue, FIRST_ABOVE_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _codel_hits(flows, ln, queue, now_s, first):
     """Tell whether CoDel drops or marks the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
     above = _codel_above(flows, ln, queue, now_s)
@@ -217,7 +216,7 @@ def _codel_hits(flows, ln, queue, now_s, first):
 # --- DualPI2 ------------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def catch_up(ln, now_s):
     """Make the PI controller's updates up to now (RFC 9332 A.1, dualpi2_update), with the longer of both delays."""
     while ln.next_update_s <= now_s:
@@ -229,14 +228,14 @@ def catch_up(ln, now_s):
         ln.next_update_s += ln.update_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _draw(run, ln):
     draw = uniform(run.seed, 0.0, LINK_KEY + ln.index, ln.draws)
     ln.draws += 1.0
     return draw
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _from_two(run, flows, ln, now_s):
     """Take the next packet of both queues, after drops and marks (RFC 9332 A.1 and A.2, dualpi2_dequeue)."""
     catch_up(ln, now_s)
@@ -270,7 +269,7 @@ def _from_two(run, flows, ln, now_s):
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def ramp(ln, waited_s):
     """Return the probability with which the L4S queue marks by itself (RFC 9332 A.1, laqm)."""
     if waited_s >= ln.ramp_start_s + ln.ramp_s:

@@ -6,11 +6,10 @@ next one of its queue is at ``classes_at``. Behind these follow the records of t
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import DISCIPLINES, Q_ENQUEUED_S, Q_FLOW, Q_HOP, Q_TX, QUEUE_STRIDE
 from ccenv.engine.packet.queue import packet_bytes
+from ccenv.kernels.decorator import kernel
 
 # Record of a queue.
 (
@@ -32,7 +31,7 @@ NOTHING = -1.0
 _FQ, _DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def n_classes(ln, n_flows):
     """Return how many queues a link has in its pool; 0: it has a plain queue."""
     if ln.discipline == _FQ:
@@ -40,14 +39,14 @@ def n_classes(ln, n_flows):
     return 2 if ln.discipline == _DUALPI2 else 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def class_words(ln, n_flows):
     """Return how many words of memory the queues take beside the ring."""
     queues = n_classes(ln, n_flows)
     return (ln.mask + 1 + queues * CLASS_STRIDE) if queues > 0 else 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def clear_classes(ln, n_flows):
     """Empty all queues."""
     queues = n_classes(ln, n_flows)
@@ -65,19 +64,19 @@ def clear_classes(ln, n_flows):
     ln.new_first = ln.new_last = ln.old_first = ln.old_last = -1
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def get(ln, queue, field):
     """Return a field of a queue's record."""
     return load(ln.classes_at, ln.mask + 1 + queue * CLASS_STRIDE + field)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def put(ln, queue, field, value):
     """Set a field of a queue's record."""
     store(ln.classes_at, ln.mask + 1 + queue * CLASS_STRIDE + field, value)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def push(ln, queue, flow, tx, hop, now_s):
     """Put a packet at the end of a queue."""
     entry = ln.free_entry
@@ -97,13 +96,13 @@ def push(ln, queue, flow, tx, hop, now_s):
     ln.tail += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def waiting_since_s(ln, queue):
     """Return when the first packet of a queue that is not empty came."""
     return load(ln.queue_at, int(get(ln, queue, FIRST)) * QUEUE_STRIDE + Q_ENQUEUED_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def pull(ln, queue):
     """Take the first packet of a queue out of it; it becomes the one in service."""
     entry = int(get(ln, queue, FIRST))
@@ -120,7 +119,7 @@ def pull(ln, queue):
     ln.head += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def delay_s(ln, queue, now_s):
     """Return how long the first packet of a queue has waited; 0 for none."""
     if get(ln, queue, FIRST) == NOTHING:
@@ -128,14 +127,14 @@ def delay_s(ln, queue, now_s):
     return now_s - waiting_since_s(ln, queue)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def first_bytes(flows, ln, queue):
     """Return the size of the first packet of a queue that is not empty."""
     at = int(get(ln, queue, FIRST)) * QUEUE_STRIDE
     return packet_bytes(flows[int(load(ln.queue_at, at + Q_FLOW))], int(load(ln.queue_at, at + Q_HOP)))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fullest(ln, queues, field):
     """Return the queue with most packets (COUNT) or bytes (BYTES), the first of equals."""
     best = 0

@@ -6,10 +6,9 @@ every arrival and every departure, between which nothing changes.
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import LINK_KEY
+from ccenv.kernels.decorator import kernel
 
 ACCEPT, MARK, DROP = 0, 1, 2
 MOST_MARKED = 0.1  # RFC 8033 s.5.1: mark_ecnth
@@ -22,7 +21,7 @@ LARGE_PROBABILITY, LARGEST_STEP = 0.1, 0.02  # s.5.5
 SCALES = ((0.000001, 2048.0), (0.00001, 512.0), (0.0001, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def catch_up(ln, now_s, mss_bytes):
     """Make the controller's updates up to now (s.4.2, s.4.4)."""
     while ln.next_update_s <= now_s:
@@ -45,7 +44,7 @@ def catch_up(ln, now_s, mss_bytes):
         ln.next_update_s += ln.update_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def pie_verdict(ln, now_s, mss_bytes, seed, codepoint):
     """Decide about an arriving packet (s.4.1, s.5.1, s.5.4)."""
     catch_up(ln, now_s, mss_bytes)

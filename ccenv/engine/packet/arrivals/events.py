@@ -6,9 +6,9 @@ The record of a slot goes on counting transmissions and segments, so that no rin
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
+from ccenv.kernels.decorator import kernel
 
 # Columns of the table of arrivals at run.arrivals_at, and what is written into it: when the last ACK came; infinite: turned away.
 COME_S, POOL, SEGMENTS, DONE_S = range(4)
@@ -18,7 +18,7 @@ FREE = 0
 STACK = 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def arrival_time_s(run):
     """Return when the next transfer comes."""
     if run.next_arrival >= run.n_arrivals:
@@ -26,7 +26,7 @@ def arrival_time_s(run):
     return load(run.arrivals_at, run.next_arrival * ARRIVAL_WIDTH + COME_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_slot(run):
     """Take a free slot for the transfer that comes now; return it, or -1 if all are in use and it is turned away."""
     pool = int(load(run.arrivals_at, run.next_arrival * ARRIVAL_WIDTH + POOL))
@@ -39,7 +39,7 @@ def take_slot(run):
     return int(load(run.pools_at, at + STACK + free - 1))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_slot(run, fl, now_s):
     """Let a sender that knows nothing begin in a slot."""
     fl.arrival = run.next_arrival
@@ -72,13 +72,13 @@ def begin_slot(run, fl, now_s):
     fl.rate_Bps = np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def offered_segments(run, fl):
     """Return up to which segment the transfer in a slot goes."""
     return fl.next_segment + int(load(run.arrivals_at, fl.arrival * ARRIVAL_WIDTH + SEGMENTS))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def leave_slot(run, fl):
     """Write down when a transfer was done; free its slot when nothing of it is on its way. Return whether it was freed."""
     if fl.finished_s == np.inf or fl.started == 0:

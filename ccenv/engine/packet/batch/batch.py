@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
@@ -11,7 +10,7 @@ from ccenv.engine.packet.batch.form import Form
 from ccenv.engine.packet.batch.place import begin_networks
 from ccenv.engine.packet.batch.wire import wire_networks
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE
-from ccenv.engine.packet.kernel import PacketArrays, advance, advance_parallel
+from ccenv.engine.packet.kernel import PacketArrays, advance
 from ccenv.engine.packet.layout import (
     BOX_DTYPE,
     ERROR_BUFFER,
@@ -31,6 +30,7 @@ from ccenv.engine.packet.layout import (
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, SHARE_STRIDE
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.measures import MEASURES
+from ccenv.kernels.threads import share
 
 # Arrays that hold what happened; the others are tables, or scratch that is written before it is read.
 _STATE = (
@@ -150,13 +150,8 @@ class PacketBatch:
             max_events: that a network may take in all.
             which: (k,) indices; None: all. The others stay where they are.
         """
-        which = self._all if which is None else which
-        if self.threads > 1 and len(which) > 1:
-            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS, len(which))
-            numba.set_num_threads(threads)
-            advance_parallel(threads, which, self.arrays, until_s, max_events)
-        else:
-            advance(which, self.arrays, until_s, max_events)
+        networks = self._all if which is None else which
+        share(lambda first, last: advance(networks[first:last], self.arrays, until_s, max_events), len(networks), self.threads)
 
     @property
     def box_words(self) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import store, unowned
 from ccenv.engine.compiled.signals import ON_TICK
@@ -36,12 +35,13 @@ from ccenv.engine.packet.queue import packet_bytes
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 from ccenv.engine.packet.traces.generate import generate
 from ccenv.engine.packet.traces.service import NO_TRACE, begin_trace
+from ccenv.kernels.decorator import kernel
 
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def ring_length(entries):
     """Return the smallest power of two, at least 2, that holds so many entries."""
     length = 2
@@ -50,7 +50,7 @@ def ring_length(entries):
     return length
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fastest_Bps(ln, changes):
     """Return the largest rate that a link ever has."""
     fastest = max(ln.rate_Bps, ln.peak_Bps)
@@ -60,7 +60,7 @@ def fastest_Bps(ln, changes):
     return fastest
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def slowest_Bps(ln, changes):
     """Return the smallest rate that a link ever has, outages left out."""
     slowest = ln.rate_Bps
@@ -70,7 +70,7 @@ def slowest_Bps(ln, changes):
     return slowest
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def window_packets(fl, links, changes, route):
     """Return how many packets a flow's rings hold: twice what its path can, which is its receive window."""
     fastest = np.inf
@@ -88,7 +88,7 @@ def window_packets(fl, links, changes, route):
     return np.int64(min(float(MAX_RING), max(float(MIN_RING), 2.0 * packets)))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_flows(a, tables, changes, mss_bytes):
     run = a.run[0]
     for i in range(run.n_flows):
@@ -117,7 +117,7 @@ def _begin_flows(a, tables, changes, mss_bytes):
         fl.mask = ring_length(window_packets(fl, a.links, changes, tables.route)) - 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_links(a, tables, changes, mss_bytes):
     run = a.run[0]
     for index in range(run.n_links):
@@ -147,7 +147,7 @@ def _begin_links(a, tables, changes, mss_bytes):
         ln.mask = ring_length(capacity + 1) - 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_grids(a, tables, changes, mss_bytes):
     run = a.run[0]
     for row in range(run.n_grids):
@@ -180,7 +180,7 @@ def _begin_grids(a, tables, changes, mss_bytes):
         begin_beliefs(a.beliefs[row], fl, mss_bytes, 1 if drop_tail and plain else 0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_tree(a, run, tree):
     """Set the first time of each source, and play all matches."""
     sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids, run.n_monitors)
@@ -212,7 +212,7 @@ def _begin_tree(a, run, tree):
         tree[2 * leaves + node] = tree[2 * leaves + best]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
     """Begin networks anew.
 
@@ -304,7 +304,7 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _begin_monitor(a, tables, row, start_rate_Bps):
     a.monitors[row] = tables.monitors[row]
     monitor = a.monitors[row]
@@ -321,7 +321,7 @@ def _begin_monitor(a, tables, row, start_rate_Bps):
         a.run[0].outside += 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _clear(a, run):
     """Forget what an earlier run left where it would be read: segments, queues, rings of beliefs, states of boxes."""
     for index in range(run.n_links):

@@ -8,8 +8,6 @@ and a policy's memory.
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
@@ -18,6 +16,7 @@ from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import ACK_HOP, LATE_HOP, PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, SENT_WITH_STRIDE, TX_STRIDE
 from ccenv.engine.packet.traces.generate import generated_rows
+from ccenv.kernels.decorator import kernel
 from ccenv.paths.table import ROW_WIDTH
 from ccenv.programs import INPUTS
 
@@ -26,7 +25,7 @@ _N_INPUTS = len(INPUTS)
 _SCRATCH_WORDS = _N_INPUTS + N_OBSERVATION + SCRATCH_ROWS * MAX_WIDTH
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def wire(a, tables, memory, b):
     """Write all addresses of a network.
 
@@ -127,7 +126,7 @@ def wire(a, tables, memory, b):
     return at
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def wire_networks(which, arrays, tables, memory):
     """Write all addresses of some networks, such as of those whose state was brought from elsewhere."""
     batch = unowned(arrays)

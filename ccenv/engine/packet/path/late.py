@@ -7,16 +7,16 @@ the short way arrives, those of the long way do that are due by then.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import LATE_COUNTER, PIPE_STRIDE, TIME_S, TX
 from ccenv.engine.packet.receiver import receive
 from ccenv.engine.packet.sources import put_pipe, set_source
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def late_time_s(pipe):
     """Return when the next packet of the longer way arrives."""
     if pipe.head == pipe.tail:
@@ -24,7 +24,7 @@ def late_time_s(pipe):
     return load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def deliver(a, run, sources, fl, tx, release_s):
     """Deliver a packet that leaves its jitter box at release_s, or let it take the longer way."""
     pipe = a.pipes[fl.late_pipe]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import ACK_LOSS_COUNTER, BURST_COUNTER, LOSS_COUNTER
+from ccenv.kernels.decorator import kernel
 
 DRAWS_PER_PACKET = 2  # of a chain: loss, then step
 DRAWS_PER_ACK = 3  # loss one by one, then those of the chain
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(inline="always")
 def loses_packet(fl, tx, seed):
     """Tell whether a packet is lost before the first link."""
     lost = fl.loss_rate > 0.0 and uniform(seed, 0.0, float(fl.index), LOSS_COUNTER + tx) < fl.loss_rate
@@ -24,7 +23,7 @@ def loses_packet(fl, tx, seed):
     return lost
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def loses_ack(fl, seed):
     """Tell whether the next ACK is lost as it leaves the receiver."""
     at = ACK_LOSS_COUNTER + DRAWS_PER_ACK * fl.acks_sent

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ccenv.engine.compiled.calls import load
 from ccenv.engine.packet.layout import HOPS, PIPE_STRIDE, TIME_S
 from ccenv.engine.packet.sources import flow_time_s, put_pipe, set_source
+from ccenv.kernels.decorator import kernel
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def link_at(a, run, flow, hop):
     """Return the link at a hop of a flow's data, or of its ACKs (from ACK_HOP on)."""
     return a.links[int(load(run.route_at, flow * HOPS + hop))]
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
     """Let a packet arrive at a hop at time_s."""
     p = int(load(run.route_at, (run.n_flows + flow) * HOPS + hop))
@@ -23,7 +22,7 @@ def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
         set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def go_on_back(a, run, sources, fl):
     """Let the ACKs that a receiver has sent reach their first link, if they pass one; set when the flow has something to do."""
     if fl.ack_hops > 0:

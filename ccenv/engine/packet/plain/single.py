@@ -7,7 +7,6 @@ not there. Rate changes, decisions, ticks and the log come between two calls.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load
 from ccenv.engine.compiled.local import copies_of, fits, put_back
@@ -15,6 +14,7 @@ from ccenv.engine.packet.decisions import ACKS
 from ccenv.engine.packet.events import end_service, send_packets, take_feedback
 from ccenv.engine.packet.layout import AGGREGATIONS, DISCIPLINES, JITTERS, TRACE_KINDS
 from ccenv.engine.packet.sources import FIRST_LINK, RATE_CHANGES
+from ccenv.kernels.decorator import kernel
 
 LEAVES = 8  # that the tree of such a network has
 _LINK, _FLOW = FIRST_LINK, FIRST_LINK + 1  # their sources
@@ -36,13 +36,13 @@ _copy_run, _copy_link, _copy = copies_of(_RUN_HAS), copies_of(_LINK_HAS), copies
 _copy_flow = copies_of(_FLOW_HAS | {"started": 1})
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def is_single(a, run):
     """Tell whether a network is one flow over one plain link."""
     return _run_fits(run) and _link_fits(a.links[0]) and _flow_fits(a.flows[0])
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def advance_single(a, network, sources, end_s, max_events):
     """Process the events of the link and the flow up to the first one of another source.
 

@@ -8,7 +8,6 @@ transmissions of a segment an ACK is for is never in doubt.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import (
@@ -21,6 +20,7 @@ from ccenv.engine.packet.layout import (
     STATUS,
     TX_STRIDE,
 )
+from ccenv.kernels.decorator import kernel
 
 NO_PACKET, RETRANSMISSION, PROBE = range(3)  # which packet may be sent although the window is full
 RTO_TIMER, REORDERING_TIMER, PROBE_TIMER = range(3)  # what the one timer of a flow is for (s.5.4)
@@ -31,7 +31,7 @@ ROUNDING_S = 1e-9  # a time that has passed up to rounding has passed
 NO_ROUND = -1  # of duplicates that a receiver told of (RACK.dsack_round)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_rack(fl):
     """Begin with what a sender knows that has sent nothing (s.5.3)."""
     fl.first_segment = fl.next_segment
@@ -53,7 +53,7 @@ def begin_rack(fl):
     fl.beyond_window = NO_PACKET
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def see_order(fl, tx):
     """Notice a segment that was sent once and arrives behind later ones (s.6.2, step 3)."""
     segment = int(load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT))
@@ -65,13 +65,13 @@ def see_order(fl, tx):
         fl.reordering_seen = 1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def sacked_segments(fl):
     """Return how many segments have arrived beyond the cumulative acknowledgement."""
     return fl.delivered_bytes / fl.mss_bytes - (fl.confirmed_below - fl.first_segment)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def set_reordering_window(fl):
     """Set the reordering window (s.6.2, step 4, last part)."""
     fl.reordering_s = min(fl.reordering_steps * fl.min_rtt_s / WINDOW_STEPS, fl.srtt_s)
@@ -79,7 +79,7 @@ def set_reordering_window(fl):
         fl.reordering_s = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_delivery(fl, newest_tx, arrivals, acked_bytes):
     """Learn from an ACK (s.6.2, steps 2 and 4).
 
@@ -110,7 +110,7 @@ def take_delivery(fl, newest_tx, arrivals, acked_bytes):
     set_reordering_window(fl)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _forget_copies(fl):
     """Take nothing to be in flight any more when everything has arrived: what is on its way are copies."""
     for tx in range(fl.loss_scan, fl.next_tx):
@@ -121,7 +121,7 @@ def _forget_copies(fl):
     fl.rto_deadline_s = np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def is_late(fl, tx, by_rto, now_s):
     """Tell whether an outstanding transmission, sent before one that has arrived, is lost (s.6.2, step 5).
 
@@ -133,7 +133,7 @@ def is_late(fl, tx, by_rto, now_s):
     return load(fl.tx_at, at + SENT_S) + fl.rack_rtt_s + fl.reordering_s - now_s <= ROUNDING_S
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_recovery(fl, by_rto):
     """Notice that losses were found: recovery lasts until all that was sent so far has arrived (RFC 6675 s.5)."""
     if by_rto:
@@ -143,7 +143,7 @@ def begin_recovery(fl, by_rto):
         fl.recovering = 1 if fl.confirmed_below < fl.next_segment else 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def newest_hole(fl):
     """Return the newest outstanding transmission that was sent before one that has arrived, or -1.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import OUTSTANDING, SENT_S, STATUS, TX_STRIDE
@@ -18,11 +17,12 @@ from ccenv.engine.packet.recovery.rack import (
     set_reordering_window,
 )
 from ccenv.engine.packet.transport import rto_s
+from ccenv.kernels.decorator import kernel
 
 PROBE_RTTS = 2.0  # s.7.2
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _wait_for_probe(fl, now_s):
     """Set the timer to the next probe, or to the RTO where none may be sent (s.7.2; before the RTT is known: s.7.3)."""
     fl.timer = RTO_TIMER
@@ -36,7 +36,7 @@ def _wait_for_probe(fl, now_s):
     fl.rto_deadline_s = min(now_s + wait_s, fl.rto_expires_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def arm(fl, now_s, rto_min_s):
     """Set the timer after an ACK, or after the timer (s.8): to the first that is needed of reordering, probe and RTO."""
     if fl.inflight_bytes <= 0.0:
@@ -52,7 +52,7 @@ def arm(fl, now_s, rto_min_s):
         _wait_for_probe(fl, now_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_timer(fl, now_s, rto_min_s):
     """Take the timer where it is not the RTO; return whether losses are to be looked for.
 
@@ -76,7 +76,7 @@ def take_timer(fl, now_s, rto_min_s):
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def arm_after_sending(fl, now_s, rto_min_s):
     """Set the timer after packets were sent; after a probe it is the RTO (s.7.3)."""
     probe = fl.beyond_window == PROBE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import store
 from ccenv.engine.compiled.rng import uniform
@@ -21,6 +20,7 @@ from ccenv.engine.packet.traces.spec import (
     WIFI_SLOT_S,
     WOBBLE_S,
 )
+from ccenv.kernels.decorator import kernel
 from ccenv.paths.table import ROW_BEFORE_BYTES, ROW_DELAY_S, ROW_TIME_S, ROW_VALUE, ROW_WIDTH
 
 CELLULAR, LEO, WIFI = (GENERATORS[name] for name in ("cellular", "leo", "wifi"))
@@ -29,13 +29,13 @@ LOW_WALL, HIGH_WALL = 0.05, 1.95  # times the mean
 SECONDS_PER_SLOT = round(SLOT_S / WOBBLE_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def cycle_s(stations, txop_s):
     """Return the mean time from frame to frame of a Wi-Fi station beside others."""
     return (1.0 + stations) * (txop_s + DIFS_S + WIFI_SLOT_S * MIN_WINDOW / 2 + SIFS_S + BLOCK_ACK_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def generated_rows(ln):
     """Return how many rows the trace of a link's generator has."""
     if ln.generator == CELLULAR:
@@ -45,13 +45,13 @@ def generated_rows(ln):
     return max(1, math.ceil(ln.trace_length_s / cycle_s(ln.generator_a, ln.generator_b)))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def draw(ln, seed, counter):
     """Return a number in [0, 1) that the generator of a link draws."""
     return uniform(seed, 0.0, LINK_KEY + ln.index, TRACE_COUNTER + counter)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def put_row(ln, row, time_s, value, delay_s):
     """Write a row of the trace of a link."""
     at = row * ROW_WIDTH
@@ -61,7 +61,7 @@ def put_row(ln, row, time_s, value, delay_s):
     store(ln.trace_at, at + ROW_DELAY_S, delay_s)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def generate(ln, seed):
     """Make the trace of a link's generator: its rows at ``trace_at``, its kind, length and bytes."""
     ln.trace_rows = generated_rows(ln)
@@ -74,7 +74,7 @@ def generate(ln, seed):
         _wifi(ln, seed)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _cellular(ln, seed):
     """Reflected steps of variance volatility^2 mean^2 per second; outages of exponential length."""
     ln.trace_kind = RATE
@@ -96,7 +96,7 @@ def _cellular(ln, seed):
     ln.trace_length_s = ln.trace_rows * TICK_S
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _leo(ln, seed):
     """Per slot of 15 s: nothing for the handover, then a rate that wobbles every second, and a delay."""
     ln.trace_kind = RATE
@@ -119,7 +119,7 @@ def _leo(ln, seed):
     ln.trace_length_s = slots * SLOT_S
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _wifi(ln, seed):
     """Wins of the channel go to this station or another alike; each takes a backoff, a frame and its ACK."""
     ln.trace_kind = OPPORTUNITIES

@@ -9,23 +9,23 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import load
 from ccenv.engine.packet.layout import TRACE_KINDS
+from ccenv.kernels.decorator import kernel
 from ccenv.paths.table import ROW_BEFORE_BYTES, ROW_DELAY_S, ROW_TIME_S, ROW_VALUE, ROW_WIDTH
 
 NO_TRACE, RATE = TRACE_KINDS["none"], TRACE_KINDS["rate"]
 ROUNDING_BYTES = 1e-6  # by which a packet may be larger than what is left
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def row_entry(ln, row, column):
     """Return an entry of a row of a link's trace."""
     return load(ln.trace_at, row * ROW_WIDTH + column)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@kernel(forceinline=True)
 def service_end_s(ln, now_s, mss_bytes):
     """Return when a packet whose service begins now has left a link."""
     if ln.trace_kind == NO_TRACE:
@@ -35,7 +35,7 @@ def service_end_s(ln, now_s, mss_bytes):
     return _end_at_opportunity(ln, now_s, mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _next_row(ln):
     ln.trace_row += 1
     if ln.trace_row == ln.trace_rows:
@@ -43,7 +43,7 @@ def _next_row(ln):
         ln.trace_begin_s += ln.trace_length_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _skip_lengths(ln, now_s):
     """Go to the repetition that holds a time, where it is not the one at hand."""
     if now_s > ln.trace_begin_s + 2.0 * ln.trace_length_s:
@@ -51,7 +51,7 @@ def _skip_lengths(ln, now_s):
         ln.trace_row = 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _end_at_rate(ln, now_s, mss_bytes):
     time_s = now_s
     left_bytes = mss_bytes
@@ -70,7 +70,7 @@ def _end_at_rate(ln, now_s, mss_bytes):
         _next_row(ln)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _end_at_opportunity(ln, now_s, mss_bytes):
     time_s = ln.trace_begin_s + row_entry(ln, ln.trace_row, ROW_TIME_S)
     if time_s < now_s:
@@ -89,7 +89,7 @@ def _end_at_opportunity(ln, now_s, mss_bytes):
     return ln.trace_begin_s + row_entry(ln, ln.trace_row, ROW_TIME_S)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def begin_trace(ln):
     """Bring the trace of a link to its beginning."""
     ln.trace_row = 0
@@ -98,7 +98,7 @@ def begin_trace(ln):
     ln.last_arrival_s = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def arrival_s(ln, now_s, row):
     """Return when a packet that leaves a link now is behind it: in order, and later by the delay of a row of its trace."""
     arrival = now_s + (ln.delay_s + row_entry(ln, row, ROW_DELAY_S))
@@ -106,7 +106,7 @@ def arrival_s(ln, now_s, row):
     return ln.last_arrival_s
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def capacity_bytes(ln, now_s):
     """Return the bytes that a link could have carried since the start of the run."""
     if ln.trace_kind == NO_TRACE:
@@ -128,7 +128,7 @@ def capacity_bytes(ln, now_s):
     return carried
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def shown_rate_Bps(ln, now_s, interval_s):
     """Return the rate that a log shows: the present one, of a trace the mean up to the next row of the log."""
     if ln.trace_kind == NO_TRACE:

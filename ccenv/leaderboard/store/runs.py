@@ -1,0 +1,108 @@
+"""Which runs a record must hold: exactly those of its suite, with the seeds that it was played with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import product
+from typing import Any
+
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
+from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
+from ccenv.config import shipped_names
+from ccenv.document import canonical_json
+from ccenv.errors import InputError
+from ccenv.foreign import parse_json
+from ccenv.leaderboard.store.records import CellRecord, PlayedContent, checked_suite, played_hash
+
+Run = tuple[str, str, str, int]
+"""Scenario, sender, adversary, seed."""
+
+
+def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
+    """Return the runs of a suite as its cells are called, in its order."""
+    cases = [case.name for case in getattr(suite, "cases", ())]
+    if isinstance(suite, PacketSuite):
+        return [(case, name, NETWORK, seed) for case, name, seed in product(cases, senders, suite.seeds)]
+    return list(product(cases, senders, suite.opponents, suite.seeds))
+
+
+def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str], where: str) -> None:
+    """Check that recorded runs are those of a suite: none is missing, twice, foreign or in another place. Raises InputError."""
+    rows, expected = list(recorded), runs_of(suite, senders)
+    if rows == expected:
+        return
+    place = next((i for i, (a, b) in enumerate(zip(rows, expected, strict=False)) if a != b), min(len(rows), len(expected)))
+    seen, due = ("/".join(map(str, runs[place])) if place < len(runs) else "nothing" for runs in (rows, expected))
+    has = f"{len(rows)} runs; suite {suite.name!r} with its seeds has {len(expected)}"
+    raise InputError(f"{where}: {has}: run {place + 1} is {seen}, not {due}")
+
+
+def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> None:
+    """Check that cells have the metrics of their suite; networks lack those of flows that they lack. Raises InputError."""
+    whole = set(suite.metrics)
+    for cell in cells:
+        wrong = set(cell.metrics) - whole if isinstance(suite, PacketSuite) else set(cell.metrics) ^ whole
+        if wrong:
+            raise InputError(f"{where}: {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, not as its suite")
+
+
+def published_suite(content: PlayedContent, where: str) -> SuiteBase:
+    """Return the suite of a record as it was published; one that ccenv ships as it is shipped, keys in the order of its file."""
+    suite = check_published(checked_suite(content.suite, content.suite_sha256, where), where)
+    shipped = _shipped(suite.name)
+    return shipped if shipped is not None and shipped.version == suite.version else suite
+
+
+def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **changes: Any) -> SuiteBase:
+    """Return a suite as it was played: the published one but for its seeds, of which there are as many.
+
+    Args:
+        content: of a record.
+        played: what it says that was played.
+        where: name of the record for messages.
+        changes: other keys that playing it changes.
+
+    Raises:
+        InputError: if it is another suite, or a published one poses as one that ccenv ships.
+    """
+    suite = published_suite(content, where)
+    if played_hash(played) != played_hash({**content.suite, "seeds": played.get("seeds"), **changes}):
+        raise InputError(f"{where}: what was played is not the suite {suite.name!r} of the record")
+    seeds = suite_of(played, where).seeds
+    if len(seeds) != len(suite.seeds):
+        raise InputError(f"{where}: {len(seeds)} seeds; suite {suite.name!r} has {len(suite.seeds)}")
+    return suite.model_copy(update={"seeds": seeds})
+
+
+def check_published(suite: SuiteBase, where: str) -> SuiteBase:
+    """Return a suite that a board can publish and that is read from its record as it is.
+
+    Raises:
+        InputError: if a scenario has no place for the sender, ccenv ships another suite under its name and version, or the names
+            of its cases hang on an order of keys that a record, which sorts them, does not keep.
+    """
+    name, shipped = f"{suite.name}/{suite.version}", _shipped(suite.name)
+    if not isinstance(suite, (Suite, PacketSuite)) or not all(getattr(one, "uses_agent", True) for one in suite.scenarios):
+        raise InputError(f"{where}: suite {name} has scenarios without the sender under test: no board evaluates it")
+    if shipped is not None and suite.version > shipped.version:
+        raise InputError(f"{where}: suite {name}; this ccenv has version {shipped.version}: use a newer ccenv")
+    if shipped is not None and suite.version == shipped.version:
+        if suite.sha256 != shipped.sha256:
+            raise InputError(f"{where}: suite {name} is not the one that ccenv ships under this name and version")
+        return suite
+    kept = suite_of(parse_json(canonical_json(suite.model_dump()), where), where)
+    for case, other in zip(suite.cases, kept.cases, strict=True):  # type: ignore[attr-defined]
+        if case.name != other.name:
+            raise InputError(
+                f"{where}: case {case.name!r}: write parameters in the order of the alphabet, as {other.name!r} does"
+            )
+    return suite
+
+
+@cache
+def _shipped(name: str) -> SuiteBase | None:
+    from ccenv.leaderboard.evaluate.damage import panel
+
+    return load_suite(name) if name in shipped_names(PACKAGE, ".yaml") else panel() if name == panel().name else None

@@ -1,0 +1,82 @@
+"""What a forger does who knows the checker: change one thing in a certificate, and tell all else anew so that it agrees."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ccenv.certificates.compose import obligations, read_theorem
+from ccenv.certificates.program import read_program
+from ccenv.certificates.reading import FORMAT, Certificate
+from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
+from ccenv.config import validate
+from ccenv.errors import InputError
+from ccenv.foreign import fraction_of
+from ccenv.smt.theorems.certificate import certificate_of
+from ccenv.smt.theorems.prove import Prover
+from ccenv.smt.theorems.theorem import load_theorem
+
+SMALL = Path(__file__).with_name("small.yaml")
+Data = dict[str, Any]
+Change = Callable[[Data], Any]
+
+
+def proved(file: Path) -> Data:
+    """Return the certificate of a theorem, as it stands in a file."""
+    proof = Prover(60.0).prove(load_theorem(str(file)))
+    assert proof.verdict == "verified"
+    data: Data = json.loads(FORMAT.content(certificate_of(proof)))
+    return data
+
+
+def read(data: Data) -> Certificate:
+    return validate(Certificate, FORMAT.check(data, "forged"), "forged")
+
+
+def forged(data: Data, change: Change) -> Data:
+    """Return a certificate with a change, and with all else told anew."""
+    data = copy.deepcopy(data)
+    change(data)
+    return retold(data)
+
+
+def retold(data: Data) -> Data:
+    """Write the words, the figures, the steps and the hashes that belong to the rest; what cannot be read stays as it was."""
+    for query in data["queries"]:
+        query["sha256"] = hashlib.sha256(query["smtlib"].encode()).hexdigest()
+    try:
+        theorem, before = read(data).theorem_data(), data["sent_before"]
+        program = read_program(data["program"], "program")
+        limit = None if before is None else (fraction_of(before[0], "before"), fraction_of(before[1], "before"))
+        ranked = [name for name, claim in theorem["claims"].items() if claim["rank"]]
+        settles = {name: data["settles"].get(name, True) for name in ranked}
+        steps = obligations(read_theorem(theorem, limit, program), program.bounds())
+        data |= {
+            "composition": [{"name": name, "answer": "unsat"} for name, _, _ in steps],
+            "statement": sentence(theorem, subject(program.name, program.is_contract), settles),
+            "figures": figures(theorem),
+            "assumptions": assumptions(theorem, limit),
+            "settles": settles,
+            "converges": times_to_converge(theorem, settles),
+        }
+    except InputError:
+        pass  # the checker says what is wrong with it
+    return data
+
+
+def query_of(data: Data, lemma: str, part: int = 1) -> Data:
+    return next(query for query in data["queries"] if (query["lemma"], query["part"]) == (lemma, part))
+
+
+def lemma_of(data: Data, name: str) -> Data:
+    return next(lemma for lemma in data["theorem"]["lemmas"] if lemma["name"] == name)
+
+
+def asserted(data: Data, lemma: str, body: str) -> None:
+    """Assert one thing more in a query."""
+    query = query_of(data, lemma)
+    query["smtlib"] = query["smtlib"].replace("(check-sat)", f"(assert {body})\n(check-sat)")
