@@ -33,7 +33,9 @@ _KEPT_FILES = 4000
 _MODULE = re.compile(r"\bccenv(?:\.\w+)+\.?")
 _REFERENCE = re.compile(r"\bccenv(?:\.\w+)+(?::\w+)?")
 # Decorators that enter their function nowhere; any other may, so what it decorates counts whenever its file does.
-_PURE = {"cache", "contextmanager", "dataclass", "intrinsic", "kernel", "lru_cache", "wraps"}
+_PURE = {"cache", "contextmanager", "dataclass", "intrinsic", "kernel", "lru_cache", "njit", "wraps"}
+# Other rules of reading keep their own file; taken when this is imported, which may be changed on disk later.
+_RULES = hashlib.sha256(FilePath(__file__).read_bytes()).hexdigest()[:8]
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -112,8 +114,7 @@ class _Code:
 
     def __init__(self) -> None:
         base = os.environ.get("XDG_CACHE_HOME") or str(FilePath.home() / ".cache")
-        reader = hashlib.sha256(FilePath(__file__).read_bytes()).hexdigest()[:8]  # other rules of reading have their own file
-        self._file = FilePath(base, "ccenv", f"statements-{reader}.json")
+        self._file = FilePath(base, "ccenv", f"statements-{_RULES}.json")
         self._modules: dict[str, dict[str, Any] | None] = {}
         self._stored: dict[str, dict[str, Any]] = {}
         self._used: dict[str, dict[str, Any]] = {}

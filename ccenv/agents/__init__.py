@@ -168,4 +168,9 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
 
         program = load_program(spec)
         return ProgramSender(program.name, program)
+    if spec.partition(":")[0].endswith(".py"):
+        raise InputError(
+            f"{spec!r} is Python, which is run and attacked but not proved, exported or submitted; write it as a program: "
+            "ccenv new program NAME"
+        )
     raise unknown_name("agent", spec.partition(":")[0], AGENTS.names())

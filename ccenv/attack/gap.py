@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ ROUND_OFF = 1e-6
 COLD_LIMIT_S = 30.0  # each query is one of several per row
 COLD_START, FREE_START = "solver, cold start", "solver, free start"
 ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
+
+PARTS = 100  # of a row, for progress
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ def adversary_gap(
         time_limit_s: per solver call; of the cold-start queries at most COLD_LIMIT_S.
         cold_ends_rtts: round trips at which the windows end that the solver looks for from a cold start; none: nor is a bound of
             such runs proved.
-        report: called with the number of finished and of all senders.
+        report: called with the number of finished and of all senders, in hundredths.
 
     Raises:
         UnknownNameError: for an unknown buffer or sender.
@@ -218,6 +221,7 @@ def adversary_gap(
                 warmup_rtts=0 if bound.from_cold else DEFAULT_RTTS,
                 window_rtts=2 * DEFAULT_RTTS if bound.from_cold else DEFAULT_RTTS,
                 claim=bound.claim,
+                report=None if report is None else partial(_tell, report, done, len(players)),
             )
             cold = None
             if cold_ends_rtts and bound.claim.encoded is not None and bound.proved is not None:
@@ -226,8 +230,13 @@ def adversary_gap(
                 cold = worst_cold_start(ask, Fraction(bound.proved).limit_denominator(1024), most, cold_ends_rtts)
             rows.append(_row(result, buffer, bound, cold, time.perf_counter() - begin))
         if report is not None:
-            report(done + 1, len(players))
+            report(PARTS * (done + 1), PARTS * len(players))
     return rows
+
+
+def _tell(report: Callable[[int, int], None], done: int, total: int, spent: int, allowed: int) -> None:
+    """Tell how far an attack has come, in parts of a row."""
+    report(PARTS * done + PARTS * spent // max(allowed, 1), PARTS * total)
 
 
 def gap_path(buffer: str) -> Path:

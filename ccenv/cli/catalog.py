@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ import typer
 from ccenv.cli.options import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.cli.shown_files import policy_text, show_path
+from ccenv.engine.compiled import signals
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, is_folder
 from ccenv.network.model import MODELS, Model
@@ -25,6 +27,22 @@ if TYPE_CHECKING:
 SUITES = "ccenv.benchmarks.suites"
 _KINDS = ("train", "league", "sim", "live", "synth", "verify", "theorem", "ode")
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in _KINDS}
+
+
+_PLAIN_FIELDS = {
+    "now_s": "time of the run",
+    "dt_s": "length of a step",
+    "mss_bytes": "segment size",
+    "rtt_s": "propagation RTT of the flow",
+    "jitter_s": "D: longest extra delay",
+    "link_rate_Bps": "rate of the link",
+    "buffer_bytes": "buffer of the link",
+    "steps_per_rtt": "engine steps in an Rm",
+    "n_flows": "flows of the path",
+    "flow": "number of the flow",
+    "env": "number of the environment",
+    "seed": "of the random numbers",
+}
 
 
 @dataclass(frozen=True)
@@ -198,21 +216,40 @@ def _path_text(name: str) -> str:
 def _signals() -> list[Item]:
     """Return what a sender may see: elements of the observation, and fields of the signals of CCAs and adversaries."""
     from ccenv.agents.learned.view import ELEMENTS
-    from ccenv.engine.compiled import signals
     from ccenv.engine.compiled.observation import OBSERVATION
+    from ccenv.interface.signals import SIGNALS
 
     items = [
         Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(_element_text, name))
         for name, e in zip(ELEMENTS, OBSERVATION, strict=True)
     ]
+    known = {item.name for item in items}
+    items += [
+        Item(s.name, "signals", f"{s.formula}, {s.low:g} to {s.high:g}", ("policy", s.unit), partial(repr, s))
+        for s in SIGNALS
+        if s.name not in known
+    ]
     for record in ("ACK", "LOSS", "TICK", "VIEW", "MOVE"):
-        fields = getattr(signals, record).names
         owner = "adversary" if record in ("VIEW", "MOVE") else "sender"
         items += [
-            Item(f"{record.lower()}.{field}", "signals", f"of {record} ({signals.__name__})", (owner,), _signals_text)
-            for field in fields
+            Item(f"{record.lower()}.{field}", "signals", meaning, (owner, _unit_of(field)), _signals_text)
+            for field, meaning in _meanings(record).items()
         ]
     return items
+
+
+def _meanings(record: str) -> dict[str, str]:
+    """Return what the fields of a record mean: the comments beside them, or beside the same field of a record before."""
+    lines = re.findall(r'"(\w+)",(?:  # (.+))?$', _signals_text(), re.MULTILINE)
+    told = _PLAIN_FIELDS | {name: comment for name, comment in reversed(lines) if comment}
+    block = re.search(rf"^{record} = record\((.*?)(?:^\)|(?<=\")\))$", _signals_text(), re.MULTILINE | re.DOTALL)
+    own = dict(re.findall(r'"(\w+)",  # (.+)$', block[1], re.MULTILINE)) if block else {}
+    return {field: own.get(field) or told.get(field, field.replace("_", " ")) for field in getattr(signals, record).names}
+
+
+def _unit_of(field: str) -> str:
+    units = {"_Bps": "bytes/s", "_bytes": "bytes", "_s": "s"}
+    return next((unit for end, unit in units.items() if field.endswith(end)), "1")
 
 
 def _element_text(name: str) -> str:
@@ -226,8 +263,6 @@ def _element_text(name: str) -> str:
 
 def _signals_text() -> str:
     import inspect
-
-    from ccenv.engine.compiled import signals
 
     return inspect.getsource(signals).rstrip()
 
@@ -295,7 +330,11 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
 _ALSO_LISTED = ("scenarios", "networks", "plugins")  # what stands in another kind too, or is shown by its own command
 
 
+_OTHER_WORDS = {"senders": "agents", "ccas": "agents", "environments": "envs", "attacks": "adversaries", "benchmarks": "suites"}
+
+
 def _items(kind: str) -> list[Item]:
+    kind = _OTHER_WORDS.get(kind, kind)
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     return KINDS[kind]()

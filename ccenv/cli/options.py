@@ -87,4 +87,7 @@ def usage_message(error: typer.TyperException) -> str:
     known = _OTHER_WORDS.get(wrong or "")
     if known is not None and context is not None and any(known in parameter.opts for parameter in context.command.params):
         return f"No such option: {wrong}. Did you mean {known!r}?"
+    commands = getattr(getattr(context, "command", None), "commands", None)
+    if context is not None and commands and error.format_message().startswith("No such command"):
+        return f"{error.format_message()} There are: {', '.join(f'{context.command_path} {name}' for name in commands)}"
     return error.format_message()

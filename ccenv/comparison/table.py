@@ -142,7 +142,8 @@ def merge_rows(rows: Sequence[Row]) -> Row:
         return (failed or rows)[0]
     from ccenv.benchmarks.statistics.intervals import estimate
 
-    values, intervals = {}, {}
+    values: dict[str, Any] = {}
+    intervals: dict[str, tuple[float, float]] = {}
     for key in [*(key for key, _ in COLUMNS), *rows[0].metrics]:
         runs = [value for row in rows if (value := row.value(key)) is not None]
         values[key] = None

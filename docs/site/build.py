@@ -41,7 +41,7 @@ def build(out: Path) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     stage(source, reference_pages())
     return build_main(
-        ["-W", "--keep-going", "-q", "-j", "2", "-c", str(HERE), "-d", str(out / "trees"), "-b", "html", str(source), str(html)]
+        ["-W", "--keep-going", "-j", "2", "-c", str(HERE), "-d", str(out / "trees"), "-b", "html", str(source), str(html)]
     )
 
 
@@ -54,6 +54,7 @@ def main() -> int:
         print("the documentation site needs the extra docs: make docs, or pip install 'ccenv[docs]'", file=sys.stderr)
         return 2
     started = time.monotonic()
+    print("building the documentation site: some minutes; any warning ends it", flush=True)
     if stale := stale_notebooks():
         print(f"run again, their code has changed: {', '.join(stale)} (python docs/site/execute.py)", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Write the tables of docs/which-cca.md from the recorded board: python docs/site/which_cca.py."""
+"""Write the tables of docs/which-cca.md from the recorded board and ``ccenv which``: python docs/site/which_cca.py."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ccenv.page_tables import Place, markdown
 DOCS = Path(__file__).parents[1]
 BOARD, PAGE = DOCS / "data" / "leaderboard.jsonl.xz", DOCS / "which-cca.md"
 PLACE = Place("<!-- table of the recorded board: python docs/site/which_cca.py -->")
+KINDS, KINDS_PLACE = DOCS / "data" / "which.json", Place("<!-- kinds of network: python docs/site/which_cca.py -->")
 SUITE, HARD = "standard-v1", "worst-case-v1"
 SENDERS = (
     "cubic",
@@ -107,7 +108,22 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
+def kinds() -> str:
+    """Return who is first on each kind of network, as ``ccenv which --json`` was recorded; several names are a tie."""
+    record = parse_json(KINDS.read_bytes(), KINDS.name)
+    rows = []
+    for kind in dict.fromkeys(row["network"] for row in record["rows"]):
+        own = [row for row in record["rows"] if row["network"] == kind]
+        used = {row["sender"]: row["values"]["utilisation"] for row in own}
+        most = [name for name, one in used.items() if not any(other["low"] > one["high"] for other in used.values())]
+        best = [row["sender"] for row in own if row["place"] == 1]
+        told = {"first by power": best, "first by utilisation": most}
+        rows.append({"kind": kind} | {head: ", ".join(f"`{name}`" for name in names) for head, names in told.items()})
+    return markdown(rows)
+
+
 if __name__ == "__main__":
+    KINDS_PLACE.write(PAGE, kinds())
     PLACE.write(PAGE, tables())
     print(PAGE.name)
     sys.exit(0)

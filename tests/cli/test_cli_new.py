@@ -110,6 +110,38 @@ def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(len(item["summary"]) < 200 for item in found)
 
 
+def test_every_signal_has_a_meaning_and_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "signals", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert all(len(item["tags"]) == 2 and item["tags"][1] and len(item["summary"]) > 4 for item in found)
+    told = {item["name"]: (item["summary"], item["tags"][1]) for item in found}
+    assert told["ack.acked_bytes"] == ("newly acknowledged by this signal, > 0", "bytes")
+    assert told["tick.dt_s"] == ("length of a step", "s")
+    assert told["queue_ratio"][0].startswith("mean RTT / smallest RTT - 1")
+
+
+def test_senders_are_agents(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for word in ("senders", "agents"):
+        assert main(["list", word, "--json"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "mine.py", "-o", "x.c"],
+        ["verify", "property", "mine.py", "--property", "invariant"],
+        ["board", "pack", "mine.py"],
+    ],
+)
+def test_python_is_told_the_way_to_a_program(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["new", "sender", "mine"])
+    assert main(words) == 2
+    assert "ccenv new program" in capsys.readouterr().err
+
+
 def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from ccenv.benchmarks.run import which
     from ccenv.benchmarks.suite.curve import load_suite
@@ -125,6 +157,16 @@ def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: 
     scores = [row["values"]["power"]["iqm"] for row in rows[0]]
     assert scores == sorted(scores, reverse=True)
     assert {row["sender"] for row in rows[0]} == {"reno", "copa"}
+
+
+def test_overlapping_intervals_are_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.benchmarks.run import which
+
+    values = {"a": [9.0, 10.0], "b": [8.0, 9.5], "c": [1.0, 2.0]}
+    records = [{"agent": name, "metrics": {"power": v}} for name, runs in values.items() for v in runs]
+    suite = which.load_suite("networks").model_copy(update={"metrics": ("power",)})
+    rows = which._of_kind(suite, "cable", records, "power")
+    assert {row.sender: row.place for row in rows} == {"a": 1, "b": 1, "c": 3}
 
 
 def test_an_odd_unit_warns_once(capsys: pytest.CaptureFixture[str]) -> None:

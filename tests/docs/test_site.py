@@ -131,6 +131,8 @@ def test_the_tables_of_which_cca_are_those_of_the_recorded_board() -> None:
 
     _, _, rest = which_cca.PAGE.read_text(encoding="utf-8").partition(which_cca.PLACE.start)
     assert rest.strip().startswith(which_cca.tables()), "write them again: python docs/site/which_cca.py"
+    _, _, rest = which_cca.PAGE.read_text(encoding="utf-8").partition(which_cca.KINDS_PLACE.start)
+    assert rest.strip().startswith(which_cca.kinds()), "write them again: python docs/site/which_cca.py"
 
 
 RECORDED = {"company": "company", "worst-case-v2": "worst_cases"}

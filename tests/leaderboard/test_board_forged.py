@@ -324,7 +324,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("runs_in_another_order", cells(lambda lines: lines.reverse()), "run 1 is"),
     ("run_of_another_seed", cells(lambda lines: lines[0].update(seed=7)), "run 1 is one/reno/kind/7"),
     ("run_of_another_adversary", cells(lambda lines: lines[0].update(adversary="slowest")), "run 1 is one/reno/slowest/"),
-    ("run_of_another_code", cells(lambda lines: lines[0].update(code_sha256="0" * 64)), "a run of code 000"),
+    ("run_of_another_code", cells(lambda lines: lines[1].update(code_sha256="0" * 64)), "a run of code 000"),
     ("panel_run_left_out", panel_cells(lambda runs: runs.pop()), "1 runs; suite 'panel' with its seeds has 2"),
     ("panel_run_twice", panel_cells(lambda runs: runs.__setitem__(1, runs[0])), "run 2 is one/reno/kind/"),
     ("panel_seed", panel_cells(lambda runs: runs[0].update(seed=7)), "run 1 is one/reno/kind/7"),

@@ -78,10 +78,13 @@ def build(
     Example: ccenv board build --out runs/board
     Example: ccenv board build --league runs/league/quick-0
     """
+    from ccenv.errors import InputError
     from ccenv.leaderboard.site.build import build_site
     from ccenv.leaderboard.site.sources import from_folders, from_store
 
     home = home_of(board, database)
+    if not records and not home.exists() and not RUNS.is_dir():
+        raise InputError(f"no board in {board} and no {RUNS}/ here: begin with ccenv bench run quick, or ccenv board pack SENDER")
     if records or not home.exists():
         result = build_site(from_folders(records or [RUNS]), out, certificates or (), leagues or ())
     else:

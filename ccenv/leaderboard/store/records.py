@@ -168,8 +168,7 @@ OF_RUNS = frozenset(
 )
 """Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.smt.claims.claims.CLAIMS``)."""
 
-STEP_FAILS = "step fails"
-"""Why a claim about a sender's runs is unknown where a trace from any start breaks a step to it."""
+STEP_FAILS = "step fails"  # why a claim about runs is unknown where a trace from any start breaks a step to it
 
 
 def _told_anew(data: Any) -> Any:
@@ -226,11 +225,8 @@ class Verification(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _refuted_by_what_repeats(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("property_name") not in EXCUSED | OF_RUNS or _told_anew(data) is data:
-            return data
-        queries = data.get("queries")
-        told = [_told_anew(dict(query)) for query in queries] if isinstance(queries, (list, tuple)) else queries
-        return {**_told_anew(data), "queries": [{k: v for k, v in one.items() if k != "reason"} for one in told or []]}
+        of_runs = isinstance(data, dict) and data.get("property_name") in EXCUSED | OF_RUNS
+        return _told_anew(data) if of_runs else data
 
     @property
     def excused(self) -> bool:

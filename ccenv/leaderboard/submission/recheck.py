@@ -91,8 +91,8 @@ def check_players(known: Known, manifest: Manifest, cells: list[CellRecord], whe
     for cell in cells:
         if (cell.agent, cell.agent_sha256) != own:
             raise InputError(f"{where}: a run of {cell.agent} {cell.agent_sha256[:12]}, which is not the submission")
-        if cell.code_sha256 != manifest.code_sha256:
-            raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; the record names {manifest.code_sha256[:12]}")
+        if cell.code_sha256 != cells[0].code_sha256:
+            raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; its first one is of {cells[0].code_sha256[:12]}")
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The small language of lemma suites: named conditions over a trace, combined with all, any and not.
 
-A formula is a condition's name, a list (all of it), or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION: NUMBER}``.
-A number is given as such, as text ``"27/40"``, or as the name of one of the suite's constants. State conditions are read at the
-start of the trace in a premise and at its end in a conclusion; the others speak about the whole trace.
+A formula is a condition's name, a list (all of it), or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION:
+NUMBER}``. A number is given as such, as text ``"27/40"``, or as the name of one of the suite's constants. State conditions are
+read at the start of the trace in a premise and at its end in a conclusion; the others speak about the whole trace.
 """
 
 from __future__ import annotations

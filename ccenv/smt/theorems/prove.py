@@ -108,14 +108,18 @@ class Proof:
         """
         if any(one.verdict == "refuted" for one in self.lassos):
             return "refuted"
-        parts = [one.verdict for some in (self.lemmas, self.steps, self.possible) for one in some]
+        parts = [
+            *(one.verdict for one in self.lemmas),
+            *(one.verdict for one in self.steps),
+            *(one.verdict for one in self.possible),
+        ]
         return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
 
     @property
     def seconds(self) -> float:
         """Solver time."""
         answers = [one.answer for one in (*self.lemmas, *self.lassos)]
-        answers += [one.answer for one in (*self.steps, *self.possible, *self.settles.values())]
+        answers += [one.answer for one in (*self.steps, *self.settles.values())] + [one.answer for one in self.possible]
         answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
         return sum(answer.seconds for answer in answers)
 
@@ -147,7 +151,7 @@ class Prover:
         possible = self.show(loaded)
         steps = [self.imply(step) for step in implications(loaded)]
         lemmas: list[Decided] = []
-        if all(step.verdict == "verified" for step in (*possible, *steps)):
+        if all(verdict == "verified" for verdict in [one.verdict for one in possible] + [step.verdict for step in steps]):
             for asked in lemma_queries(loaded):
                 lemmas.append(self.decide(asked, twin=False))  # a trace shows that its premise is possible
                 if lemmas[-1].verdict != "verified":

@@ -76,7 +76,7 @@ def possibilities(loaded: LoadedTheorem) -> Iterator[tuple[str, Query]]:
 
     Each is a query whose premise it is, with all beliefs of the theorem; its trace is looked for, and nothing is denied.
     """
-    premises = [("start", (loaded.start,)), ("invariant", (loaded.invariant,))]
+    premises: list[tuple[str, tuple[Node, ...]]] = [("start", (loaded.start,)), ("invariant", (loaded.invariant,))]
     for claim in loaded.claims:
         if list(conjuncts(claim.when)):
             premises.append((f"claims.{claim.name}.when", (loaded.start, claim.when)))

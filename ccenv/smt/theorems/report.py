@@ -67,9 +67,9 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
         if one.verdict == "refuted":
             found = _broken(one, proof, folder)
             return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {found}"
-    for step in proof.possible:
-        if step.verdict != "verified":
-            return f"{step.names[0]}: {'impossible: no trace' if step.verdict == 'refuted' else step.answer.reason}"
+    for shown in proof.possible:
+        if shown.verdict != "verified":
+            return f"{shown.names[0]}: {'impossible: no trace' if shown.verdict == 'refuted' else shown.answer.reason}"
     for step in proof.steps:
         if step.verdict == "refuted":
             at = ", ".join(f"{name} = {value}" for name, value in step.witness.items())
