@@ -133,6 +133,8 @@ class Store:
         key = repr((str(signature), bare, self._options, codegen.magic_tuple(), numba.__version__, llvmlite.__version__))
         if self._file is None or " at 0x" in key:  # a type that holds an object of this process
             return None
+        if not self._file.is_relative_to(ROOT):  # numba imports the module again that it finds in a result
+            key += self._py_func.__module__
         name = hashlib.sha256(key.encode() + code.co_code + (dumps(cells) if cells else b"")).hexdigest()[:20]
         python = f"py{sys.version_info[0]}{sys.version_info[1]}"
         return Path(self.cache_path, f"{code.co_qualname.replace('<locals>.', '')}-{code.co_firstlineno}.{python}.{name}")
