@@ -48,8 +48,7 @@ def command(
     with progress_bar("which") as show:
         found = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
     if json:
-        rows = [asdict(row) for row in found.rows]
-        print_json({"by": found.by, "rows": rows, "failed": found.failed, "takes_one_flow": alone})
+        print_json({"by": found.by, "rows": [asdict(row) for row in found.rows], "failed": found.failed, "takes_one_flow": alone})
     else:
         kinds = networks()
         for kind in dict.fromkeys(row.network for row in found.rows):

@@ -146,7 +146,7 @@ def _lemmas(timeouts: bool, ranked: bool) -> list[dict[str, Any]]:
 
 
 def _lemma(title: str, text: str, premise: list[Any], conclusion: Any, **more: Any) -> dict[str, Any]:
-    return {"name": title, "text": text, "if": premise, "then": [conclusion], **more}
+    return {"name": title, "text": text, "if": {"all": premise}, "then": [conclusion], **more}
 
 
 def _tightening() -> list[dict[str, Any]]:

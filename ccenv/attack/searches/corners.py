@@ -30,7 +30,7 @@ class Corners:
 
     def least_flow_steps(self, game: Game) -> int:
         """Return what it takes."""
-        return len(LEVELS) ** len(game.open_moves) * game.run_flow_steps
+        return int(len(LEVELS) ** len(game.open_moves)) * game.run_flow_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst constant."""

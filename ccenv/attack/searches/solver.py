@@ -57,7 +57,7 @@ class Solver:
     def least_flow_steps(self, game: Game) -> int:
         """Return what an episode takes: up to each continuation, and its corners."""
         begins = self._begins(game)
-        each = 1 + len(LEVELS) ** len(game.open_moves)
+        each = 1 + int(len(LEVELS) ** len(game.open_moves))
         return each * (sum(begins) + len(begins) * self.steps) + game.n_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:

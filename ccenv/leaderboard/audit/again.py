@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, cast
 
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import Suite
 from ccenv.document import canonical_json
 from ccenv.errors import CcenvError
 from ccenv.foreign import parse_json
@@ -131,7 +132,7 @@ class PanelAgain:
         """Play it."""
         del progress
         adversary: Any = parse_submission(self.files, self.title).player
-        again, trace = measured(undisturbed_cells(self.played)[self.place], adversary)
+        again, trace = measured(undisturbed_cells(cast(Suite, self.played))[self.place], adversary)
         return {EQUAL: again == self.cell and self.view in (None, view_json(trace))}, {}
 
 

@@ -147,8 +147,8 @@ def headline(entry: Entry) -> dict[str, Any] | None:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        about = {"envelope": False, "encoding": False, "contract": inside, "property_name": result.property_name}
-        return {"verdict": result.verdict, "bound": bound, "text": text, **about}
+        about = {"envelope": False, "encoding": False, "contract": inside}
+        return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **about}
     return None
 
 

@@ -224,8 +224,8 @@ class BoardStore:
         from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
 
         with self._transaction() as connection:
-            for digest, content in files.items():
-                connection.execute(FILES.insert().values(sha256=digest, content=content))
+            for digest, data in files.items():
+                connection.execute(FILES.insert().values(sha256=digest, content=data))
             kind, subject, slot, content = next_record
             last = _row(len(rows) + 1, rows[-1]["chain"], kind, subject, slot, canonical_json({**content, "files": {}}))
             for row in (*rows, last):

@@ -93,7 +93,8 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
             raise InputError(f"{where}: suite {name} is not the one that ccenv ships under this name and version")
         return suite
     kept = suite_of(parse_json(canonical_json(suite.model_dump()), where), where)
-    for case, other in zip(suite.cases, kept.cases, strict=True):  # type: ignore[attr-defined]
+    cases: Any = zip(suite.cases, kept.cases, strict=True)  # type: ignore[attr-defined]
+    for case, other in cases:
         if case.name != other.name:
             raise InputError(
                 f"{where}: case {case.name!r}: write parameters in the order of the alphabet, as {other.name!r} does"

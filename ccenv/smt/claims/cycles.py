@@ -115,7 +115,7 @@ def cycle_query(query: Query) -> Query | str:
         return f"not asked: the sender reads {', '.join(sorted(reads))}"
     text = f"for ever, where no belief times out: {claim.text}"
     needs |= replace(claim.needs, bounds=needs.bounds)  # what the sender does not read moves nothing
-    asked = Property(claim.name, text, repeated, needs, lambda v: all_of([claim.premise(v), *returns(v)]), repeats=True)
-    asked = replace(query, name=f"{query.name}, repeated", claim=asked, bounds="full")
+    returning = Property(claim.name, text, repeated, needs, lambda v: all_of([claim.premise(v), *returns(v)]), repeats=True)
+    asked = replace(query, name=f"{query.name}, repeated", claim=returning, bounds="full")
     memory = {name for name in asked.encoding().view.extra if not name.startswith(UNDERSTOOD)}
     return f"not asked: the sender remembers {', '.join(sorted(memory))}" if memory else asked

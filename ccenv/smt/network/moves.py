@@ -89,7 +89,7 @@ def moves_of(trace: Trace) -> Moves:
         for i, (mine, due, left) in enumerate(curves):
             low = max(mine[t - 1], due[t - 1]) if jitter else mine[t - 1]
             row[2 + i] = _share(mine[t], low, left[t])
-        for i in np.flatnonzero(free[t - 1] > 0):
+        for i in np.flatnonzero(free[t - 1] > 0).tolist():
             budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]
             row[2 + n + i] = _share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))
     rates = np.vstack([np.outer(prefix_sent[:prefix], mix), sent]) / header.dt_s
