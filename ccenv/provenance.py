@@ -202,6 +202,8 @@ def _statement(node: ast.AST, visible: set[str]) -> list[Any]:
     uses: set[str] = set()
     references: set[str] = set()
     _write(node, parts, uses, references)
+    if "__name__" in uses:  # hands its module on as an object: whoever gets it may use all that stands there
+        uses |= visible
     return [hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16], sorted(uses & visible), sorted(references)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,23 @@ def formula_of(module: str) -> Change:
 )
 def test_another_formula_is_other_code(hash_after: Callable[..., str], entry: Any, module: str) -> None:
     assert hash_after(entry, formula_of(module)) != hash_after(entry)
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        ("agents.classic.copa", "on_ack"),
+        ("agents.classic.reno", "on_loss"),
+        ("adversaries.scripted.hoard", "play"),
+        ("adversaries.scripted.one_packet", "play"),
+    ],
+)
+def test_callbacks_of_a_module_that_is_handed_on_are_code(hash_after: Callable[..., str], module: str, function: str) -> None:
+    def change(name: str, text: bytes) -> bytes:
+        pattern = rb"(def " + function.encode() + rb"\([^)]*\)[^\n]*:\n)"
+        return re.sub(pattern, rb"\1    print(1)\n", text) if name == f"ccenv.{module}" else text
+
+    assert hash_after(CurveCell, change) != hash_after(CurveCell)
 
 
 def told_otherwise(name: str, text: bytes) -> bytes:

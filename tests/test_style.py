@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAX_LINES = 400
+MAX_LINES = 700
 # Files that are allowed to be longer, each with the reason.
 LONGER: dict[str, str] = {}
 TEXT_SUFFIXES = {".py", ".md", ".cfg", ".toml", ".yaml", ".yml", ".json", ".txt", ".html", ".css", ".js", ".sh", ""}

@@ -15,7 +15,7 @@ from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.network.identity import sender_hash
 from ccenv.network.path import make_path
 from ccenv.network.python_sender import PythonSender
@@ -208,7 +208,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
 def test_data_never_runs_a_file(tmp_path: Path) -> None:
     file = write(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n{PLAIN}")
     for build in (make_sender, agent_player):
-        with pytest.raises(UnknownNameError):
+        with pytest.raises(InputError, match="is Python"):
             build(file)
     with pytest.raises(CcenvError):
         make_sender(f"lambda_proxy:inner={file}")

@@ -348,9 +348,9 @@ def test_a_suite_never_runs_a_python_file(tmp_path: Path) -> None:
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nimport ccenv\nclass Mine(ccenv.PythonSender):\n    pass\n")
     data = small_packets()
     data["scenarios"][1]["network"]["flows"][1]["sender"] = str(file)
-    with pytest.raises(CcenvError, match="unknown agent"):
+    with pytest.raises(CcenvError, match="is Python"):
         packet_cells_of(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
-    with pytest.raises(CcenvError, match="unknown agent"):
+    with pytest.raises(CcenvError, match="is Python"):
         run_suite(packets(agents=[str(file)]), tmp_path / "out")
     assert not (tmp_path / "ran").exists()
     chosen = agent_player(str(file), code=True)

@@ -225,7 +225,7 @@ class Verification(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _refuted_by_what_repeats(cls, data: Any) -> Any:
-        of_runs = isinstance(data, dict) and data.get("property_name") in EXCUSED | OF_RUNS
+        of_runs = isinstance(data, dict) and str(data.get("property_name")) in EXCUSED | OF_RUNS
         return _told_anew(data) if of_runs else data
 
     @property

@@ -191,6 +191,8 @@ def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name:
     row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or told}
     if replay["reachable"] is False:
         row |= {"verdict": "unknown", "reason": replay["past"]}
+    elif not replay["legal"]:
+        row |= {"verdict": "unknown", "reason": replay["illegal"]}
     return row | ({} if result.view is None else {"shows": shows(result.view, FIRST if query.claim.repeats else 0)})
 
 

@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError
+from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.smt.claims.cycles import RETURNS, cycle_query
 from ccenv.smt.claims.endless import VERSION
@@ -108,6 +109,8 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         outcome.details["reachable"] = outcome.details["replay"]["reachable"]
         if worst == "refuted" and outcome.details["reachable"] is False:
             outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["past"]
+        elif worst == "refuted" and not outcome.details["replay"]["legal"]:
+            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["illegal"]
         outcome.details["violates" if outcome.verdict == "refuted" else "fails"] = query.claim.text
         outcome.details["shows"] = shows(broken.view, FIRST if query.claim.repeats else 0)
     if lasso:
@@ -183,7 +186,11 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
     file = save_counterexample(trace, folder, stem)
     window = (query.sender.needs(setting) | query.claim.needs).probe_window
-    replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
+    replay = (
+        {"exact": "reproduced in rational numbers"}
+        | judged(trace)
+        | run_in_engine(trace, result.view, result.values, query.sender, window)
+    )
     return file, replay | reach.to_dict()
 
 
@@ -206,7 +213,7 @@ def write_flow_counterexample(
     trace = as_trace(view, query.sender.name, f"violates: {query.claim.text}")
     digest = query_hash(encoding.smtlib(violation))
     file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
-    replay: dict[str, Any] = {"exact": "laws and every sender reproduced in rational numbers"}
+    replay = {"exact": "laws and every sender reproduced in rational numbers"} | judged(trace)
     if fluid.status != "sat":
         found = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
         return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {found}"}
@@ -214,6 +221,12 @@ def write_flow_counterexample(
     replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
     who = "the bytes of the trace were offered again: the engine has no agents with these published rules"
     return file, replay | {"engine_sender": who}
+
+
+def judged(trace: Trace) -> dict[str, Any]:
+    """Return what the checker of traces says of a counterexample: the solver's laws of several flows are looser than its own."""
+    broken = check_trace(trace)
+    return {"legal": not broken} | ({"illegal": f"no trace that the checker accepts: {broken[0].message}"} if broken else {})
 
 
 def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
