@@ -19,9 +19,9 @@ LAYERS = (
     *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "applications", "simulation", "export", "live"),
-    *("certificates", "smt", "synth", "attack", "comparison"),
+    *("certificates", "smt", "synth", "attack"),
     *("envs", "training", "league", "distill", "contract"),
-    *("benchmarks", "report", "ccenv", "leaderboard", "cli"),
+    *("benchmarks", "comparison", "report", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
 TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")

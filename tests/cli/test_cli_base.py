@@ -74,7 +74,10 @@ class TestMain:
         ("arguments", "message"),
         [
             (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'contract'?"),
-            (["trace", "chek"], "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace plot, ccenv trace show"),
+            (
+                ["trace", "chek"],
+                "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace plot, ccenv trace show",
+            ),
             (["trace", "check"], "Missing argument 'FILE...'."),
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
             (["list", "models", "--frobnicate"], "No such option: --frobnicate"),
