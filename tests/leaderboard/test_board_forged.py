@@ -8,6 +8,7 @@ import lzma
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
 
+from ccenv.agents import make_sender
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.document import canonical_json
 from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
+from ccenv.leaderboard.store.contents import _is_encoded
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.entry import card_of
 from ccenv.leaderboard.submission.pack import Authorship, pack
@@ -533,3 +536,11 @@ def test_hostile_texts_of_exports_are_refused(
     file.write_bytes(lzma.compress(content, preset=0) if suffix.endswith("xz") else content)
     line = refused(file, capsys)
     assert re.search(message, line), line
+
+
+@pytest.mark.parametrize(("name", "encoded"), [("cubic", False), ("reno", True), ("cc_qdel", True), ("learned_nominal", False)])
+def test_hostile_proofs_of_what_has_no_encoding(name: str, encoded: bool) -> None:
+    """The rows of an envelope are only of senders of which the solver can speak."""
+    card = SimpleNamespace(spec=name, name=name)
+    known: Any = SimpleNamespace(player=make_sender(name), record=SimpleNamespace(card=card))
+    assert _is_encoded(known) == encoded

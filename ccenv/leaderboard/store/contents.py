@@ -37,6 +37,7 @@ from ccenv.leaderboard.submission.entry import SUBMISSION
 from ccenv.leaderboard.submission.identity import check_author, name_claim
 from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_players, reread
 from ccenv.leaderboard.submission.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
+from ccenv.network.sender import ContractSender, ProgramSender
 
 AUDIT = "audit"
 
@@ -233,6 +234,8 @@ def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
     rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
     if rows != (places() if rows else []) or (envelope.setting_name == "none") != (not rows):
         raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(places())} of its table in order, or none at all")
+    if rows and not _is_encoded(known):
+        raise InputError(f"{where}: rows: {len(rows)} of {known.record.card.name!r}, of which the solver has no encoding")
     for row in envelope.rows:
         metric = METRICS[row.metric]
         if row.unit != metric.unit:
@@ -241,6 +244,14 @@ def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
             if value is not None and not (metric.low <= value <= metric.high and value % float(metric.precision) == 0):
                 allowed = f"{float(metric.low):g} to {float(metric.high):g} in steps of {float(metric.precision):g}"
                 raise InputError(f"{where}: {row.metric} of {value:g}; what is tried is {allowed}")
+
+
+def _is_encoded(known: Known) -> bool:
+    """Tell whether the solver can speak of a submission: of belief programs, contracts, and the published encodings."""
+    from ccenv.smt.senders.catalog import PUBLISHED
+
+    player = known.player
+    return isinstance(player, (ContractSender, ProgramSender)) or (known.record.card.spec or "").partition(":")[0] in PUBLISHED
 
 
 def _slot_of(kind: str, content: Any) -> str:
