@@ -25,7 +25,7 @@ from ccenv.certificates.compose import Lemma, Reading, buffer_of, held_beliefs, 
 from ccenv.certificates.laws import Path
 from ccenv.certificates.proofs import ProofChecker
 from ccenv.certificates.reading import Certificate, QueryData
-from ccenv.certificates.reason import follows
+from ccenv.certificates.reason import Work, follows
 from ccenv.certificates.statement import LAWS_VERSION, assumptions, figures, sentence, subject, times_to_converge
 from ccenv.certificates.theorem import number
 from ccenv.errors import InputError
@@ -252,15 +252,16 @@ def _check_reasoning(reading: Reading, program: programs.Program, certificate: C
     for step in certificate.composition:
         if step.answer != "unsat":
             report.refuse("answer", f"composition.{step.name}", f"the answer is {step.answer!r}, that of a proof is 'unsat'")
+    work = Work()
     for name, (facts, goal) in steps.items():
-        if not follows(facts, goal):
+        if not follows(facts, goal, work):
             report.refuse("composition", f"composition.{name}", "this does not follow from the lemmas")
     ranked = {name for name, claim in reading.data["claims"].items() if claim["rank"]}
     for name in sorted(certificate.settles.keys() ^ ranked):
         text = f"whether exceptions come first is {'not told' if name in ranked else 'told, of none'}"
         report.refuse("settling", f"settles.{name}", text)
     for name in sorted(ranked & certificate.settles.keys()):
-        if certificate.settles[name] and not follows(*settling(reading, name)):
+        if certificate.settles[name] and not follows(*settling(reading, name), work):
             report.refuse("settling", f"settles.{name}", "nothing makes a rank move while it is not at its end")
 
 

@@ -12,34 +12,44 @@ from typing import Any, TypeAlias
 from ccenv.certificates.claims import Read
 from ccenv.errors import InputError
 
-MAX_STEPS = 200_000
+MAX_WORK = 6_000_000  # pairs of rows of all obligations of a theorem: ten times what the largest shipped one takes, some 20 s
 MAX_ROWS = 4_000
 Terms: TypeAlias = tuple[tuple[str, int], ...]  # coprime whole coefficients
 Rows: TypeAlias = dict[Terms, tuple[Fraction, bool]]
 """Terms -> (constant, strict): terms + constant is at most 0, or below 0. Of several the tightest."""
 
 
-def follows(facts: list[Read], goal: Read) -> bool:
+class Work:
+    """What elimination may still cost, for all obligations of a theorem together."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+
+    def spend(self, pairs: int) -> None:
+        """Count pairs of rows. Raises InputError where they are too many to be decided here."""
+        self._left -= pairs
+        if self._left < 0:
+            raise InputError("composition: it has too many cases to be decided by elimination")
+
+
+def follows(facts: list[Read], goal: Read, work: Work | None = None) -> bool:
     """Return whether a goal follows from facts about real numbers.
 
     Raises:
         InputError: where the cases are too many to be decided here.
     """
-    return not _Search().possible([*facts, ("not", goal)], [], {})
+    return not _Search(work or Work()).possible([*facts, ("not", goal)], [], {})
 
 
 class _Search:
     """One search by cases; what was eliminated once is remembered."""
 
-    def __init__(self) -> None:
-        self._cases = 0
+    def __init__(self, work: Work) -> None:
+        self._work = work
         self._known: dict[frozenset[Any], bool] = {}
 
     def possible(self, parts: list[Read], choices: list[list[Read]], rows: Rows) -> bool:
         """Return whether all parts, one of each choice, and all rows can hold together."""
-        self._cases += 1
-        if self._cases > MAX_STEPS:
-            raise InputError("composition: it has too many cases to be decided by elimination")
         rows = dict(rows)
         while True:
             choices = [*choices, *_spread(parts, rows)]
@@ -72,8 +82,9 @@ class _Search:
 
     def _feasible(self, rows: Rows) -> bool:
         key = frozenset(rows.items())
+        self._work.spend(1 + len(rows))
         if key not in self._known:
-            self._known[key] = _feasible(rows)
+            self._known[key] = _feasible(rows, self._work)
         return self._known[key]
 
 
@@ -107,7 +118,7 @@ def _inwards(part: Read) -> Read:
     return ("any" if inner[0] == "all" else "all", tuple(("not", one) for one in inner[1]))
 
 
-def _feasible(rows: Rows) -> bool:
+def _feasible(rows: Rows, work: Work) -> bool:
     """Return whether linear bounds have a common solution: variables are eliminated one by one (Fourier, Motzkin)."""
     while True:
         constant, strict = rows.get((), (Fraction(-1), False))
@@ -119,7 +130,9 @@ def _feasible(rows: Rows) -> bool:
                 signs.setdefault(name, [0, 0])[value > 0] += 1
         if not signs:
             return True
-        rows = _without(min(signs, key=lambda name: (signs[name][0] * signs[name][1], name)), rows)
+        name = min(signs, key=lambda one: (signs[one][0] * signs[one][1], one))
+        work.spend(signs[name][0] * signs[name][1] + len(rows))
+        rows = _without(name, rows)
         if len(rows) > MAX_ROWS:
             raise InputError("composition: it is too large to be decided by elimination")
 

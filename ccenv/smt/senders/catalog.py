@@ -75,8 +75,8 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
 
 
 def registered_as(name: str) -> str | None:
-    """Return the registered name that a name is, or looks like; None if there is none."""
-    names = {entry.name for entry in load_target(_AGENTS)}
+    """Return the registered name, or that of a published encoding, that a name is or looks like; None if there is none."""
+    names = {entry.name for entry in load_target(_AGENTS)} | PUBLISHED.keys()
     return name if name in names else {look_of(one): one for one in names}.get(look_of(name))
 
 
