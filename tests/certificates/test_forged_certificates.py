@@ -419,7 +419,8 @@ def same_work_once() -> Iterator[None]:
         shared._work = 0
         return shared
 
-    def remembered(facts: list[Any], goal: Any) -> bool:
+    def remembered(facts: list[Any], goal: Any, work: Any) -> bool:
+        del work  # each step has a bound of its own here
         key = repr((facts, goal))
         if key not in known:
             known[key] = follows(facts, goal)
