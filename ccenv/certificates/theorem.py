@@ -25,6 +25,10 @@ MAX_DEPTH = 24
 RESERVED = ("rtts", "C", "Rm", "D", "K", "T", "g", "t", "alpha", "beta", "rate", "all", "any", "not", "true", "false")
 """Words that mean something in a formula or a sentence, besides the features."""
 
+RESULTS = ("utilisation", "inflight", "inflight_bdp", "loss", "loss_per_rtt", "lost", "packets_lost", "delay", "rtt")
+RESULTS += ("throughput", "goodput", "fairness", "jain", "bdp", "ratio")
+"""What a sentence may promise: a constant of such a name, printed with its value, would read like a promise."""
+
 HISTORY = "history"
 """Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
 
@@ -144,7 +148,7 @@ class Theorem(StrictModel):
     @classmethod
     def _one_space_of_names(cls, named: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """Refuse a constant or a state that bears, or looks like, the name of anything else that a formula may name."""
-        taken = {look_of(word): word for word in (*ALL, *RESERVED, *info.data.get("constants", ()))}
+        taken = {look_of(word): word for word in (*ALL, *RESERVED, *RESULTS, *info.data.get("constants", ()))}
         for name in named:
             if (look := look_of(name)) in taken:
                 raise ValueError(f"{name!r} bears, or looks like, the name of {taken[look]!r}")
