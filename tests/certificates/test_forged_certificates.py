@@ -20,7 +20,7 @@ from ccenv.certificates.canonical import Reader
 from ccenv.certificates.check import KINDS, check
 from ccenv.certificates.claims import ALL
 from ccenv.certificates.reason import follows
-from ccenv.certificates.theorem import RESERVED
+from ccenv.certificates.theorem import RESERVED, RESULTS
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 
@@ -94,7 +94,7 @@ def names() -> Iterator[Forgery]:
         yield Forgery(f"state: {what}", r"theorem\.states", lambda d, bad=bad: d["theorem"]["states"].update({bad: "C_L <= 1"}))
     yield Forgery("lemma: history", r"theorem\.lemmas", put("theorem.lemmas.0.name", "history"))
     yield Forgery("lemma: twice", r"theorem\.lemmas", lambda d: d["theorem"]["lemmas"].append(lemma_of(d, "pays")))
-    for word in sorted({*ALL, *RESERVED, *LOOK_ALIKES}):
+    for word in sorted({*ALL, *RESERVED, *RESULTS, *LOOK_ALIKES}):
         yield Forgery(f"constant {word}", r"theorem\.constants", lambda d, w=word: d["theorem"]["constants"].update({w: "3/8"}))
         yield Forgery(f"state {word}", r"theorem\.states", lambda d, w=word: d["theorem"]["states"].update({w: "C_L <= 1"}))
     for word in ("goal", "rest", "G_O_A_L"):
