@@ -25,8 +25,10 @@ MAX_DEPTH = 24
 RESERVED = ("rtts", "C", "Rm", "D", "K", "T", "g", "t", "alpha", "beta", "rate", "all", "any", "not", "true", "false")
 """Words that mean something in a formula or a sentence, besides the features."""
 
-RESULTS = ("utilisation", "inflight", "inflight_bdp", "loss", "loss_per_rtt", "lost", "packets_lost", "delay", "rtt")
-RESULTS += ("throughput", "goodput", "fairness", "jain", "bdp", "ratio")
+RESULTS = (
+    *("utilisation", "inflight", "inflight_bdp", "loss", "loss_per_rtt", "lost", "packets_lost", "delay", "rtt"),
+    *("throughput", "goodput", "fairness", "jain", "bdp", "ratio"),
+)
 """What a sentence may promise: a constant of such a name, printed with its value, would read like a promise."""
 
 HISTORY = "history"
