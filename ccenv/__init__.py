@@ -11,8 +11,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ccenv.errors import did_you_mean
-from ccenv.version import VERSION as __version__
+from ccenv.base.errors import did_you_mean
+from ccenv.base.version import VERSION as __version__
 
 __all__ = [
     "CcenvError",
@@ -71,53 +71,53 @@ elif _WhenGymnasium not in sys.meta_path:
 
 # What is brought only when it is used: name -> where it lives.
 _LAZY = {
-    "CcenvError": "ccenv.errors:CcenvError",
+    "CcenvError": "ccenv.base.errors:CcenvError",
     "CurveEngine": "ccenv.engine.curve.engine:CurveEngine",
-    "Observation": "ccenv.agents.learned.view:Observation",
-    "PythonSender": "ccenv.network.python_sender:PythonSender",
+    "Observation": "ccenv.agents.learned.observation:Observation",
+    "PythonSender": "ccenv.agents.python_sender:PythonSender",
     "Trace": "ccenv.network.trace:Trace",
-    "attack": "ccenv.attack.run:attack",
-    "compare": "ccenv.comparison:compare",
+    "attack": "ccenv.attacks.run:attack",
+    "compare": "ccenv.benchmarks.compare:compare",
     "evaluate": "ccenv.benchmarks.run.runner:evaluate",
-    "from_onnx": "ccenv.agents.learned.own:from_onnx",
-    "from_sb3": "ccenv.agents.learned.own:from_sb3",
-    "from_torch": "ccenv.agents.learned.own:from_torch",
-    "list_agents": "ccenv.agents.files:list_agents",
+    "from_onnx": "ccenv.agents.learned.convert:from_onnx",
+    "from_sb3": "ccenv.agents.learned.convert:from_sb3",
+    "from_torch": "ccenv.agents.learned.convert:from_torch",
+    "list_agents": "ccenv.agents.load:list_agents",
     "load_trace": "ccenv.network.trace:load_trace",
-    "make_adversary": "ccenv.adversaries.files:load_adversary",
+    "make_adversary": "ccenv.adversaries.load:load_adversary",
     "make_path": "ccenv.network.path:make_path",
-    "make_sender": "ccenv.agents.files:load_sender",
-    "open_run": "ccenv.training.view.opened:open_run",
+    "make_sender": "ccenv.agents.load:load_sender",
+    "open_run": "ccenv.training.opened:open_run",
     "run_suite": "ccenv.benchmarks.run.runner:run_suite",
     "save_policy": "ccenv.agents.learned:save_policy",
     "simulate": "ccenv.simulation:simulate",
     "train": "ccenv.training.run:train",
-    "verify": "ccenv.smt.claims.ask:verify",
+    "verify": "ccenv.proofs.claims.ask:verify",
 }
 
 if TYPE_CHECKING:
-    from ccenv.adversaries.files import load_adversary as make_adversary
-    from ccenv.agents.files import list_agents as list_agents
-    from ccenv.agents.files import load_sender as make_sender
+    from ccenv.adversaries.load import load_adversary as make_adversary
+    from ccenv.agents.load import list_agents as list_agents
+    from ccenv.agents.load import load_sender as make_sender
     from ccenv.agents.learned import save_policy as save_policy
-    from ccenv.agents.learned.own import from_onnx as from_onnx
-    from ccenv.agents.learned.own import from_sb3 as from_sb3
-    from ccenv.agents.learned.own import from_torch as from_torch
-    from ccenv.agents.learned.view import Observation as Observation
-    from ccenv.attack.run import attack as attack
+    from ccenv.agents.learned.convert import from_onnx as from_onnx
+    from ccenv.agents.learned.convert import from_sb3 as from_sb3
+    from ccenv.agents.learned.convert import from_torch as from_torch
+    from ccenv.agents.learned.observation import Observation as Observation
+    from ccenv.attacks.run import attack as attack
     from ccenv.benchmarks.run.runner import evaluate as evaluate
     from ccenv.benchmarks.run.runner import run_suite as run_suite
-    from ccenv.comparison import compare as compare
+    from ccenv.benchmarks.compare import compare as compare
     from ccenv.engine.curve.engine import CurveEngine as CurveEngine
-    from ccenv.errors import CcenvError as CcenvError
+    from ccenv.base.errors import CcenvError as CcenvError
     from ccenv.network.path import make_path as make_path
-    from ccenv.network.python_sender import PythonSender as PythonSender
+    from ccenv.agents.python_sender import PythonSender as PythonSender
     from ccenv.network.trace import Trace as Trace
     from ccenv.network.trace import load_trace as load_trace
     from ccenv.simulation import simulate as simulate
-    from ccenv.smt.claims.ask import verify as verify
+    from ccenv.proofs.claims.ask import verify as verify
     from ccenv.training.run import train as train
-    from ccenv.training.view.opened import open_run as open_run
+    from ccenv.training.opened import open_run as open_run
 
 
 def __getattr__(name: str) -> object:

@@ -26,7 +26,7 @@ import pytest
 from hypothesis import settings
 
 from ccenv.cli import progress
-from ccenv.kernels import announce
+from ccenv.base.kernels import announce
 
 # A slow machine says no more than a fast one: tests count lines.
 progress.EVERY_S = math.inf

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 # What most commands import. The processes are copies of one that imported this and did nothing else.
 IMPORTED = [
-    *("matplotlib.pyplot", "ccenv.leaderboard.store.exchange"),
-    *(f"ccenv.{name}" for name in ("benchmarks.run.runner", "comparison", "envs.sb3", "training.run")),
+    *("matplotlib.pyplot", "ccenv.leaderboard.site.exchange"),
+    *("ccenv.benchmarks.run.runner", "ccenv.benchmarks.compare", "ccenv.envs.clients.sb3", "ccenv.training.run"),
 ]
 
 

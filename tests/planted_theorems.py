@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from fractions import Fraction as F
 from typing import Any
 
-from ccenv.certificates.theorem import Theorem
-from ccenv.programs import parse_program
-from ccenv.smt.theorems.theorem import LoadedTheorem, read_theorem
+from ccenv.proofs.certificates.theorem import Theorem
+from ccenv.agents.programs import parse_program
+from ccenv.proofs.theorems.theorem import LoadedTheorem, read_theorem
 
 RTTS = 4
 

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 
 from ccenv.agents.learned import inner_cca
-from ccenv.config import validate
-from ccenv.interface.interface import SENDER_V0, Interface
-from ccenv.network.sender import GATES, PolicySender
+from ccenv.base.config import validate
+from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.sender import GATES, PolicySender
 
 
 def interface(**given) -> Interface:

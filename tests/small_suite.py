@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.config import validate
+from ccenv.base.config import validate
 
 
 def small(**changes: Any) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings, belief_settings, timed_out
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.errors import InputError
-from ccenv.interface.measures import UNKNOWN_RTT_S
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.measures import UNKNOWN_RTT_S
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender
-from ccenv.smt.network.beliefs import timeouts
-from ccenv.smt.network.setting import TIMEOUT_PRESETS
+from ccenv.agents.sender import ExternalSender
+from ccenv.proofs.formulas.beliefs import timeouts
+from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS
 
 ROUND_OFF = 1e-7
 RTT_S = 0.04

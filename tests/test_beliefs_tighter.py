@@ -11,12 +11,12 @@ import tighter_page
 from ccenv.agents import make_sender
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.errors import InputError
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender
-from ccenv.page_tables import END
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.pages import END
 
 ROUND_OFF = 1e-7
 RTT_S = 0.04

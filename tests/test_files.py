@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.errors import CcenvError
-from ccenv.files import LOCK, is_empty, locked, write_atomic
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import LOCK, is_empty, locked, write_atomic
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from ccenv.files import locked
+from ccenv.base.files import locked
 with locked(Path(sys.argv[1]), "training run"):
     print("held", flush=True)
     time.sleep(600)

@@ -24,9 +24,9 @@ LAYERS = (
     *("benchmarks", "comparison", "report", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
-TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")
+TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack", "ccenv.attacks.catalog", "ccenv.cli.main", "ccenv.envs")
 # Modules that import by a name that is computed: from the tables.
-LOADERS = ("ccenv", "ccenv.attack", "ccenv.cli.catalog", "ccenv.cli.main", "ccenv.registry")
+LOADERS = ("ccenv", "ccenv.attack", "ccenv.cli.catalog", "ccenv.cli.main", "ccenv.base.registry")
 MAX_FILES = 25
 # Folders that may hold more files, each with the reason.
 FULL = {

@@ -99,18 +99,18 @@ def test_a_row_in_the_wrong_place_is_found() -> None:
 @pytest.mark.parametrize(
     ("users", "user"),
     [
-        ("nobody", "ccenv.attack.run"),
-        ("synth", "ccenv.attack.run"),
-        ("network", "ccenv.smt.claims"),
-        ("lawyers", "ccenv.smt.claims"),
+        ("nobody", "ccenv.attacks.run"),
+        ("synth", "ccenv.attacks.run"),
+        ("network", "ccenv.proofs.claims"),
+        ("lawyers", "ccenv.proofs.claims"),
     ],
 )
 def test_a_use_that_the_table_does_not_allow_is_found(users: str, user: str) -> None:
     rows = [Row("smt/", "proofs", ALL), Row("smt/solver/", "solvers", users)]
-    assert use_problems(rows, [(user, 1, "ccenv.smt.solver.store", False)])
+    assert use_problems(rows, [(user, 1, "ccenv.proofs.solver.store", False)])
 
 
 def test_a_use_that_the_table_allows_passes() -> None:
     rows = [Row("smt/", "proofs", ALL), Row("smt/solver/", "solvers", "synth, attack")]
-    users = ["ccenv.attack.run", "ccenv.smt.claims"]
-    assert not use_problems(rows, [(user, 1, "ccenv.smt.solver.store", False) for user in users])
+    users = ["ccenv.attacks.run", "ccenv.proofs.claims"]
+    assert not use_problems(rows, [(user, 1, "ccenv.proofs.solver.store", False) for user in users])

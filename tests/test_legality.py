@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from legal_traces import MODEL_NAMES, legal_trace
 from slow_legality import is_legal
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.laws import LAWS, check_trace
 from ccenv.network.path import Path as NetworkPath
 from ccenv.network.path import Workload

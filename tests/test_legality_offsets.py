@@ -10,11 +10,11 @@ from legal_traces import MODEL_NAMES
 
 from ccenv.agents import make_sender
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, make_path
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace
 
 K = 4

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ccenv.errors import InputError
-from ccenv.metrics import measures
+from ccenv.base.errors import InputError
+from ccenv.network.metrics import measures
 
 
 def test_jain_by_hand() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.table import METRICS, OF_RUN, OF_TRACE, measure
-from ccenv.metrics.trace import Window, quantile_of_segments
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.metrics.table import METRICS, OF_RUN, OF_TRACE, measure
+from ccenv.network.metrics.trace import Window, quantile_of_segments
 from ccenv.network.path import FlowPath, Path, make_path
 from ccenv.network.trace import Trace, TraceHeader
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from legal_traces import legal_trace
 
-from ccenv.errors import CcenvError, InputError
-from ccenv.network.plots import draw_trace, figure_of, plot_trace
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.network.figure import draw_trace, figure_of, plot_trace
 
 
 def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) -> None:

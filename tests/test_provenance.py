@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from ccenv import provenance
-from ccenv.attack.run import attack
+from ccenv.base import provenance
+from ccenv.attacks.run import attack
 from ccenv.benchmarks.cells.attack import AttackCell
 from ccenv.benchmarks.cells.curve import CurveCell
 from ccenv.benchmarks.cells.live import LiveCell
 from ccenv.benchmarks.cells.packet import PacketCell
-from ccenv.distill.run import distill
-from ccenv.league.run import league
-from ccenv.smt.claims.ask import verify
-from ccenv.synth.run import solve_query
+from ccenv.training.distill.run import distill
+from ccenv.training.league.run import league
+from ccenv.proofs.claims.ask import verify
+from ccenv.proofs.synthesis.run import solve_query
 from ccenv.training.rllib.run import train_rllib
 from ccenv.training.run import train
 
@@ -77,24 +77,24 @@ def formula_of(module: str) -> Change:
 @pytest.mark.parametrize(
     ("entry", "module"),
     [
-        (PacketCell, "ccenv.interface.signals"),
-        (PacketCell, "ccenv.paths.table"),
+        (PacketCell, "ccenv.agents.interface.signals"),
+        (PacketCell, "ccenv.network.links.table"),
         (CurveCell, "ccenv.network.laws"),
-        (CurveCell, "ccenv.agents.classic.bbr1"),  # a target of a registry, composed
+        (CurveCell, "ccenv.agents.classic.bbr.bbr1"),  # a target of a registry, composed
         (CurveCell, "ccenv.adversaries.scripted.hoard"),
-        (AttackCell, "ccenv.attack.searches.cem"),
-        (AttackCell, "ccenv.attack.emulation.slow_link"),
+        (AttackCell, "ccenv.attacks.searches.population"),
+        (AttackCell, "ccenv.attacks.constructions.slow_link"),
         (LiveCell, "ccenv.live.emulator.link"),
-        (attack, "ccenv.attack.game"),
-        (train, "ccenv.training.rollouts.update"),
+        (attack, "ccenv.attacks.game"),
+        (train, "ccenv.training.ppo.update"),
         (train, "ccenv.training.recipes.gap"),
-        (train, "ccenv.training.packets.opponents"),
+        (train, "ccenv.training.packets_opponents"),
         (train, "ccenv.envs.packet.kernel"),
         (train_rllib, "ccenv.training.rllib.state"),
-        (league, "ccenv.league.meta"),
-        (distill, "ccenv.distill.tree"),
-        (solve_query, "ccenv.synth.search.groups"),
-        (verify, "ccenv.smt.network.laws"),
+        (league, "ccenv.training.league.meta"),
+        (distill, "ccenv.training.distill.tree"),
+        (solve_query, "ccenv.proofs.synthesis.search.groups"),
+        (verify, "ccenv.proofs.formulas.laws"),
     ],
 )
 def test_another_formula_is_other_code(hash_after: Callable[..., str], entry: Any, module: str) -> None:
@@ -120,7 +120,7 @@ def test_callbacks_of_a_module_that_is_handed_on_are_code(hash_after: Callable[.
 
 def told_otherwise(name: str, text: bytes) -> bytes:
     """Write some modules without comments, in another layout and with other docstrings."""
-    if name not in ("ccenv.network.laws", "ccenv.interface.signals", "ccenv.engine.curve.kernel"):
+    if name not in ("ccenv.network.laws", "ccenv.agents.interface.signals", "ccenv.engine.curve.kernel"):
         return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -144,7 +144,7 @@ def renamed(old: str, new: str) -> Change:
 def test_documentation_and_commands_are_no_code(hash_after: Callable[..., str]) -> None:
     assert hash_after(CurveCell, told_otherwise) == hash_after(CurveCell)
     assert hash_after(CurveCell, formula_of("ccenv.cli.shared")) == hash_after(CurveCell)
-    assert hash_after(CurveCell, formula_of("ccenv.training.rollouts.update")) == hash_after(CurveCell)
+    assert hash_after(CurveCell, formula_of("ccenv.training.ppo.update")) == hash_after(CurveCell)
 
 
 @pytest.mark.parametrize("module", ["interface.probing", "network.laws", "engine.packet.events", "metrics.measures"])
@@ -158,9 +158,9 @@ def test_a_move_is_no_other_code(hash_after: Callable[..., str], module: str) ->
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        ("ccenv.interface.rewards", "ccenv.interface.actions"),  # both are reached
+        ("ccenv.agents.interface.rewards", "ccenv.agents.interface.actions"),  # both are reached
         ("ccenv.agents.classic.hystart", "ccenv.agents.classic.reno"),
-        ("ccenv.page_tables", "ccenv.interface.actions"),  # only the second is
+        ("ccenv.base.pages", "ccenv.agents.interface.actions"),  # only the second is
     ],
 )
 def test_a_merge_is_no_other_code(hash_after: Callable[..., str], source: str, target: str) -> None:

@@ -14,20 +14,20 @@ import pytest
 import ccenv
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS
-from ccenv.attack.run import AttackResult, Finding
-from ccenv.benchmarks.run.results import Manifest, Records
-from ccenv.comparison import Comparison
+from ccenv.attacks.run import AttackResult, Finding
+from ccenv.benchmarks.results import Manifest, Records
+from ccenv.benchmarks.compare import Comparison
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary
-from ccenv.network.sender import ExternalSender, ProgramSender
+from ccenv.agents.sender import ExternalSender, ProgramSender
 from ccenv.network.trace import Trace
-from ccenv.programs import Program
+from ccenv.agents.programs import Program
 from ccenv.simulation import Result
-from ccenv.simulation.box_attack import BoxAttack, BoxFinding
-from ccenv.smt.claims.ask import Answer
-from ccenv.smt.claims.lemma_report import LemmaReport
+from ccenv.attacks.boxes.run import BoxAttack, BoxFinding
+from ccenv.proofs.claims.ask import Answer
+from ccenv.proofs.claims.lemma_run import LemmaReport
 from ccenv.training.evaluation import Evaluation
 from ccenv.training.run import TrainingResult
-from ccenv.training.view.opened import TrainingRun
+from ccenv.training.opened import TrainingRun
 
 RESULTS = (
     Trace,

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.run.store import CELLS, RunFolder
+from ccenv.benchmarks.store import CELLS, RunFolder
 from ccenv.cli.demo import Plan, run_demo
-from ccenv.contract.known import Known
-from ccenv.distill.run import DistillSettings, distill
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import locked
-from ccenv.report.run import report_on
-from ccenv.synth.journal import Journal
-from ccenv.synth.query.query import load_query
-from ccenv.synth.run import solve_query, start
+from ccenv.training.contracts.known import Known
+from ccenv.training.distill.run import DistillSettings, distill
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import locked
+from ccenv.benchmarks.rfc9743.run import report_on
+from ccenv.proofs.synthesis.journal import Journal
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.run import solve_query, start
 
 LINE = {"kind": "foundation", "calls": 3, "seconds": 0.1}
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from legal_traces import MODEL_NAMES, legal_trace
 
-from ccenv.errors import CcenvError, InputError, TraceError
+from ccenv.base.errors import CcenvError, InputError, TraceError
 from ccenv.network.trace import PER_FLOW, PER_PATH, Trace, load_trace
 
 
@@ -275,7 +275,7 @@ def test_writes_all_or_nothing(trace: Trace, file: FilePath, tmp_path: FilePath,
 
 
 def test_refuses_a_header_with_unknown_keys(trace: Trace) -> None:
-    from ccenv.config import validate
+    from ccenv.base.config import validate
     from ccenv.network.trace import TraceHeader
 
     data = trace.header.model_dump() | {"seeds": 3}

@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
-from ccenv.errors import CcenvError, CcenvWarning, InputError
-from ccenv.workers import Workers
+from ccenv.base.errors import CcenvError, CcenvWarning, InputError
+from ccenv.base.workers import Workers
 
 
 def square(x: int) -> int:

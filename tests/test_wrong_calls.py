@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ccenv
-from ccenv.errors import CcenvError
+from ccenv.base.errors import CcenvError
 
 PATH = ccenv.make_path(link_rate_mbps=10, rtt_ms=40, buffer_bdp=2)
 RENO = ccenv.make_sender("reno")

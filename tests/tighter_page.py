@@ -15,14 +15,14 @@ from oracles.beliefs import ReferenceBeliefs
 from oracles.exact_beliefs import exact_bounds
 
 from ccenv.agents import make_sender
-from ccenv.document import json_bytes
+from ccenv.base.document import json_bytes
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.files import write_atomic
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.base.files import write_atomic
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.network.sender import ExternalSender
-from ccenv.page_tables import Place, markdown
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.pages import Place, markdown
 from ccenv.training.evaluation import evaluate_sender
 
 DOCS = Path(__file__).parents[1] / "docs"

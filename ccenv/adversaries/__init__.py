@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from ccenv.network.adversary import Adversary
-from ccenv.parameters import build
-from ccenv.registry import Registry
+from ccenv.base.parameters import build
+from ccenv.base.registry import Registry
 
 ADVERSARIES = Registry("adversary")
 
-for _name, _summary in (
-    ("kind", "delivers at once: every model behaves as the ideal link"),
-    ("slowest", "holds every byte as long as the law allows (parameters waste, rate, loss)"),
-    ("uniform", "independent uniform moves in every step"),
-    ("batch", "random ACK aggregation of [CCmatic] App. H"),
-    ("periodic", "delivers at multiples of an interval (parameter interval_ms, default D)"),
-    ("square", "alternates full and slowest service (parameters period_rtts, duty, ...)"),
-    ("hoard", "keeps tokens and releases bursts, for ccac (parameters period_rtts, hold)"),
-    ("one_packet", "one early delivery, then constant extra delay (parameters at_ms, every_ms, flow)"),
+for _name, _file, _summary in (
+    ("kind", "benign", "delivers at once: every model behaves as the ideal link"),
+    ("slowest", "slowest", "holds every byte as long as the law allows (parameters waste, rate, loss)"),
+    ("uniform", "uniform", "independent uniform moves in every step"),
+    ("batch", "batch", "random ACK aggregation of [CCmatic] App. H"),
+    ("periodic", "periodic", "delivers at multiples of an interval (parameter interval_ms, default D)"),
+    ("square", "square", "alternates full and slowest service (parameters period_rtts, duty, ...)"),
+    ("hoard", "hoard", "keeps tokens and releases bursts, for ccac (parameters period_rtts, hold)"),
+    ("one_packet", "one_packet", "one early delivery, then constant extra delay (parameters at_ms, every_ms, flow)"),
 ):
-    ADVERSARIES.add(_name, f"ccenv.adversaries.scripted.{_name}:adversary", tags=("scripted",), summary=_summary)
+    ADVERSARIES.add(_name, f"ccenv.adversaries.scripted.{_file}:adversary", tags=("scripted",), summary=_summary)
 
 for _name, _summary in (
     ("network_drain", "policy by PPO against cc_probe_drain on ccac, one flow"),

@@ -4,61 +4,60 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ccenv.errors import InputError, unknown_name
-from ccenv.parameters import build
-from ccenv.registry import Registry, load_target
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.parameters import build
+from ccenv.base.registry import Registry, load_target
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import Sender
+    from ccenv.agents.sender import Sender
 
 AGENTS = Registry("agent")
 
-_CLASSIC = "ccenv.agents.classic."
-AGENTS.add("reno", _CLASSIC + "reno:sender", tags=("classic",), summary="Reno (RFC 5681, RFC 6582)")
-AGENTS.add("cubic", _CLASSIC + "cubic:sender", tags=("classic",), summary="CUBIC (RFC 9438)")
-AGENTS.add("vegas", _CLASSIC + "vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
-AGENTS.add("copa", _CLASSIC + "copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
-AGENTS.add("bbr1", _CLASSIC + "bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
+AGENTS.add("reno", "ccenv.agents.classic.reno:sender", tags=("classic",), summary="Reno (RFC 5681, RFC 6582)")
+AGENTS.add("cubic", "ccenv.agents.classic.cubic:sender", tags=("classic",), summary="CUBIC (RFC 9438)")
+AGENTS.add("vegas", "ccenv.agents.classic.vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
+AGENTS.add("copa", "ccenv.agents.classic.copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
+AGENTS.add("bbr1", "ccenv.agents.classic.bbr.bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
 AGENTS.add(
     "bbr2",
-    _CLASSIC + "bbr2:sender",
+    "ccenv.agents.classic.bbr.bbr2:sender",
     tags=("classic",),
     summary="BBR version 2 (draft-cardwell-iccrg-bbr-congestion-control-02)",
 )
-AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-06)")
-AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
+AGENTS.add("bbr3", "ccenv.agents.classic.bbr.bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-06)")
+AGENTS.add("vivace", "ccenv.agents.classic.pcc.vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
 AGENTS.add(
     "vivace_linux",
-    _CLASSIC + "vivace_linux:sender",
+    "ccenv.agents.classic.pcc.vivace_linux:sender",
     tags=("classic",),
     summary="PCC Vivace as in the authors' Linux module",
 )
-AGENTS.add("allegro", _CLASSIC + "allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
+AGENTS.add("allegro", "ccenv.agents.classic.pcc.allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
 AGENTS.add(
     "allegro_linux",
-    _CLASSIC + "allegro_linux:sender",
+    "ccenv.agents.classic.pcc.allegro_linux:sender",
     tags=("classic",),
     summary="PCC Allegro as in the authors' Linux module",
 )
-AGENTS.add("fast", _CLASSIC + "fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
-AGENTS.add("ledbat", _CLASSIC + "ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
-AGENTS.add("illinois", _CLASSIC + "illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
-AGENTS.add("westwood", _CLASSIC + "westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
-AGENTS.add("hybla", _CLASSIC + "hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
-AGENTS.add("dctcp", _CLASSIC + "dctcp:sender", tags=("classic",), summary="DCTCP (RFC 8257)")
+AGENTS.add("fast", "ccenv.agents.classic.fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
+AGENTS.add("ledbat", "ccenv.agents.classic.ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
+AGENTS.add("illinois", "ccenv.agents.classic.illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
+AGENTS.add("westwood", "ccenv.agents.classic.westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
+AGENTS.add("hybla", "ccenv.agents.classic.hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
+AGENTS.add("dctcp", "ccenv.agents.classic.dctcp:sender", tags=("classic",), summary="DCTCP (RFC 8257)")
 AGENTS.add(
     "prague",
-    _CLASSIC + "prague:sender",
+    "ccenv.agents.classic.prague:sender",
     tags=("classic",),
     summary="Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)",
 )
-AGENTS.add("gcc", _CLASSIC + "gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)")
-AGENTS.add("fourcp_fixed", _CLASSIC + "fourcp_fixed:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
-AGENTS.add("fourcp_auto", _CLASSIC + "fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
+AGENTS.add("gcc", "ccenv.agents.classic.gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)")
+AGENTS.add("fourcp_fixed", "ccenv.agents.classic.fourcp:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
+AGENTS.add("fourcp_auto", "ccenv.agents.classic.fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
 AGENTS.add(
-    "exp_delay", _CLASSIC + "exp_delay:sender", tags=("classic",), summary="exponential delay map ([Starvation] Algorithm 1)"
+    "exp_delay", "ccenv.agents.classic.exp_delay:sender", tags=("classic",), summary="exponential delay map ([Starvation] Algorithm 1)"
 )
-AGENTS.add("constant", _CLASSIC + "constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
+AGENTS.add("constant", "ccenv.agents.classic.constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
 
 _SYNTHESIZED = "ccenv.agents.synthesized:"
 _LISTING = "belief program of [CCmatic] Listing 2: "
@@ -79,23 +78,22 @@ AGENTS.add(
     summary="cc_probe_slow of [CCmatic] s.6.4 and App. H: cc_qdel until the first large loss, alpha 5 segments",
 )
 
-_PROXIES = "ccenv.agents.proxies:"
 AGENTS.add(
     "lambda_proxy",
-    _PROXIES + "lambda_proxy",
+    "ccenv.agents.proxies:lambda_proxy",
     tags=("proxy",),
     summary="holds the ACKs of any sender so that its smallest RTT is lambda ([Delta] Algorithm 1)",
 )
 AGENTS.add(
     "fixed_delay_proxy",
-    _PROXIES + "fixed_delay_proxy",
+    "ccenv.agents.proxies:fixed_delay_proxy",
     tags=("proxy",),
     summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
 )
 
 AGENTS.add(
     "contract",
-    "ccenv.agents.contract:contract",
+    "ccenv.agents.wrapped:contract",
     tags=("contract",),
     summary="a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
 )
@@ -163,8 +161,8 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         policy: Sender = load_target(_LEARNED + "load_policy")(spec)
         return policy
     if spec.endswith(".json"):
-        from ccenv.network.sender import ProgramSender
-        from ccenv.programs import load_program
+        from ccenv.agents.sender import ProgramSender
+        from ccenv.agents.programs import load_program
 
         program = load_program(spec)
         return ProgramSender(program.name, program)

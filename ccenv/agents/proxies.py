@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ccenv.network.sender import HeldSender
-from ccenv.parameters import number
+from ccenv.agents.sender import HeldSender
+from ccenv.base.parameters import number
 
 LONGEST_S = 10.0
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.signals import ACK, LOSS, STATE_HEADER, STATE_SLOTS, TICK
-from ccenv.errors import InputError, shown
-from ccenv.network.sender import ClassicSender
-from ccenv.plugins import limits
-from ccenv.plugins.python_file import line_of, place, require_arguments, said
+from ccenv.agents.callbacks import ACK, LOSS, STATE_HEADER, STATE_SLOTS, TICK
+from ccenv.base.errors import InputError, shown
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.user import limits
+from ccenv.base.user.python_file import line_of, place, require_arguments, said
 
 MSS_BYTES = 1500.0
 RTT_S = 0.04

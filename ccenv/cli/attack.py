@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.options import budget_option, buffer_option, choices, fresh_option, out_option, rate_option, rtt_option
+from ccenv.cli.shared import budget_option, buffer_option, choices, fresh_option, out_option, rate_option, rtt_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.units import steps_or_seconds
+from ccenv.base.units import steps_or_seconds
 
 if TYPE_CHECKING:
-    from ccenv.attack import AttackResult
+    from ccenv.attacks import AttackResult
     from ccenv.network.path import Path as NetworkPath
 
 RUNS = Path("runs") / "attack"
@@ -111,15 +111,15 @@ def command(
             agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
             window_rtts=window_rtts, goal=goal, out=out, fresh=fresh, json=json,
         )  # fmt: skip
-    from ccenv.agents.files import load_sender
-    from ccenv.agents.learned.scenes import trained_on_scenes
-    from ccenv.attack import PANEL, attack
-    from ccenv.attack.run import DEFAULT_BUDGET, default_budget_s
-    from ccenv.attack.store import AttackFolder
+    from ccenv.agents.load import load_sender
+    from ccenv.agents.learned.zoo.scenes import trained_on_scenes
+    from ccenv.attacks import PANEL, attack
+    from ccenv.attacks.run import DEFAULT_BUDGET, default_budget_s
+    from ccenv.attacks.store import AttackFolder
     from ccenv.cli.progress import progress_bar
-    from ccenv.document import hash_of
-    from ccenv.network.identity import sender_hash
-    from ccenv.provenance import code_hash
+    from ccenv.base.document import hash_of
+    from ccenv.agents.identity import sender_hash
+    from ccenv.base.provenance import code_hash
 
     sender = load_sender(agent)
     where = _with_flows(_path(path, rate, rtt, jitter, buffer), flows)
@@ -180,10 +180,10 @@ def command(
 
 def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: str | None, buffer: str | None) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
-    from ccenv.attack import attack_path
+    from ccenv.attacks import attack_path
     from ccenv.network.path import MBPS_IN_BPS, make_path
-    from ccenv.parameters import number
-    from ccenv.units import buffer_units, jitter_units, positive, quantity
+    from ccenv.base.parameters import number
+    from ccenv.base.units import buffer_units, jitter_units, positive, quantity
 
     base = attack_path(name)
     if link_rate_mbps is None and rtt_s is None and jitter is None and buffer is None:
@@ -205,7 +205,7 @@ def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: 
 def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     """Return a path with several flows like its first. Raises InputError for a number out of range."""
     from ccenv.network.path import MAX_FLOWS
-    from ccenv.parameters import number
+    from ccenv.base.parameters import number
 
     n_flows = int(number("attack", "flows", n_flows, low=1, high=MAX_FLOWS, whole=True))
     return path if n_flows == 1 else path.model_copy(update={"flows": path.flows[:1] * n_flows})
@@ -213,7 +213,7 @@ def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
 
 def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     """Pass ``--ratio`` on to the adversaries that read it."""
-    from ccenv.errors import InputError
+    from ccenv.base.errors import InputError
 
     if ratio is None:
         return adversaries
@@ -223,8 +223,8 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
 
 
 def _print(result: AttackResult, trained_on: list[str]) -> None:
-    from ccenv.attack import scene_of, scene_set
-    from ccenv.attack.goals import UTILISATION, goal_of
+    from ccenv.attacks import scene_of, scene_set
+    from ccenv.attacks.goals import UTILISATION, goal_of
 
     rows, usual = [], result.scene.goal == UTILISATION
     for name, finding in result.by_adversary.items():

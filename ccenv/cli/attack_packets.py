@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccenv.cli.output import print_json, print_table, print_text
-from ccenv.document import Format, hash_of, plain
-from ccenv.units import steps_or_seconds
+from ccenv.base.document import Format, hash_of, plain
+from ccenv.base.units import steps_or_seconds
 
 if TYPE_CHECKING:
-    from ccenv.simulation.box_attack import BoxFinding
+    from ccenv.attacks.boxes.run import BoxFinding
 
 RESULT = "attack.json"
 FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet", older="--fresh starts anew")
@@ -52,16 +52,16 @@ def attack_packets(
         fresh: discard what is there; without it an interrupted attack goes on.
         json: print JSON.
     """
-    from ccenv.agents.files import load_sender
-    from ccenv.attack.run import DEFAULT_BUDGET
+    from ccenv.agents.load import load_sender
+    from ccenv.attacks.run import DEFAULT_BUDGET
     from ccenv.cli.progress import progress_bar
-    from ccenv.errors import InputError
-    from ccenv.files import is_empty, locked
-    from ccenv.network.identity import sender_hash
-    from ccenv.provenance import code_hash
-    from ccenv.simulation.box_attack import attack_boxes, drawn_by
-    from ccenv.simulation.box_goals import UTILISATION
-    from ccenv.simulation.box_searches import SEARCHES
+    from ccenv.base.errors import InputError
+    from ccenv.base.files import is_empty, locked
+    from ccenv.agents.identity import sender_hash
+    from ccenv.base.provenance import code_hash
+    from ccenv.attacks.boxes.run import attack_boxes, drawn_by
+    from ccenv.simulation.boxes.goals import UTILISATION
+    from ccenv.attacks.boxes.searches import SEARCHES
     from ccenv.simulation.ranges import load_distribution
 
     for option, (value, default) in given.items():
@@ -122,11 +122,11 @@ def attack_packets(
 
 def _read(file: Path, key: str) -> tuple[dict[str, Any], dict[str, BoxFinding]]:
     """Return what an attack with the same key has finished: entries of the file, and findings. Raises InputError."""
-    from ccenv.config import validate
-    from ccenv.errors import CcenvError, InputError
-    from ccenv.foreign import resolve_inside
+    from ccenv.base.config import validate
+    from ccenv.base.errors import CcenvError, InputError
+    from ccenv.base.foreign import resolve_inside
     from ccenv.network.trace import load_trace
-    from ccenv.simulation.box_attack import BoxFinding, StoredBoxFinding
+    from ccenv.attacks.boxes.run import BoxFinding, StoredBoxFinding
 
     data = FORMAT.read(file)
     if data.get("key") != key:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import ProcessesOption, fresh_option, out_option
+from ccenv.cli.shared import ProcessesOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(
 
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
-    from ccenv.benchmarks.run.results import RUNS, suite_in
+    from ccenv.benchmarks.results import RUNS, suite_in
     from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.cli.progress import progress_bar
 
@@ -138,7 +138,7 @@ def report(
 
     result = build_report(folder)
     if record is not None:
-        from ccenv.benchmarks.run.records import write_record
+        from ccenv.benchmarks.report.records import write_record
 
         result["record"] = write_record(folder, record)
     if json:
@@ -160,7 +160,7 @@ def records(
 
     Example: ccenv bench records docs/data/bench
     """
-    from ccenv.benchmarks.run.records import overview, read_records, write_page
+    from ccenv.benchmarks.report.records import overview, read_records, write_page
 
     found = read_records(folder)
     if page is not None:
@@ -190,18 +190,18 @@ def speed(
 
     result = measure(ode=ode, packet=packet)
     if envs:
-        from ccenv.benchmarks.speed.environments import measure_clients
+        from ccenv.benchmarks.environments import measure_clients
 
         result |= measure_clients()
-        from ccenv.benchmarks.speed.packet_environments import measure as measure_packets
+        from ccenv.benchmarks.packet_environments import measure as measure_packets
 
         result |= measure_packets()
     if train:
-        from ccenv.benchmarks.speed.training import measure as measure_training
+        from ccenv.benchmarks.training import measure as measure_training
 
         result |= measure_training()
     if synth:
-        from ccenv.benchmarks.speed.synthesis import measure as measure_synthesis
+        from ccenv.benchmarks.synthesis import measure as measure_synthesis
 
         result |= measure_synthesis()
     if save:

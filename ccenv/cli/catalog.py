@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import choices
+from ccenv.cli.shared import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.cli.shown_files import policy_text, show_path
-from ccenv.engine.compiled import signals
-from ccenv.errors import InputError, unknown_name
-from ccenv.foreign import is_file, is_folder
+from ccenv.agents import callbacks as signals
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.foreign import is_file, is_folder
 from ccenv.network.model import MODELS, Model
-from ccenv.registry import Entry, Registry
+from ccenv.base.registry import Entry, Registry
 
 if TYPE_CHECKING:
-    from ccenv.metrics.table import Metric
-    from ccenv.plugins.installed import Plugin
+    from ccenv.network.metrics.table import Metric
+    from ccenv.base.user.installed import Plugin
 
 SUITES = "ccenv.benchmarks.suites"
 _KINDS = ("train", "league", "sim", "live", "synth", "verify", "theorem", "ode")
@@ -84,7 +84,7 @@ def _model_text(model: Model) -> str:
 
 
 def _metrics() -> list[Item]:
-    from ccenv.metrics.table import METRICS
+    from ccenv.network.metrics.table import METRICS
 
     return [
         Item(m.name, "metrics", m.meaning, (m.unit or "1", m.direction, *m.sources), partial(_metric_text, m))
@@ -114,8 +114,8 @@ def _agents() -> list[Item]:
 
 def _agent_text(entry: Entry) -> str:
     from ccenv.agents import make_sender
-    from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
-    from ccenv.programs import pseudo_code
+    from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+    from ccenv.agents.programs import pseudo_code
 
     sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
@@ -128,7 +128,7 @@ def _agent_text(entry: Entry) -> str:
 
 def _adversaries() -> list[Item]:
     from ccenv.adversaries import ADVERSARIES
-    from ccenv.attack import SEARCHES
+    from ccenv.attacks import SEARCHES
 
     return [item for registry in (ADVERSARIES, SEARCHES) for item in _registered("adversaries", registry, _source_text)]
 
@@ -164,7 +164,7 @@ def _configs() -> list[Item]:
 
 
 def _files(kind: str, package: str, prefix: str) -> list[Item]:
-    from ccenv.config import find_data, shipped_names
+    from ccenv.base.config import find_data, shipped_names
 
     items = []
     for name in shipped_names(package, ".yaml"):
@@ -184,7 +184,7 @@ def _scenarios() -> list[Item]:
 
 
 def _paths() -> list[Item]:
-    from ccenv.attack import PATHS, attack_path, scene_set
+    from ccenv.attacks import PATHS, attack_path, scene_set
 
     def item(name: str) -> Item:
         path = attack_path(name)
@@ -194,7 +194,7 @@ def _paths() -> list[Item]:
 
 
 def _traces() -> list[Item]:
-    from ccenv.paths import load_trace, shipped_traces
+    from ccenv.network.links import load_trace, shipped_traces
 
     def item(name: str, file: Path) -> Item:
         found = load_trace(name).summary()
@@ -207,7 +207,7 @@ def _traces() -> list[Item]:
 def _path_text(name: str) -> str:
     import json
 
-    from ccenv.attack import attack_path
+    from ccenv.attacks import attack_path
     from ccenv.cli.output import to_plain
 
     return json.dumps(to_plain(attack_path(name).to_dict()), indent=1)
@@ -215,9 +215,9 @@ def _path_text(name: str) -> str:
 
 def _signals() -> list[Item]:
     """Return what a sender may see: elements of the observation, and fields of the signals of CCAs and adversaries."""
-    from ccenv.agents.learned.view import ELEMENTS
-    from ccenv.engine.compiled.observation import OBSERVATION
-    from ccenv.interface.signals import SIGNALS
+    from ccenv.agents.learned.observation import ELEMENTS
+    from ccenv.agents.interface.observation import OBSERVATION
+    from ccenv.agents.interface.signals import SIGNALS
 
     items = [
         Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(_element_text, name))
@@ -253,8 +253,8 @@ def _unit_of(field: str) -> str:
 
 
 def _element_text(name: str) -> str:
-    from ccenv.agents.learned.view import ELEMENTS
-    from ccenv.engine.compiled.observation import OBSERVATION
+    from ccenv.agents.learned.observation import ELEMENTS
+    from ccenv.agents.interface.observation import OBSERVATION
 
     place = ELEMENTS.index(name)
     e = OBSERVATION[place]
@@ -268,8 +268,8 @@ def _signals_text() -> str:
 
 
 def _networks() -> list[Item]:
-    from ccenv.benchmarks.run.which import SUITE, networks
-    from ccenv.config import find_data
+    from ccenv.benchmarks.compare.which import SUITE, networks
+    from ccenv.base.config import find_data
 
     file = find_data(SUITES, SUITE, ".yaml", "suite")
     return [Item(name, "networks", summary, (), partial(_file_text, file)) for name, summary in networks().items()]
@@ -285,16 +285,16 @@ def _plugins() -> list[Item]:
 def all_plugins() -> list[Plugin]:
     """Return the plugins of installed packages, each with what is wrong when it is built; one that fails does not stop others."""
     from ccenv.adversaries import ADVERSARIES
-    from ccenv.adversaries.files import load_adversary
+    from ccenv.adversaries.load import load_adversary
     from ccenv.agents import AGENTS
-    from ccenv.agents.files import load_sender
+    from ccenv.agents.load import load_sender
     from ccenv.benchmarks.run.runner import as_suite
-    from ccenv.config import shipped_names
-    from ccenv.interface.own_signals import load_signals
-    from ccenv.interface.signals import SIGNAL_NUMBERS
-    from ccenv.metrics.own import load_metric
-    from ccenv.metrics.table import METRICS
-    from ccenv.plugins import installed
+    from ccenv.base.config import shipped_names
+    from ccenv.agents.interface.user import load_signals
+    from ccenv.agents.interface.signals import SIGNAL_NUMBERS
+    from ccenv.network.metrics.user import load_metric
+    from ccenv.network.metrics.table import METRICS
+    from ccenv.base.user import installed
 
     kinds: dict[str, tuple[list[str], Callable[[str], Any]]] = {
         "sender": (AGENTS.names(), load_sender),

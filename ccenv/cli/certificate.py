@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.options import seconds_option
+from ccenv.cli.shared import seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.certificates.check import Report
-    from ccenv.certificates.reading import Certificate
+    from ccenv.proofs.certificates.check import Report
+    from ccenv.proofs.certificates.reading import Certificate
 
 app = typer.Typer(
     help="""Check certificates of theorems.
@@ -45,11 +45,11 @@ def check_command(
 
     Example: ccenv certificate check runs/theorem/cc_qdel.certificate.json --solve --json
     """
-    from ccenv.certificates.check import check
-    from ccenv.certificates.library import find, read_stored
-    from ccenv.certificates.proofs import find_checker
-    from ccenv.certificates.statement import in_full
-    from ccenv.errors import InputError
+    from ccenv.proofs.certificates.check import check
+    from ccenv.proofs.certificates.library import find, read_stored
+    from ccenv.proofs.certificates.proofs import find_checker
+    from ccenv.proofs.certificates.statement import in_full
+    from ccenv.base.errors import InputError
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
@@ -75,9 +75,9 @@ def check_command(
 
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:
     """Refuse a program under the name of another one that is registered; say so where no registered one has its name."""
-    from ccenv.errors import InputError
-    from ccenv.programs import parse_program
-    from ccenv.smt.senders.catalog import registered_as, require_own_name
+    from ccenv.base.errors import InputError
+    from ccenv.agents.programs import parse_program
+    from ccenv.proofs.senders.catalog import registered_as, require_own_name
 
     program = parse_program(certificate.program)
     names = {"program.name": program.name, "theorem.sender": certificate.theorem.sender}

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import choices, quantity_option
+from ccenv.cli.shared import choices, quantity_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.units import SHARE
+from ccenv.base.units import SHARE
 
 EXIT_FAILED = 1
 
@@ -68,9 +68,9 @@ def command(
     Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
     """
     from ccenv.cli.progress import progress_bar
-    from ccenv.comparison import compare
-    from ccenv.comparison.picture import ALLOWED
-    from ccenv.network.plots import require_picture
+    from ccenv.benchmarks.compare import compare
+    from ccenv.benchmarks.compare.picture import ALLOWED
+    from ccenv.network.figure import require_picture
 
     if out is not None:
         require_picture(out, ALLOWED)

@@ -1,4 +1,4 @@
-"""What the shell completes after Tab: names of ``ccenv list``. Fixed words are ``ccenv.cli.options.choices``."""
+"""What the shell completes after Tab: names of ``ccenv list``. Fixed words are ``ccenv.cli.shared.choices``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configs(kind: str) -> Callable[[str], list[str]]:
 
     def complete(incomplete: str) -> list[str]:
         from ccenv.cli.catalog import CONFIGS
-        from ccenv.config import shipped_names
+        from ccenv.base.config import shipped_names
 
         return [name for name in shipped_names(CONFIGS[kind], ".yaml") if name.startswith(incomplete)]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import ProcessesOption, fresh_option, out_option, seconds_option
+from ccenv.cli.shared import ProcessesOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_text
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 if TYPE_CHECKING:
-    from ccenv.contract.task import Widening
-    from ccenv.programs import Program
+    from ccenv.training.contracts.task import Widening
+    from ccenv.agents.programs import Program
 
 app = typer.Typer(
     name="contract",
@@ -80,9 +80,9 @@ def widen(
 
     ccenv contract widen learned_nominal_u78 --utilisation 0.77 --timeouts artefact
     """
-    from ccenv.contract.widen import widen
-    from ccenv.programs import pseudo_code
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.training.contracts.widen import widen
+    from ccenv.agents.programs import pseudo_code
+    from ccenv.proofs.senders.catalog import program_of
 
     task = _task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
     if inside is not None:
@@ -122,10 +122,10 @@ def _task(
     seed: int,
 ) -> Widening:
     """Return what to widen; what is not given is that of the suite."""
-    from ccenv.contract.task import Widening, suite_to_keep
-    from ccenv.distill.claims import SAMPLES
-    from ccenv.errors import require_extra
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.training.contracts.task import Widening, suite_to_keep
+    from ccenv.training.distill.claims import SAMPLES
+    from ccenv.base.errors import require_extra
+    from ccenv.proofs.senders.catalog import program_of
 
     require_extra("z3", "verify")
     suite = None if lemmas is None else suite_to_keep(lemmas)
@@ -139,7 +139,7 @@ def _folder(task: Widening) -> str:
 
 
 def _jobs(asked: int | None) -> int:
-    from ccenv.provenance import machine
+    from ccenv.base.provenance import machine
 
     return int(machine()["cores"]) if asked is None else asked
 
@@ -179,10 +179,10 @@ def hull(
 
     ccenv contract hull runs/synth/g1_t5-*/solutions
     """
-    from ccenv.contract.hull import alike, hull
-    from ccenv.files import write_atomic
-    from ccenv.programs import pseudo_code, to_data, to_json
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.training.contracts.hull import alike, hull
+    from ccenv.base.files import write_atomic
+    from ccenv.agents.programs import pseudo_code, to_data, to_json
+    from ccenv.proofs.senders.catalog import program_of
 
     files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
     chosen: list[Program] = []
@@ -219,7 +219,7 @@ def report(
 
 
 def _report(folders: list[Path], out: Path, n_paths: int, json: bool) -> int:
-    from ccenv.contract.report import read_data, table, write_report
+    from ccenv.training.contracts.report import read_data, table, write_report
 
     files = write_report(folders, out, n_paths)
     if json:
@@ -259,7 +259,7 @@ def frontier(
 
     ccenv contract frontier learned_nominal_u78 --utilisations 0.6,0.7,0.77 --timeouts artefact
     """
-    from ccenv.contract.widen import widen
+    from ccenv.training.contracts.widen import widen
 
     points = [(program, value) for program in programs for value in _numbers(utilisations)]
     tasks = [_task(program, value, budget, lemmas, timeouts, settle, samples, time_limit, seed) for program, value in points]
@@ -284,10 +284,10 @@ def plot(
 
     Example: ccenv contract plot learned_contract_u80 --out interval.svg
     """
-    from ccenv.contract.picture import interval_picture
-    from ccenv.files import write_atomic
-    from ccenv.network.plots import require_picture
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.training.contracts.picture import interval_picture
+    from ccenv.base.files import write_atomic
+    from ccenv.network.figure import require_picture
+    from ccenv.proofs.senders.catalog import program_of
 
     file = require_picture(out)
     write_atomic(file, interval_picture(program_of(program), file.suffix))

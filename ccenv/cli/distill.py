@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import out_option, seconds_option
+from ccenv.cli.shared import out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 PROVED_BY_DEFAULT = 0.54
@@ -42,9 +42,9 @@ def command(
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
     """
-    from ccenv.distill.run import DistillSettings, distill
-    from ccenv.distill.teacher import load_teacher
-    from ccenv.errors import InputError
+    from ccenv.training.distill.run import DistillSettings, distill
+    from ccenv.training.distill.teacher import load_teacher
+    from ccenv.base.errors import InputError
 
     teacher = load_teacher(checkpoint)
     for option, given in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):

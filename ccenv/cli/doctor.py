@@ -15,7 +15,7 @@ import typer
 from packaging.requirements import Requirement
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.kernels.cache import cache_folder
+from ccenv.base.kernels.cache import cache_folder
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXIT_BROKEN = 1

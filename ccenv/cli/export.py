@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import jitter_option, out_option, rtt_option
+from ccenv.cli.shared import jitter_option, out_option, rtt_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 TARGETS = ("bpf",)
@@ -41,11 +41,11 @@ def command(
 
     Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
     """
-    from ccenv.errors import unknown_name
-    from ccenv.export import ExportError, export_bpf
-    from ccenv.export.compile import compile_bpf
-    from ccenv.export.named import program_named
-    from ccenv.files import write_atomic
+    from ccenv.base.errors import unknown_name
+    from ccenv.live.export import ExportError, export_bpf
+    from ccenv.live.export.compile import compile_bpf
+    from ccenv.live.export.named import program_named
+    from ccenv.base.files import write_atomic
 
     if target not in TARGETS:
         raise unknown_name("export target", target, TARGETS)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import out_option, quantity_option, seconds_option
+from ccenv.cli.shared import out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
-from ccenv.units import STEPS
+from ccenv.base.units import STEPS
 
 DEFAULT = (
     *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
@@ -45,14 +45,14 @@ def command(
     Example: ccenv gap cc_qdel cc_probe_drain
     """
     from ccenv.agents import make_sender
-    from ccenv.agents.learned.scenes import trained_on_scenes
-    from ccenv.attack import PANEL, scene_of, scene_set
-    from ccenv.attack.gap import adversary_gap, gap_path
+    from ccenv.agents.learned.zoo.scenes import trained_on_scenes
+    from ccenv.attacks import PANEL, scene_of, scene_set
+    from ccenv.attacks.gap import adversary_gap, gap_path
     from ccenv.cli.progress import progress_bar
-    from ccenv.document import json_bytes
-    from ccenv.errors import require_extra
-    from ccenv.files import write_atomic
-    from ccenv.provenance import machine, versions
+    from ccenv.base.document import json_bytes
+    from ccenv.base.errors import require_extra
+    from ccenv.base.files import write_atomic
+    from ccenv.base.provenance import machine, versions
 
     require_extra("z3", "verify")
     with progress_bar("adversary gap") as show:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.options import JobsOption, fresh_option, out_option
+from ccenv.cli.shared import JobsOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 RUNS = Path("runs") / "league"
@@ -30,9 +30,9 @@ def command(
     Example: ccenv league configs/league/full.yaml --rounds 20 --json
     """
     from ccenv.cli.progress import progress_bar
-    from ccenv.league.config import load_league
-    from ccenv.league.run import league
-    from ccenv.league.store import CURVE, PICTURE
+    from ccenv.training.league.config import load_league
+    from ccenv.training.league.run import league
+    from ccenv.training.league.store import CURVE, PICTURE
 
     given = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
     settings = load_league(config, given)

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.options import buffer_option, jitter_option, out_option, rate_option, rtt_option, seconds_option
+from ccenv.cli.shared import buffer_option, jitter_option, out_option, rate_option, rtt_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ def load(
     """
     import signal
 
-    from ccenv.export import export_bpf
-    from ccenv.export.bpf import COMPILED, USER, kernel_name
-    from ccenv.export.compile import compile_bpf
-    from ccenv.export.named import program_named
+    from ccenv.live.export import export_bpf
+    from ccenv.live.export.bpf import COMPILED, USER, kernel_name
+    from ccenv.live.export.compile import compile_bpf
+    from ccenv.live.export.named import program_named
     from ccenv.live.needs import require_bpf
     from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
@@ -229,7 +229,7 @@ def record(
     """
     from ccenv.live.kernel_records import append_record, make_record, record_scenario, thinning_of
     from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
-    from ccenv.units import buffer_units, positive
+    from ccenv.base.units import buffer_units, positive
 
     bdp_bytes = rate * MBPS_IN_BPS * rtt
     size = positive("--buffer", buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))

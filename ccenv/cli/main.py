@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.cli.options import usage_message
-from ccenv.errors import CcenvError, CcenvWarning, did_you_mean, one_line
-from ccenv.interrupts import interrupted, watch
-from ccenv.version import VERSION
+from ccenv.cli.shared import usage_message
+from ccenv.base.errors import CcenvError, CcenvWarning, did_you_mean, one_line
+from ccenv.base.interrupts import interrupted, watch
+from ccenv.base.version import VERSION
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -56,7 +56,7 @@ GROUPS: tuple[Group, ...] = (
     Group("gap", "ccenv.cli.gap", "Worst case found against the bound proved, in proof timing."),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
-    Group("board", "ccenv.cli.board.main", "Submissions, their evaluation, and the leaderboard.", "app"),
+    Group("board", "ccenv.cli.board", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
     Group("certificate", "ccenv.cli.certificate", "Check certificates of theorems, without the prover.", "app"),
     Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
@@ -74,7 +74,7 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "new", "ccenv.cli.new", "Write a file of your own to start from: sender, program, contract, lemmas, theorem, suite ..."
     ),
-    Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
+    Group("ode", "ccenv.cli.fluid", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
 

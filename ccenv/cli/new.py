@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.options import choices, fresh_option
+from ccenv.cli.shared import choices, fresh_option
 from ccenv.cli.output import JsonOption, print_json, print_text
-from ccenv.errors import InputError, unknown_name
+from ccenv.base.errors import InputError, unknown_name
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -103,7 +103,7 @@ def command(
 
     Example: ccenv new sender my_cca
     """
-    from ccenv.files import write_atomic
+    from ccenv.base.files import write_atomic
 
     if kind not in TEMPLATES:
         raise unknown_name("kind", kind, TEMPLATES)
@@ -134,8 +134,8 @@ def _require_free(kind: str, name: str) -> None:
     """Refuse a name that the file could not have: that of something that ccenv brings."""
     from ccenv.adversaries import ADVERSARIES
     from ccenv.agents import AGENTS
-    from ccenv.attack import SEARCHES
-    from ccenv.metrics.table import METRICS
+    from ccenv.attacks import SEARCHES
+    from ccenv.network.metrics.table import METRICS
 
     taken = {"adversary": [*ADVERSARIES.names(), *SEARCHES.names()], "metric": list(METRICS)}
     taken |= dict.fromkeys(("sender", "compiled", "program", "contract"), AGENTS.names())

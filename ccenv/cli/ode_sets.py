@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs
-from ccenv.cli.options import out_option, quantity_option
+from ccenv.cli.shared import out_option, quantity_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.units import MILLISECONDS
+from ccenv.base.units import MILLISECONDS
 
 RecordOption = Annotated[Path | None, out_option("Also write the result to this .json file.")]
 
@@ -146,7 +146,7 @@ def _packets(sweep: Any, runs: int) -> list[dict[str, Any]]:
 
 
 def _check_json_file(out: Path | None) -> None:
-    from ccenv.errors import InputError
+    from ccenv.base.errors import InputError
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"the record ends in '.json' (got {out.name!r})")
@@ -156,7 +156,7 @@ def _finish(result: dict[str, Any], out: Path | None, json: bool) -> None:
     from json import dumps
 
     from ccenv.cli.output import to_plain
-    from ccenv.files import write_atomic
+    from ccenv.base.files import write_atomic
 
     if out is not None:
         write_atomic(out, (dumps(to_plain(result), indent=1, allow_nan=False) + "\n").encode())
@@ -167,6 +167,6 @@ def _finish(result: dict[str, Any], out: Path | None, json: bool) -> None:
 
 
 def _provenance() -> dict[str, Any]:
-    from ccenv.provenance import machine, versions
+    from ccenv.base.provenance import machine, versions
 
     return {"versions": versions(), "machine": machine()}

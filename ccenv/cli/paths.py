@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.cli.options import out_option, quantity_option, seconds_option
+from ccenv.cli.shared import out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.units import MBPS
+from ccenv.base.units import MBPS
 
 app = typer.Typer(help="Traces of links of varying rate (docs/links.md).\n\nExample: ccenv paths import trace.csv --json")
 
@@ -26,7 +26,7 @@ def import_trace(
 
     Example: ccenv paths import trace.csv -o mylink.json
     """
-    from ccenv.paths import read_trace, save_trace
+    from ccenv.network.links import read_trace, save_trace
 
     found = read_trace(trace, max_gap)
     if out is not None:
@@ -49,8 +49,8 @@ def make_trace(
 
     Example: ccenv paths make cellular --mean-mbps 20 --seed 1 -o cellular.json
     """
-    from ccenv.errors import InputError
-    from ccenv.paths import save_trace
+    from ccenv.base.errors import InputError
+    from ccenv.network.links import save_trace
     from ccenv.simulation import made_trace
 
     if not 0 <= seed < 2**53:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ccenv.kernels.announce import spent_s
+from ccenv.base.kernels.announce import spent_s
 
 EVERY_S = 15.0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import out_option
+from ccenv.cli.shared import out_option
 from ccenv.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
 
 def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
     from ccenv.network.laws import check_trace
-    from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
+    from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 
     run, difference = engine_replay(trace)
     data = {
@@ -75,8 +75,8 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
 def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
     from ccenv.agents import make_sender
     from ccenv.engine.curve.engine import CurveEngine
-    from ccenv.errors import InputError
-    from ccenv.smt.network.moves import as_adversary
+    from ccenv.base.errors import InputError
+    from ccenv.proofs.formulas.moves import as_adversary
 
     sender, adversary = make_sender(name), as_adversary(trace)
     least = trace.grid.jitter_steps[0] + 1  # in Rm, with one step per Rm: utilisation is that of the time beyond D

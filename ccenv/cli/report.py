@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import ProcessesOption, fresh_option
+from ccenv.cli.shared import ProcessesOption, fresh_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 EXIT_FAILED = 1
@@ -43,7 +43,7 @@ def command(
     ccenv report mine.py -o mine.html
     """
     from ccenv.cli.progress import progress_bar
-    from ccenv.report import report_on
+    from ccenv.benchmarks.rfc9743 import report_on
 
     with progress_bar(f"report {sender}") as show:
         found = report_on(

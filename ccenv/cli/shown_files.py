@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccenv.errors import InputError
-from ccenv.foreign import parse_json, read_bounded, shown
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import parse_json, read_bounded, shown
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import ContractSender, PolicySender
+    from ccenv.agents.sender import ContractSender, PolicySender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -46,7 +46,7 @@ def _json(path: Path) -> Shown:
     data = parse_json(read_bounded(path, _LARGEST_BYTES), str(path))
     form = data.get("format") if isinstance(data, dict) else None
     if form == "ccenv-program":
-        from ccenv.programs import load_program, pseudo_code
+        from ccenv.agents.programs import load_program, pseudo_code
 
         return "program", pseudo_code(load_program(path))
     if form == "ccenv-policy":
@@ -101,10 +101,10 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 
 def policy_text(sender: PolicySender | ContractSender) -> str:
     """Describe a policy: its network, what it sees and sets, and the contract that it chooses inside."""
-    from ccenv.network.identity import FIRST_OBSERVATION
-    from ccenv.network.learned import layer_widths
-    from ccenv.network.sender import PolicySender
-    from ccenv.programs import pseudo_code
+    from ccenv.agents.identity import FIRST_OBSERVATION
+    from ccenv.agents.learned.weights import layer_widths
+    from ccenv.agents.sender import PolicySender
+    from ccenv.agents.programs import pseudo_code
 
     if not isinstance(sender, PolicySender):
         who = f"chosen by {sender.chooser}" if sender.policy is None else policy_text(sender.policy)
@@ -137,7 +137,7 @@ def _trace(path: Path) -> str:
 
 def _yaml(path: Path, content: bytes) -> Shown:
     from ccenv.benchmarks.suite.curve import suite_of
-    from ccenv.foreign import read_yaml
+    from ccenv.base.foreign import read_yaml
 
     data = read_yaml(path)
     if not isinstance(data, dict):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.shared import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.errors import InputError, require_extra
+from ccenv.base.errors import InputError, require_extra
 
 if TYPE_CHECKING:
-    from ccenv.synth.query.query import Query
+    from ccenv.proofs.synthesis.query.query import Query
 
 EXIT_INCOMPLETE = 3
 
@@ -63,7 +63,7 @@ def command(
 
     ccenv synth why g1_t5 mine.json
     """
-    from ccenv.synth.query.query import load_query
+    from ccenv.proofs.synthesis.query.query import load_query
 
     pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
     pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
@@ -92,8 +92,8 @@ def _refuse(what: str, given: dict[str, bool]) -> None:
 
 
 def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
-    from ccenv.smt.solver.solvers import check_second_solver
-    from ccenv.synth.query.query import MOST_SECONDS
+    from ccenv.proofs.solver.solvers import check_second_solver
+    from ccenv.proofs.synthesis.query.query import MOST_SECONDS
 
     require_extra("z3", "verify")
     check_second_solver(recheck)
@@ -103,7 +103,7 @@ def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
 
 
 def _plain(query: Query, json: bool) -> int:
-    from ccenv.synth.search.cegis import cegis
+    from ccenv.proofs.synthesis.search.cegis import cegis
 
     data = cegis(query, query.limits.budget_s)
     if json:
@@ -129,11 +129,11 @@ def _search(
 ) -> int:
     recheck, bounds, lemmas, report = extras
     from ccenv.cli.progress import progress_bar
-    from ccenv.synth.result import result, write_solutions
-    from ccenv.synth.run import recheck_solutions, solve_query, start, warm_up
+    from ccenv.proofs.synthesis.result import result, write_solutions
+    from ccenv.proofs.synthesis.run import recheck_solutions, solve_query, start, warm_up
 
     if report is not None:
-        from ccenv.synth.report import check_report
+        from ccenv.proofs.synthesis.report import check_report
 
         check_report(report)
     warm_up()
@@ -147,18 +147,18 @@ def _search(
     if recheck is not None:
         data["recheck"] = recheck_solutions(run, recheck)
     if bounds:
-        from ccenv.synth.bounds import behaviour, rank
+        from ccenv.proofs.synthesis.bounds import behaviour, rank
 
         data["ranking"] = rank(query, data["solutions"], bounds, query.limits.budget_s)
         data["engine"] = behaviour(query, data["solutions"], bounds)
     if lemmas:
-        from ccenv.synth.lemma_suites import lemma_suites
+        from ccenv.proofs.synthesis.lemma_suites import lemma_suites
 
         told = None if json else lambda line: print_text(f"  {line}")
         data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, told)
     data["folder"] = str(folder)
     if report is not None:
-        from ccenv.synth.report import write_report
+        from ccenv.proofs.synthesis.report import write_report
 
         write_report(data, report)
         data["report"] = str(report)
@@ -172,7 +172,7 @@ def _search(
 
 
 def _print(data: dict[str, Any]) -> None:
-    from ccenv.synth.result import summary
+    from ccenv.proofs.synthesis.result import summary
 
     print_text(summary(data))
     print_table("funnel", ["stage", "number"], [(name.replace("_", " "), n) for name, n in data["funnel"].items()])
@@ -196,8 +196,8 @@ def _one_line(text: str) -> str:
 
 
 def _why(query: Query, name: str, out: Path, json: bool) -> int:
-    from ccenv.smt.senders.catalog import program_of
-    from ccenv.synth.why import why
+    from ccenv.proofs.senders.catalog import program_of
+    from ccenv.proofs.synthesis.why import why
 
     data = why(query, program_of(name), out / "why")
     if json:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import fresh_option, out_option, seconds_option
+from ccenv.cli.shared import fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.smt.theorems.prove import Prover
-    from ccenv.smt.theorems.theorem import LoadedTheorem
+    from ccenv.proofs.theorems.prove import Prover
+    from ccenv.proofs.theorems.theorem import LoadedTheorem
 
 LIMIT_S = 240.0
 MOST_JITTER_RTTS = 4
@@ -54,11 +54,11 @@ def theorem(
 
     Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
     """
-    from ccenv.errors import InputError, require_extra
-    from ccenv.smt.solver.store import Store
-    from ccenv.smt.theorems.prove import Prover
-    from ccenv.smt.theorems.report import tell
-    from ccenv.smt.theorems.theorem import load_theorem
+    from ccenv.base.errors import InputError, require_extra
+    from ccenv.proofs.solver.store import Store
+    from ccenv.proofs.theorems.prove import Prover
+    from ccenv.proofs.theorems.report import tell
+    from ccenv.proofs.theorems.theorem import load_theorem
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
@@ -88,10 +88,10 @@ def theorem(
 
 def _cells(asked: Sequence[str]) -> list[tuple[int, Fraction]]:
     """Return the grids that a user names, or all of the table."""
-    from ccenv.errors import InputError
-    from ccenv.foreign import fraction_of, whole_of
-    from ccenv.smt.network.setting import MOST_STEPS_PER_RTT
-    from ccenv.smt.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
+    from ccenv.base.errors import InputError
+    from ccenv.base.foreign import fraction_of, whole_of
+    from ccenv.proofs.formulas.setting import MOST_STEPS_PER_RTT
+    from ccenv.proofs.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
 
     if not asked:
         return [(steps, jitter) for steps in STEPS_PER_RTT for jitter in JITTERS if has_samples(steps, jitter)]
@@ -109,8 +109,8 @@ def _cells(asked: Sequence[str]) -> list[tuple[int, Fraction]]:
 
 def _with_constants(loaded: LoadedTheorem, given: Sequence[str]) -> LoadedTheorem:
     """Return a theorem with the constants that a user gives."""
-    from ccenv.errors import InputError
-    from ccenv.smt.theorems.theorem import with_constants
+    from ccenv.base.errors import InputError
+    from ccenv.proofs.theorems.theorem import with_constants
 
     values = {}
     for text in given:
@@ -123,9 +123,9 @@ def _with_constants(loaded: LoadedTheorem, given: Sequence[str]) -> LoadedTheore
 
 def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], json: bool) -> int:
     """Decide a theorem on each grid and print the table. Returns the exit code."""
-    from ccenv.smt.theorems.grid import decide, divisor, on_grid
-    from ccenv.smt.theorems.report import tell_cell
-    from ccenv.version import VERSION
+    from ccenv.proofs.theorems.grid import decide, divisor, on_grid
+    from ccenv.proofs.theorems.report import tell_cell
+    from ccenv.base.version import VERSION
 
     there = [on_grid(loaded, steps, jitter) for steps, jitter in cells]  # all of them are read before the first is decided
     told = []
@@ -158,8 +158,8 @@ def _short(claim: dict[str, Any]) -> str:
 
 def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
     """Return a theorem with other bounds of its claims; with some given, only these claims."""
-    from ccenv.errors import InputError, unknown_name
-    from ccenv.foreign import fraction_of
+    from ccenv.base.errors import InputError, unknown_name
+    from ccenv.base.foreign import fraction_of
 
     if not bounds:
         return loaded
@@ -177,7 +177,7 @@ def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
 
 def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, json: bool) -> int:
     """Look for endless misbehaviour and print what was found. Returns the exit code."""
-    from ccenv.smt.theorems.report import tell_lassos
+    from ccenv.proofs.theorems.report import tell_lassos
 
     data = tell_lassos(loaded, list(prover.lassos(loaded, periods)), periods, out)
     if json:

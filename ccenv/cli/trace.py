@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.options import out_option
+from ccenv.cli.shared import out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check(
     from ccenv.network.laws import DEFAULT_TOLERANCE, check_trace
     from ccenv.network.trace import load_trace
     from ccenv.simulation.legality import check_packet_trace
-    from ccenv.simulation.packets import is_of_packets, packet_slack_bytes
+    from ccenv.simulation.packet_trace import is_of_packets, packet_slack_bytes
 
     results = []
     for file in files:
@@ -81,7 +81,7 @@ def plot(
 
     Example: ccenv trace plot run.npz -o run.png
     """
-    from ccenv.network.plots import plot_trace
+    from ccenv.network.figure import plot_trace
     from ccenv.network.trace import load_trace
 
     plot_trace(load_trace(file), out)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.cli.completion import configs
-from ccenv.cli.options import fresh_option, out_option
+from ccenv.cli.shared import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
     Example: ccenv train --shipped --record docs/data/learning.json --page docs/learning.md --jobs 2
     """
-    from ccenv.errors import InputError
+    from ccenv.base.errors import InputError
     from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
@@ -70,7 +70,7 @@ def command(
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
     if record is not None:
-        from ccenv.training.records.record import check_record
+        from ccenv.training.records import check_record
 
         check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
@@ -83,7 +83,7 @@ def command(
         with _progress(chosen) as report:
             results.append(train(chosen, out or default_folder(chosen), restart=fresh, report=report))
         if record is not None:
-            from ccenv.training.records.record import record as add
+            from ccenv.training.records import record as add
 
             add(record, chosen, results[-1])
     if json:
@@ -95,8 +95,8 @@ def command(
 
 def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
-    from ccenv.training.records.page import check_page, write_table
-    from ccenv.training.records.shipped import DEFAULT_FOLDER, train_shipped
+    from ccenv.training.page import check_page, write_table
+    from ccenv.training.shipped import DEFAULT_FOLDER, train_shipped
 
     if page is not None:
         check_page(page)
@@ -112,7 +112,7 @@ def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[
 
 def _rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
-    from ccenv.config import validate
+    from ccenv.base.config import validate
     from ccenv.training.config import load_data
     from ccenv.training.rllib.config import RllibConfig
     from ccenv.training.rllib.run import train_rllib
@@ -123,7 +123,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, r
         with progress_bar(f"rllib {config.name}") as report:
             results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report, fresh=fresh))
         if record is not None:
-            from ccenv.training.records.record import record as add
+            from ccenv.training.records import record as add
 
             add(record, config, results[-1])
     if json:

@@ -10,16 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
+from ccenv.cli.shared import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.cli.theorem import theorem
-from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
+from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
-    from ccenv.smt.claims.report import Outcome
-    from ccenv.smt.claims.verifier import Verifier
-    from ccenv.smt.network.setting import Setting
-    from ccenv.workers import Workers
+    from ccenv.proofs.claims.report import Outcome
+    from ccenv.proofs.claims.verifier import Verifier
+    from ccenv.proofs.formulas.setting import Setting
+    from ccenv.base.workers import Workers
 
 
 class _Commands(TyperGroup):
@@ -124,12 +124,12 @@ def property_command(
 
     ccenv verify property copa --property utilisation_or_rise --at-least 0.1 --T 10
     """
-    from ccenv.smt.claims.ask import fraction, setting_of
-    from ccenv.smt.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
-    from ccenv.smt.claims.endless import ramp
-    from ccenv.smt.claims.report import decide_claim
-    from ccenv.smt.senders.catalog import smt_sender
-    from ccenv.workers import Workers
+    from ccenv.proofs.claims.ask import fraction, setting_of
+    from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
+    from ccenv.proofs.claims.endless import ramp
+    from ccenv.proofs.claims.report import decide_claim
+    from ccenv.proofs.senders.catalog import smt_sender
+    from ccenv.base.workers import Workers
 
     if _command_of(["--property", prop]) != "property":
         raise InputError(f"{prop} has a command of its own: ccenv verify {_command_of(['--property', prop])} {sender} [OPTIONS]")
@@ -173,8 +173,8 @@ def lemmas(
     """
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
     where = (jobs, backend)
-    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
-    from ccenv.smt.claims.lemmas import load_suite
+    from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
+    from ccenv.proofs.claims.lemmas import load_suite
 
     suite = load_suite(name).suite
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
@@ -216,9 +216,9 @@ def steady(
 
     Example: ccenv verify steady cc_qdel --property steady_utilisation --T 10
     """
-    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
-    from ccenv.smt.claims.lemmas import load_suite, suite_setting
-    from ccenv.workers import Workers
+    from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
+    from ccenv.proofs.claims.lemmas import load_suite, suite_setting
+    from ccenv.base.workers import Workers
 
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
     loaded = load_suite(name)
@@ -264,14 +264,14 @@ def fairness(
 
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
-    from ccenv.attack.emulation.late_start import late_start_outcome
-    from ccenv.smt.claims.ask import fraction
-    from ccenv.smt.claims.fairness import BELIEFS_OF_ONE, QUERIES, program_query
-    from ccenv.smt.claims.report import decide_claim
-    from ccenv.smt.network.setting import Setting
-    from ccenv.smt.senders.catalog import program_of
-    from ccenv.smt.senders.program import ProgramSmtSender
-    from ccenv.workers import Workers
+    from ccenv.attacks.constructions.late_start import late_start_outcome
+    from ccenv.proofs.claims.ask import fraction
+    from ccenv.proofs.claims.fairness import BELIEFS_OF_ONE, QUERIES, program_query
+    from ccenv.proofs.claims.report import decide_claim
+    from ccenv.proofs.formulas.setting import Setting
+    from ccenv.proofs.senders.catalog import program_of
+    from ccenv.proofs.senders.program import ProgramSmtSender
+    from ccenv.base.workers import Workers
 
     if model not in ("cbr_delay", "ccac"):
         raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
@@ -324,8 +324,8 @@ def envelope(
 
     Example: ccenv verify envelope cc_probe_drain --budget 300
     """
-    from ccenv.smt.claims.endless import SAMPLES
-    from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
+    from ccenv.proofs.claims.endless import SAMPLES
+    from ccenv.proofs.claims.envelope import EnvelopeRun, run_envelope
 
     if not budget > 0:
         raise InputError(f"--budget is {budget:g} s; it must be above 0")
@@ -349,8 +349,8 @@ app.command()(theorem)
 
 def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:
     """Return the options that every sub-command shares, checked, as runs take them."""
-    from ccenv.smt.claims.verifier import MOST_CUBES
-    from ccenv.smt.solver.solvers import check_second_solver
+    from ccenv.proofs.claims.verifier import MOST_CUBES
+    from ccenv.proofs.solver.solvers import check_second_solver
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
@@ -362,8 +362,8 @@ def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out:
 
 
 def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
-    from ccenv.smt.claims.verifier import Verifier
-    from ccenv.smt.solver.store import Store
+    from ccenv.proofs.claims.verifier import Verifier
+    from ccenv.proofs.solver.store import Store
 
     progress = None if json else lambda line: print_text(f"  {line}")
     limits = {name: value for name, value in limits.items() if name != "folder"}
@@ -372,7 +372,7 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
 
 def _tell(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:
     """Print an outcome and what it is about; return the exit code."""
-    from ccenv.smt.claims.report import about_run
+    from ccenv.proofs.claims.report import about_run
 
     data = outcome.to_dict() | about | about_run(setting)
     if json:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from ccenv.errors import CcenvError
-from ccenv.workers import Workers
+from ccenv.base.errors import CcenvError
+from ccenv.base.workers import Workers
 
 
 def _step(name: str) -> None:
@@ -40,7 +40,7 @@ def _emulator() -> None:
 
 
 def _fluid() -> None:
-    from ccenv.benchmarks.speed.fluid import mixed_flows
+    from ccenv.benchmarks.speed_fluid import mixed_flows
     from ccenv.engine.fluid.simulate import simulate, simulate_batch
 
     simulate_batch([mixed_flows(0.01)], threads=1)
@@ -48,7 +48,7 @@ def _fluid() -> None:
 
 
 def _synthesis() -> None:
-    from ccenv.synth.run import warm_up
+    from ccenv.proofs.synthesis.run import warm_up
 
     warm_up()
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import ProcessesOption, fresh_option, out_option
+from ccenv.cli.shared import ProcessesOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 EXIT_FAILED = 1
@@ -39,10 +39,10 @@ def command(
 
     ccenv which mine.py --network wifi --by utilisation
     """
-    from ccenv.agents.files import load_sender
-    from ccenv.benchmarks.run.which import FOLDER, networks, which
+    from ccenv.agents.load import load_sender
+    from ccenv.benchmarks.compare.which import FOLDER, networks, which
     from ccenv.cli.progress import progress_bar
-    from ccenv.network.sender import takes_one_flow
+    from ccenv.agents.sender import takes_one_flow
 
     alone = [name for name in senders or () if takes_one_flow(load_sender(name))]
     with progress_bar("which") as show:

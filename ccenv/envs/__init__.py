@@ -5,24 +5,24 @@ Nothing heavy is imported here: the modules behind the names are imported when a
 
 from __future__ import annotations
 
-from ccenv.registry import Registry
+from ccenv.base.registry import Registry
 
 ENVIRONMENTS = Registry("environment")
 ENVIRONMENTS.add(
     "ccenv/Sender-v0",
-    "ccenv.envs.sender:SenderEnv",
+    "ccenv.envs.curve.sender:SenderEnv",
     tags=("gymnasium", "vector", "sb3", "rllib"),
     summary="control the sending rate of one or all flows against a legal network",
 )
 ENVIRONMENTS.add(
     "ccenv/Network-v0",
-    "ccenv.envs.network:NetworkEnv",
+    "ccenv.envs.curve.network:NetworkEnv",
     tags=("gymnasium", "vector", "sb3", "rllib"),
     summary="control the legal moves of the network against fixed senders",
 )
 ENVIRONMENTS.add(
     "ccenv/Duel-v0",
-    "ccenv.envs.duel:DuelEnv",
+    "ccenv.envs.curve.duel:DuelEnv",
     tags=("pettingzoo",),
     summary="flows and network play each other (PettingZoo parallel)",
 )

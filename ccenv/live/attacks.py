@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import unknown_name
+from ccenv.base.errors import unknown_name
 from ccenv.live.beside import COUNTERPARTS, simulated
 from ccenv.live.picture import plot_beside
 from ccenv.live.run import valid_run

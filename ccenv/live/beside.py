@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.files import load_sender
+from ccenv.agents.load import load_sender
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
 from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 from ccenv.simulation import Scenario, simulate
 
 # What simulates a congestion control of the kernel.

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import EVENTS
-from ccenv.errors import InputError, shown
-from ccenv.files import write_atomic
+from ccenv.base.errors import InputError, shown
+from ccenv.base.files import write_atomic
 from ccenv.live.attacks import TRIES
 from ccenv.live.result import LiveResult
 from ccenv.live.run import valid_run
@@ -162,7 +162,7 @@ def append_record(file: FilePath, record: dict[str, Any]) -> None:
 
 def read_records(file: FilePath) -> list[dict[str, Any]]:
     """Return the records of a file. Raises InputError if a line is none."""
-    from ccenv.foreign import parse_json, read_text
+    from ccenv.base.foreign import parse_json, read_text
 
     found = []
     for number, line in enumerate(read_text(file, MAX_BYTES).splitlines(), 1):

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ccenv.export.compile import ADVICE, find_compiler
+from ccenv.live.export.compile import ADVICE, find_compiler
 from ccenv.live.scenario import LiveError
 
 BTF = Path("/sys/kernel/btf/vmlinux")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from ccenv.files import write_atomic
+from ccenv.base.files import write_atomic
 from ccenv.live.beside import Simulated
 from ccenv.live.result import LiveResult
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.network.plots import picture, require_picture
-from ccenv.simulation.picture import thin
+from ccenv.network.figure import picture, require_picture
+from ccenv.simulation.figure import thin
 
 
 def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simulated) -> None:

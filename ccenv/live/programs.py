@@ -12,18 +12,18 @@ import numpy as np
 
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
-from ccenv.errors import CcenvError
-from ccenv.export import export_bpf
-from ccenv.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER
-from ccenv.export.compile import compile_bpf
-from ccenv.export.named import program_named
-from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
+from ccenv.base.errors import CcenvError
+from ccenv.live.export import export_bpf
+from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER
+from ccenv.live.export.compile import compile_bpf
+from ccenv.live.export.named import program_named
+from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.sockets import available, has_congestion_control
-from ccenv.network.sender import PolicySender
-from ccenv.programs import Program
+from ccenv.agents.sender import PolicySender
+from ccenv.agents.programs import Program
 
 MOST_RECORDS = 4_000_000
 LEAST_BUFFER_PACKETS = 8  # for which a loss proves a busy link

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.log import ordered
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.live.emulator.layout import ERROR_BINS, STALLS
 from ccenv.live.programs import Recording, premises_hold
 from ccenv.live.scenario import LiveScenario
 from ccenv.live.traces import token_trace
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
-from ccenv.simulation.packets import packet_slack_bytes, packet_trace
+from ccenv.simulation.packet_trace import packet_slack_bytes, packet_trace
 from ccenv.simulation.result import Result
 
 PERCENTILES = (50.0, 99.0)

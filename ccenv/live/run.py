@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.errors import InputError
-from ccenv.files import write_atomic
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
 from ccenv.live.emulator.build import most_in_flight_bytes, ring_of
 from ccenv.live.needs import require_live
 from ccenv.live.programs import LiveSender, Recording, objects_of, senders_of

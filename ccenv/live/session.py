@@ -22,7 +22,7 @@ from ccenv.live.scenario import LiveError, LiveScenario
 from ccenv.live.system.awake import ask_for_short_slices, least_busy, open_schedule, stay_on, times_of_cores
 from ccenv.live.system.device import Ends
 from ccenv.live.system.loader import Program, Refusal, count_time
-from ccenv.live.system.refused import Refused
+from ccenv.live.refused import Refused
 from ccenv.live.system.sockets import Sockets
 
 PRIORITY = 50  # of SCHED_FIFO

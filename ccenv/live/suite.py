@@ -8,12 +8,12 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.document import Format, hash_of
-from ccenv.errors import InputError, unknown_name
+from ccenv.base.document import Format, hash_of
+from ccenv.base.errors import InputError, unknown_name
 from ccenv.live.attacks import moves_against, play_attack
 from ccenv.live.scenario import KERNEL
-from ccenv.page_tables import Place, markdown
-from ccenv.provenance import code_hash, machine, now, versions
+from ccenv.base.pages import Place, markdown
+from ccenv.base.provenance import code_hash, machine, now, versions
 
 SUITE, VERSION = "live-worst-case", 1
 SENDERS = (f"{KERNEL}reno", f"{KERNEL}cubic", f"{KERNEL}bbr", "cc_probe_drain", "cc_qdel", "learned_robust_d4")

@@ -10,7 +10,7 @@ from ccenv.engine.packet.layout import EVENTS
 from ccenv.live.scenario import LiveScenario
 from ccenv.network.path import FlowPath, Path, RateChange, grid_of
 from ccenv.network.trace import Trace, TraceHeader
-from ccenv.simulation.packets import OF_PACKETS
+from ccenv.simulation.packet_trace import OF_PACKETS
 
 ON_TIME = 1e-9  # of a step: what happens at its end has happened by then
 

@@ -13,8 +13,8 @@ import signal
 import sys
 from typing import Any
 
-from ccenv.interrupts import end_with_parent
-from ccenv.live.system.refused import Refused
+from ccenv.base.interrupts import end_with_parent
+from ccenv.live.refused import Refused
 
 _SENDERS, _RECEIVERS = 0, 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.registry import spec_text
+from ccenv.base.registry import spec_text
 
 # Columns of a row of moves: waste, rate, then service per flow, then loss per flow.
 WASTE, RATE, FIRST_SERVICE = range(3)
@@ -23,7 +23,7 @@ def moves_width(n_flows: int) -> int:
 class ScriptedAdversary:
     """Compiled moves: ``init(state, view)`` once per flow, ``play(state, view, move)`` per flow and step.
 
-    Records are those of ``ccenv.engine.compiled.signals``: ADVERSARY_STATE (or a type with at most as many fields), VIEW, MOVE.
+    Records are those of ``ccenv.agents.callbacks``: ADVERSARY_STATE (or a type with at most as many fields), VIEW, MOVE.
     ``source_sha256`` is the hash of the file it was loaded from; empty for what comes with ccenv.
     """
 

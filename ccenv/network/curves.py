@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.trace import Floats, Trace
 
 # Relative to the largest curve, in units of float64's resolution: of the numbers of a trace as they are written, and of the

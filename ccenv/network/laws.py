@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.curves import Curves, step
 from ccenv.network.path import GRID_TOLERANCE, FlowPath
 from ccenv.network.trace import Floats, Trace

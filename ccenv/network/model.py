@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ccenv.errors import unknown_name
+from ccenv.base.errors import unknown_name
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from pathlib import Path as FilePath
 import numpy as np
 from pydantic import Field
 
-from ccenv.config import StrictModel, validate
-from ccenv.document import Format, canonical_json
-from ccenv.errors import InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, parse_json, read_arrays, read_bounded, shown_path
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import Format, canonical_json
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import JsonRules, parse_json, read_arrays, read_bounded, shown_path
 from ccenv.network.adversary import RecordedAdversary, moves_width
 from ccenv.network.path import Path
 

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ccenv.config import StrictModel, validate
-from ccenv.errors import InputError, PathError, shown
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError, PathError, shown
 
 MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ccenv.config import StrictModel, validate
-from ccenv.document import Format, canonical_json
-from ccenv.errors import InputError, PathError, TraceError, require_extra, unknown_name
-from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import Format, canonical_json
+from ccenv.base.errors import InputError, PathError, TraceError, require_extra, unknown_name
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
 from ccenv.network.model import MODELS, Model
 from ccenv.network.path import MBPS_IN_BPS, Grid, Path, grid_of
-from ccenv.sketch import line_picture
-from ccenv.version import VERSION
+from ccenv.base.figure import line_picture
+from ccenv.base.version import VERSION
 
 Floats = NDArray[np.float64]
 

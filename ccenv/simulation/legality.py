@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.network.laws import DEFAULT_TOLERANCE, Violation, check_trace
 from ccenv.network.trace import Trace
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 CARRIED = "carried_over_windows"
 WASTED = "wasted_over_windows"
@@ -24,7 +24,7 @@ def check_packet_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE) -> li
     """Check a trace of whole packets against every law of its model, and its link rates over all windows.
 
     Args:
-        trace: of ``ccenv.simulation.packets.packet_trace``.
+        trace: of ``ccenv.simulation.packet_trace.packet_trace``.
         tolerance: as of ``check_trace``.
 
     Returns:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.spec import FlowSpec, JitterSpec
-from ccenv.errors import unknown_name
+from ccenv.base.errors import unknown_name
 from ccenv.simulation.scenario import Scenario
 
 Profile = Literal["plain", "linux"]

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.config import find_data
-from ccenv.errors import InputError, UnknownNameError, did_you_mean
-from ccenv.foreign import is_finite, read_yaml, shown
+from ccenv.base.config import find_data
+from ccenv.base.errors import InputError, UnknownNameError, did_you_mean
+from ccenv.base.foreign import is_finite, read_yaml, shown
 from ccenv.simulation.scenario import CONFIGS, UNITS, Scenario, read_scenario
 
 DISTRIBUTIONS = "ccenv.configs.env"

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
-from ccenv.errors import InputError, require_extra
-from ccenv.metrics.packet_window import AppRun, PacketRun, RunFlow, RunWindow
-from ccenv.metrics.table import run_metric
+from ccenv.base.errors import InputError, require_extra
+from ccenv.network.metrics.packet_window import AppRun, PacketRun, RunFlow, RunWindow
+from ccenv.network.metrics.table import run_metric
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
-from ccenv.simulation.packets import packet_trace, save_packet_log
-from ccenv.simulation.picture import plot_run
+from ccenv.simulation.packet_trace import packet_trace, save_packet_log
+from ccenv.simulation.figure import plot_run
 from ccenv.simulation.profile import payload_share
 from ccenv.simulation.scenario import Scenario
-from ccenv.sketch import line_picture, table
+from ccenv.base.figure import line_picture, table
 
 # The cumulative fields of the logs.
 COUNTS = tuple(n for n in FLOW_LOG if n not in ("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s"))
@@ -135,7 +135,7 @@ class Result:
         return f"{own}{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
 
     def measured(self) -> PacketRun:
-        """Return what metrics know about the run (``ccenv.metrics.table.measure_run``)."""
+        """Return what metrics know about the run (``ccenv.network.metrics.table.measure_run``)."""
         flows = tuple(
             RunFlow(
                 name=flow.name or flow.sender,
@@ -172,7 +172,7 @@ class Result:
         """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
         Needs a packet log and one drop-tail link. Rates and windows are left open, so the laws of sending say nothing. Whole
-        packets keep to the fluid laws up to ``ccenv.simulation.packets.packet_slack_bytes``.
+        packets keep to the fluid laws up to ``ccenv.simulation.packet_trace.packet_slack_bytes``.
 
         Raises:
             InputError: without a packet log, for other networks, or where no grid fits the RTTs.

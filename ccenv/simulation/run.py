@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ccenv.adversaries.files import load_adversary
-from ccenv.agents.files import SenderLike, as_sender, load_sender
+from ccenv.adversaries.load import load_adversary
+from ccenv.agents.load import SenderLike, as_sender, load_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.log import DEFAULT_ROWS
-from ccenv.errors import InputError
-from ccenv.foreign import path_of
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import path_of
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.simulation.applications import Stage, with_applications
+from ccenv.simulation.applications_run import Stage, with_applications
 from ccenv.simulation.profile import as_run, check_profile
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario

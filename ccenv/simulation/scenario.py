@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from ccenv.applications.spec import Application, Page
-from ccenv.config import StrictModel, find_data, validate
+from ccenv.simulation.applications.spec import Application, Page
+from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
-from ccenv.engine.packet.traces.spec import with_mean_rate
-from ccenv.errors import CcenvError, InputError, did_you_mean
-from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
+from ccenv.engine.packet.rates.spec import with_mean_rate
+from ccenv.base.errors import CcenvError, InputError, did_you_mean
+from ccenv.base.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
 CONFIGS = "ccenv.configs.sim"
@@ -47,7 +47,7 @@ class Scenario(NetworkSpec):
         log_s: interval of the time series.
         seed: of all random numbers.
         profile: what hosts do beyond their CCA (``ccenv.simulation.profile``): plain, nothing; linux, as a Linux host.
-        applications: which decide what their flows send (``ccenv.applications.spec``).
+        applications: which decide what their flows send (``ccenv.simulation.applications.spec``).
         reference: what is known about it.
     """
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ccenv.config import StrictModel
+from ccenv.base.config import StrictModel
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 
 
@@ -27,7 +27,7 @@ class PpoSettings(StrictModel):
         hidden: widths of the hidden layers of policy and value network.
         activation: ``"tanh"`` or ``"relu"``.
         log_std: initial logarithm of the standard deviation of the actions.
-        rollouts: ``"kernel"``: policy and environments in one compiled loop (``ccenv.training.rollouts``); ``"python"``: the
+        rollouts: ``"kernel"``: policy and environments in one compiled loop (``ccenv.training.ppo``); ``"python"``: the
             library's own loop. Both mean the same; the random numbers differ.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.errors import require_extra
+from ccenv.base.errors import require_extra
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings
 from ccenv.training.config import TrainConfig
 
@@ -21,8 +21,8 @@ from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
 from ccenv.training.recipes.certificate import CertifiedPPO  # noqa: E402
 from ccenv.training.recipes.imitation import ImitationPPO  # noqa: E402
-from ccenv.training.rollouts.flows import FlowsPPO  # noqa: E402
-from ccenv.training.rollouts.ppo import KernelPPO  # noqa: E402
+from ccenv.training.ppo.flows import FlowsPPO  # noqa: E402
+from ccenv.training.ppo.ppo import KernelPPO  # noqa: E402
 
 ADAM_EPS = 1e-5  # as Stable-Baselines3 sets it for PPO
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}

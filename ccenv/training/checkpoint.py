@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from ccenv.config import StrictModel, validate
-from ccenv.document import Format
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
-from ccenv.errors import InputError, require_extra
-from ccenv.files import write_atomic
-from ccenv.foreign import read_bounded, resolve_inside
-from ccenv.network.tensors import TYPES, read_typed
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import Format
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import read_bounded, resolve_inside
+from ccenv.base.foreign.tensors import TYPES, read_typed
 
 FORMAT = Format("ccenv-checkpoint", 4, "a checkpoint", older="--restart discards it", indent=2)
 STATE = "state.json"

@@ -12,32 +12,23 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from ccenv.adversaries import make_adversary
-from ccenv.attack.paths import REPORT, scene_of, scene_set
-from ccenv.config import StrictModel, find_data, validate
+from ccenv.attacks.scenes import REPORT, scene_of, scene_set
+from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.envs import network
-from ccenv.envs.distribution import PathDistribution
+from ccenv.envs.curve import network
+from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
-from ccenv.envs.settings import EXTERNAL, EnvSettings, as_contract
-from ccenv.errors import InputError
-from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
-from ccenv.interface.interface import SENDER_V0
-from ccenv.interface.own_reward import OwnReward
-from ccenv.simulation.boxes import pattern_rows
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_contract
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
+from ccenv.agents.interface.interface import SENDER_V0
+from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.simulation.boxes.game import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
-from ccenv.training.curricula.replay import ReplaySettings
+from ccenv.training.recipes.replay import ReplaySettings
 from ccenv.training.recipes.settings import Recipe
-from ccenv.training.run_settings import (
-    CurriculumStage,
-    EarlyStop,
-    EvaluationSettings,
-    LogSettings,
-    MixturePart,
-    RobustSettings,
-    fixed_paths,
-    kept_for_reports,
-)
+from ccenv.training.settings import (CurriculumStage, EarlyStop, EvaluationSettings, LogSettings, MixturePart, RobustSettings, fixed_paths, kept_for_reports)
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
@@ -55,14 +46,14 @@ class TrainConfig(StrictModel):
         trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
             ``ccenv/Network-v0`` against fixed senders, with PPO also discrete ones.
         shared_policy: several flows learn with one policy: each ``"external"`` sender is a row of its own, rewarded for itself
-            (``ccenv.envs.batches.shared``). Steps are then decisions, one for each row.
+            (``ccenv.envs.curve.shared``). Steps are then decisions, one for each row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
             rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
         mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
         curriculum: other models or paths at first, in order of ``until_step``.
-        replay: paths played again where the policy has most to gain (``ccenv.training.curricula.replay``); none: new ones only.
+        replay: paths played again where the policy has most to gain (``ccenv.training.recipes.replay``); none: new ones only.
         robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
             patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
         recipe: what recipes of the literature add to PPO (``ccenv.training.recipes.settings``).

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.engine.compiled.policies import PolicyBatch
-from ccenv.envs.core import Core
-from ccenv.envs.distribution import PathDistribution
-from ccenv.envs.reward import TERMS, RewardWeights, weigh
-from ccenv.envs.settings import EnvSettings
-from ccenv.envs.watched import WatchedTask
-from ccenv.errors import InputError
+from ccenv.envs.curve.core import Core
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.reward import TERMS, RewardWeights, weigh
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.envs.curve.interface import WatchedTask
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import Adversary
 from ccenv.network.path import Path
-from ccenv.network.sender import ExternalSender, PolicySender, Sender
+from ccenv.agents.sender import ExternalSender, PolicySender, Sender
 from ccenv.training.path_sets import FIXED, PathSet, path_seed
 
 MODELS = ("cbr_delay", "ccac")

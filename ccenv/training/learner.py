@@ -14,32 +14,32 @@ import numpy as np
 
 from ccenv.agents.learned import inner_cca
 from ccenv.agents.learned.preferences import with_preference
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
-from ccenv.engine.compiled.rng import uniform
-from ccenv.envs.distribution import PathDistribution
-from ccenv.envs.network import NetworkTask
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.base.random import uniform
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.network import NetworkTask
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.envs.task import SenderTask
-from ccenv.envs.watched import sender_task
-from ccenv.errors import CcenvError, require_extra
-from ccenv.interface.interface import SENDER_V0, Interface
+from ccenv.envs.curve.task import SenderTask
+from ccenv.envs.curve.interface import sender_task
+from ccenv.base.errors import CcenvError, require_extra
+from ccenv.agents.interface.interface import SENDER_V0, Interface
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.agents.learned.weights import LearnedPlayer
+from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
 from ccenv.training.config import TrainConfig
-from ccenv.training.curricula import attacked
-from ccenv.training.curricula.replay import ReplayedPaths
+from ccenv.training.recipes import attacked
+from ccenv.training.recipes.replay import ReplayedPaths
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, attacked_paths, find_patterns, load_counterexamples, opponents
-from ccenv.training.packets.opponents import box_patterns, find_box_patterns
+from ccenv.training.packets_opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
 from ccenv.training.recipes.gap import drawn_within, find_gap
 from ccenv.training.recipes.preferences import PreferenceTask
-from ccenv.training.run_settings import RobustSettings
+from ccenv.training.settings import RobustSettings
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -49,7 +49,7 @@ from stable_baselines3.common.buffers import RolloutBuffer  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.logger import Logger  # noqa: E402
 
-from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
+from ccenv.envs.clients.sb3 import CcenvVecEnv  # noqa: E402
 
 _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
 _POOL = "pool.moves"

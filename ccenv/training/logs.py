@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.errors import InputError, require_extra
-from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import parse_json, read_text
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.foreign import parse_json, read_text
 from ccenv.training.config import TrainConfig
-from ccenv.training.run_settings import LogSettings
-from ccenv.training.view.look import Look
+from ccenv.training.settings import LogSettings
+from ccenv.training.look import Look
 
 MAX_BYTES = 64 << 20
 PROGRESS, EVALUATIONS, VIDEOS = "progress.csv", "evaluations.jsonl", "videos"

@@ -15,21 +15,21 @@ from pathlib import Path as FilePath
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.attack import attack_path, make_search
-from ccenv.attack.game import Game, Scene
-from ccenv.attack.paths import scene_of
-from ccenv.attack.patterns import PERIODS_RTTS
-from ccenv.engine.compiled.rng import uniform
-from ccenv.envs.core import parts_of
-from ccenv.envs.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths
-from ccenv.errors import InputError
+from ccenv.attacks import attack_path, make_search
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.scenes import scene_of
+from ccenv.attacks.searches.patterns import PERIODS_RTTS
+from ccenv.base.random import uniform
+from ccenv.envs.curve.core import parts_of
+from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.moves import SUFFIX, load_moves
 from ccenv.network.path import Path
-from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.training.config import TrainConfig
-from ccenv.training.curricula.attacked import MODEL, AttackedPaths
-from ccenv.training.run_settings import RobustSettings
+from ccenv.training.recipes.attacked import MODEL, AttackedPaths
+from ccenv.training.settings import RobustSettings
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
 ATTACK_RTTS = 60  # warm-up and window of an attack

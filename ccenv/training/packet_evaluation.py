@@ -11,11 +11,11 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.errors import InputError
-from ccenv.interface.rewards import TERM_NUMBERS
-from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.simulation.box_players import KIND
-from ccenv.simulation.boxes import pattern_rows
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.rewards import TERM_NUMBERS
+from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.simulation.boxes.players import KIND
+from ccenv.simulation.boxes.game import pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ccenv.envs.core import HELD_OUT_SEED
-from ccenv.errors import InputError
+from ccenv.envs.curve.core import HELD_OUT_SEED
+from ccenv.base.errors import InputError
 
 SEEDS_PER_SET = 2**31
 

@@ -9,23 +9,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from ccenv.document import Format, plain
+from ccenv.base.document import Format, plain
 from ccenv.envs.packet.task import make_senders
-from ccenv.errors import InputError, require_extra
-from ccenv.files import is_empty, locked, make_folder, write_atomic
-from ccenv.foreign import read_json
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import is_empty, locked, make_folder, write_atomic
+from ccenv.base.foreign import read_json
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.provenance import code_hash
-from ccenv.sketch import table
+from ccenv.agents.learned.weights import LearnedPlayer
+from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.base.provenance import code_hash
+from ccenv.base.figure import table
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, as_config, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.packet_evaluation import evaluate_mixture, evaluate_packet
 from ccenv.training.path_sets import PathSet
-from ccenv.training.view.look import NOTHING, check_look, look_at
+from ccenv.training.look import NOTHING, check_look, look_at
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
@@ -327,7 +327,7 @@ class _RunRecord:
     """run.json: what ran where, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
-        from ccenv.provenance import machine, now, versions
+        from ccenv.base.provenance import machine, now, versions
 
         self._file = folder / RECORD
         self._now = now

@@ -1,6 +1,6 @@
 """Configuration of Sphinx for the pages that build.py puts together."""
 
-from ccenv.version import VERSION
+from ccenv.base.version import VERSION
 
 project = "ccenv"
 author = "ccenv contributors"

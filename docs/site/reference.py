@@ -23,25 +23,25 @@ API = {
     "ccenv.engine.packet.engine": "Packet engine",
     "ccenv.engine.fluid": "Fluid models",
     "ccenv.simulation": "Experiments of the packet engine",
-    "ccenv.comparison": "Comparisons",
-    "ccenv.metrics": "Metrics",
-    "ccenv.programs": "Belief programs",
+    "ccenv.benchmarks.compare": "Comparisons",
+    "ccenv.network.metrics": "Metrics",
+    "ccenv.agents.programs": "Belief programs",
     "ccenv.attack": "Attacks",
-    "ccenv.smt.claims": "Claims and proofs",
-    "ccenv.smt.solver": "Solvers",
-    "ccenv.synth.query": "Synthesis: queries",
-    "ccenv.distill": "Distillation",
+    "ccenv.proofs.claims": "Claims and proofs",
+    "ccenv.proofs.solver": "Solvers",
+    "ccenv.proofs.synthesis.query": "Synthesis: queries",
+    "ccenv.training.distill": "Distillation",
     "ccenv.training": "Training",
     "ccenv.benchmarks.suite": "Suites",
     "ccenv.benchmarks.run": "Runs of suites",
     "ccenv.benchmarks.statistics": "Statistics",
-    "ccenv.export": "Export to the kernel",
-    "ccenv.foreign": "Reading of foreign files",
-    "ccenv.document": "Stored documents",
-    "ccenv.registry": "Registries",
-    "ccenv.parameters": "Parameters",
-    "ccenv.units": "Units",
-    "ccenv.errors": "Errors",
+    "ccenv.live.export": "Export to the kernel",
+    "ccenv.base.foreign": "Reading of foreign files",
+    "ccenv.base.document": "Stored documents",
+    "ccenv.base.registry": "Registries",
+    "ccenv.base.parameters": "Parameters",
+    "ccenv.base.units": "Units",
+    "ccenv.base.errors": "Errors",
 }
 _NO_PAGES = re.compile(r"\.(records|page|classic|synthesized|emulation|searches|senders|scripted|zoo|analysis\.\w+)(\.|$)|kernel")
 
@@ -179,13 +179,13 @@ def _default(value: object) -> str:
 def _schemas() -> list[tuple[str, str, Any]]:
     """Return (title, what is written in this form, model) of every file that people write."""
     from ccenv.benchmarks.suite import curve, packet
-    from ccenv.envs.settings import EnvSettings
+    from ccenv.envs.curve.settings import EnvSettings
     from ccenv.leaderboard.submission.document import Document
     from ccenv.network.path import Path
     from ccenv.network.trace import TraceHeader
     from ccenv.simulation.scenario import Scenario
-    from ccenv.smt.claims import lemmas
-    from ccenv.synth.query.query import Query
+    from ccenv.proofs.claims import lemmas
+    from ccenv.proofs.synthesis.query.query import Query
     from ccenv.training.config import TrainConfig
     from ccenv.training.rllib.config import RllibConfig
 
@@ -264,9 +264,9 @@ def _attributes(model: Any) -> dict[str, str]:
 
 def metrics_page() -> str:
     """Return the table of metrics with each one's function and source."""
-    from ccenv.metrics.table import METRICS
+    from ccenv.network.metrics.table import METRICS
 
-    out = ["# Metrics\n\nWritten from `ccenv.metrics.table`; `ccenv list metrics` prints the same.\n"]
+    out = ["# Metrics\n\nWritten from `ccenv.network.metrics.table`; `ccenv list metrics` prints the same.\n"]
     out.append(
         _table(
             ("name", "unit", "better", "meaning"),
@@ -287,9 +287,9 @@ def metrics_page() -> str:
 
 def signals_page() -> str:
     """Return the records that senders and adversaries see, and the observations of the environments."""
-    from ccenv.engine.compiled import signals
-    from ccenv.envs.network import NetworkEnv
-    from ccenv.envs.sender import SenderEnv
+    from ccenv.agents import callbacks as signals
+    from ccenv.envs.curve.network import NetworkEnv
+    from ccenv.envs.curve.sender import SenderEnv
 
     source = inspect.getsource(signals)
     out = [f"# Signals and observations\n\n{to_markdown(signals.__doc__ or '')}"]

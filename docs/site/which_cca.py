@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.foreign import parse_json
-from ccenv.leaderboard.store.exchange import read_export
-from ccenv.page_tables import Place, markdown
+from ccenv.base.foreign import parse_json
+from ccenv.leaderboard.site.exchange import read_export
+from ccenv.base.pages import Place, markdown
 
 DOCS = Path(__file__).parents[1]
 BOARD, PAGE = DOCS / "data" / "leaderboard.jsonl.xz", DOCS / "which-cca.md"

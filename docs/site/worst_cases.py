@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ccenv.errors import InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import read_json
-from ccenv.page_tables import Place, markdown
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import read_json
+from ccenv.base.pages import Place, markdown
 
 DOCS = Path(__file__).parents[1]
 RECORD, PAGE = DOCS / "data" / "worst-case-v2.json", DOCS / "adversaries.md"

@@ -6,7 +6,7 @@ import ray
 from common import main
 from ray.rllib.algorithms.ppo import PPOConfig
 
-from ccenv.envs.rllib import FLOWS, register_rllib
+from ccenv.envs.clients.rllib import FLOWS, register_rllib
 
 TWO_FLOWS = {"senders": ["external", "external"], "models": ["cbr_delay"]}
 

@@ -6,7 +6,7 @@ import torch
 from common import main
 from sb3_contrib import QRDQN, TRPO
 
-from ccenv.envs.sb3 import make_sb3
+from ccenv.envs.clients.sb3 import make_sb3
 
 NUM_ENVS = 64
 

@@ -6,7 +6,7 @@ import torch
 from common import main
 from stable_baselines3 import DQN
 
-from ccenv.envs.sb3 import make_sb3
+from ccenv.envs.clients.sb3 import make_sb3
 
 NUM_ENVS = 32
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from common import main
 
-from ccenv.envs.sb3 import make_sb3
-from ccenv.training.rollouts.ppo import KernelPPO
+from ccenv.envs.clients.sb3 import make_sb3
+from ccenv.training.ppo.ppo import KernelPPO
 
 
 def run(steps: int) -> int:

@@ -7,7 +7,7 @@ import torch
 from common import main
 from stable_baselines3 import PPO
 
-from ccenv.envs.duel import DuelEnv, FlowsEnv
+from ccenv.envs.curve.duel import DuelEnv, FlowsEnv
 
 COPIES, LENGTH = 8, 32
 

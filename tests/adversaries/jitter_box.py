@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ccenv.engine.compiled.signals import MOVE, VIEW
-from ccenv.kernels.decorator import kernel
+from ccenv.agents.callbacks import MOVE, VIEW
+from ccenv.base.kernels.decorator import kernel
 
 MSS_BYTES = 1500.0
 

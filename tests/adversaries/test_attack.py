@@ -7,15 +7,15 @@ import pytest
 
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents import make_sender
-from ccenv.attack import PANEL, PATHS, SEARCHES, attack
-from ccenv.attack.catalog import make_search
-from ccenv.attack.game import Game, Scene
-from ccenv.attack.patterns import shapes
-from ccenv.attack.searches.lookahead import fork
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.trace import Window, utilisation
+from ccenv.attacks import PANEL, PATHS, SEARCHES, attack
+from ccenv.attacks.catalog import make_search
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.searches.patterns import shapes
+from ccenv.attacks.searches.lookahead import fork
+from ccenv.adversaries.observation import N_FLOW, N_PATH
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.metrics.trace import Window, utilisation
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.network.path import make_path
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ccenv.attack import attack
-from ccenv.attack.emulation.jitter import departures, emulate
-from ccenv.errors import InputError
+from ccenv.attacks import attack
+from ccenv.attacks.constructions.jitter import departures, emulate
+from ccenv.base.errors import InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
 
@@ -31,9 +31,9 @@ def test_theorem_1_needs_the_jitter():
     from dataclasses import replace
 
     from ccenv.agents import make_sender
-    from ccenv.attack.emulation import starvation
-    from ccenv.attack.game import Game, Scene
-    from ccenv.attack.paths import attack_path
+    from ccenv.attacks.constructions import starvation
+    from ccenv.attacks.game import Game, Scene
+    from ccenv.attacks.scenes import attack_path
 
     played = {}
     original = starvation._play

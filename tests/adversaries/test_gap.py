@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.attack import attack
-from ccenv.attack.cold_start import Questions, Window, still_window, worst_cold_start
-from ccenv.attack.game import Game, Scene
-from ccenv.attack.gap import adversary_gap, gap_path
-from ccenv.attack.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
+from ccenv.attacks import attack
+from ccenv.attacks.cold_start import Questions, Window, still_window, worst_cold_start
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.gap import adversary_gap, gap_path
+from ccenv.attacks.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
-from ccenv.smt.network.encode import Needs
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.moves import as_adversary
-from ccenv.smt.network.setting import Setting
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.theorems.periods import periods
+from ccenv.proofs.formulas.encode import Needs
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.moves import as_adversary
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.theorems.periods import periods
 
 pytest.importorskip("z3")
 

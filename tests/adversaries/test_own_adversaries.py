@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversaries.files import load_adversary
-from ccenv.attack import attack
-from ccenv.attack.catalog import make_search
+from ccenv.adversaries.load import load_adversary
+from ccenv.attacks import attack
+from ccenv.attacks.catalog import make_search
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.comparison import compare
-from ccenv.errors import CcenvError, InputError, UnknownNameError
-from ccenv.network.identity import adversary_hash
+from ccenv.benchmarks.compare import compare
+from ccenv.base.errors import CcenvError, InputError, UnknownNameError
+from ccenv.agents.identity import adversary_hash
 
 WAVE = """
 def init(state, view):
@@ -59,7 +59,7 @@ def test_it_joins_a_suite(tmp_path: Path) -> None:
 def test_a_search_of_ones_own(tmp_path: Path) -> None:
     text = """
 import numpy as np
-from ccenv.attack.game import Found
+from ccenv.attacks.game import Found
 from ccenv.network.adversary import RecordedAdversary
 
 class All:

@@ -5,8 +5,8 @@ import pytest
 from jitter_box import compiled, delays_steps, fresh, fresh_move, run_box, view_of
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
-from ccenv.errors import InputError, UnknownNameError
+from ccenv.agents.callbacks import ADVERSARY_SLOTS
+from ccenv.base.errors import InputError, UnknownNameError
 
 NAMES = ADVERSARIES.names("scripted")
 FIELDS = ("waste", "service", "rate", "loss")

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.attack import PANEL, attack
-from ccenv.attack.catalog import PANELS
-from ccenv.attack.game import Game, Scene
-from ccenv.attack.goals import GOALS
-from ccenv.attack.halving import Normal, halve
-from ccenv.attack.mutation import mutate
-from ccenv.attack.patterns import Shape
-from ccenv.attack.searches.closed_loop.policy import CONSTANT, PolicyShape, policy_shapes
-from ccenv.attack.searches.two_phase import Phases
+from ccenv.attacks import PANEL, attack
+from ccenv.attacks.catalog import PANELS
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.goals import GOALS
+from ccenv.attacks.searches.halving import Normal, halve
+from ccenv.attacks.searches.attack_mutation import mutate
+from ccenv.attacks.searches.patterns import Shape
+from ccenv.attacks.searches.policies import CONSTANT, PolicyShape, policy_shapes
+from ccenv.attacks.searches.two_phase import Phases
 from ccenv.engine.compiled.mlp import mlp_reference
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.table import METRICS
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.metrics.table import METRICS
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from signals_play import compiled, fresh_state
 
-from ccenv.engine.compiled.signals import ACK, LOSS, TICK
+from ccenv.agents.callbacks import ACK, LOSS, TICK
 
 RTO_S = 1.0
 TICK_S = 0.01

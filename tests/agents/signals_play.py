@@ -6,8 +6,8 @@ import sys
 import numba
 import numpy as np
 
-from ccenv.engine.compiled.signals import ACK, LOSS, TICK
-from ccenv.kernels.decorator import kernel
+from ccenv.agents.callbacks import ACK, LOSS, TICK
+from ccenv.base.kernels.decorator import kernel
 
 
 def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
@@ -64,7 +64,7 @@ def plain_python(*modules):
     replaced = []
     for module in modules:
         for name, value in list(vars(module).items()):
-            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.engine.compiled.rng":
+            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.base.random":
                 replaced.append((module, name, value))
                 setattr(module, name, value.py_func)
     try:

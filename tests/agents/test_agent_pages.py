@@ -8,8 +8,8 @@ import pytest
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.agents import AGENTS
-from ccenv.programs import INPUTS
-from ccenv.programs.reader import _BRANCH_KEYS, _LEAF_KEYS, _TOP_KEYS
+from ccenv.agents.programs import INPUTS
+from ccenv.agents.programs.reader import _BRANCH_KEYS, _LEAF_KEYS, _TOP_KEYS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -10,7 +10,7 @@ from signals_play import loss as loss_signal
 from steady_flow import BDP_MSS, LINK, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic import allegro
+from ccenv.agents.classic.pcc import allegro
 
 
 def test_allegro_utility_gives_way_at_five_percent():

@@ -7,7 +7,7 @@ from steady_flow import RTT_S, Steady
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.agents.classic import allegro_linux
+from ccenv.agents.classic.pcc import allegro_linux
 from ccenv.simulation.scenario import load_scenario
 
 

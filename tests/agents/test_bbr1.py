@@ -6,7 +6,7 @@ from packet_link import run_link
 from steady_flow import LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic import bbr1
+from ccenv.agents.classic.bbr import bbr1
 
 
 @pytest.fixture(scope="module")

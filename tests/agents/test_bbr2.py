@@ -8,7 +8,7 @@ from packet_link import run_link
 from steady_flow import LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic import bbr2
+from ccenv.agents.classic.bbr import bbr2
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 
 WATCH = ("mode", "bandwidth_Bps", "min_rtt_s", "pacing_gain", "high_inflight_bytes", "phase_start_s", "max_bandwidth_Bps")

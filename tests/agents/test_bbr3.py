@@ -9,8 +9,8 @@ from packet_link import run_link
 from steady_flow import BDP_MSS, LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic import bbr3_model
-from ccenv.agents.classic import bbr_model as bbr
+from ccenv.agents.classic.bbr import bbr3_model
+from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 
 WATCH = ("mode", "pacing_gain", "cwnd_gain", "max_bandwidth_Bps", "min_rtt_s", "high_inflight_bytes")

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from signals_play import compiled, fresh_state, module_of, plain_python, random_signals, signal
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.classic import allegro, bbr2_model, bbr3_model, bbr_model, common, pcc
-from ccenv.engine.compiled.signals import ACK, LOSS, TICK
-from ccenv.errors import InputError
+from ccenv.agents.classic.pcc import allegro, common as pcc
+from ccenv.agents.classic.bbr import bbr2_model, bbr3_model, common as bbr_model
+from ccenv.agents.classic import common
+from ccenv.agents.callbacks import ACK, LOSS, TICK
+from ccenv.base.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
 SHARED = (common, bbr_model, bbr2_model, bbr3_model, pcc, allegro)  # helpers of more than one CCA

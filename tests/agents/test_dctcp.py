@@ -9,7 +9,7 @@ from signals_play import fresh_state
 import ccenv
 from ccenv.agents import make_sender
 from ccenv.agents.classic import dctcp, prague
-from ccenv.engine.compiled.signals import ACK
+from ccenv.agents.callbacks import ACK
 
 MSS = 1500.0
 

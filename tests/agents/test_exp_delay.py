@@ -9,7 +9,7 @@ from steady_flow import LINK, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
 from ccenv.agents.classic.exp_delay import rate_of_delay
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 
 def test_exp_delay_map():

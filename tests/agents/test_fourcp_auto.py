@@ -5,7 +5,7 @@ import pytest
 from steady_flow import Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.fourcp_fixed import friendly_window_mss
+from ccenv.agents.classic.fourcp import friendly_window_mss
 
 
 def avoiding(spec, pieces=20):

@@ -9,7 +9,7 @@ from signals_play import ack, compiled, fresh_state, loss
 from steady_flow import MSS, RTT_S, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.fourcp_fixed import detector_root, false_positive_share, friendly_window_mss, window_bound_mss
+from ccenv.agents.classic.fourcp import detector_root, false_positive_share, friendly_window_mss, window_bound_mss
 
 
 def avoiding(spec, pieces=50):

@@ -6,7 +6,7 @@ from signals_play import ack, compiled, fresh_state, loss
 
 from ccenv.agents import make_sender
 from ccenv.agents.classic import gcc
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.simulation import simulate
 
 MSS, MBPS = 1500.0, 125e3

@@ -8,10 +8,10 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import load_policy, save_policy
-from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.errors import InputError
-from ccenv.network.sender import PolicySender
-from ccenv.network.tensors import MAX_TENSORS, read_tensors, tensor_file
+from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.base.errors import InputError
+from ccenv.agents.sender import PolicySender
+from ccenv.base.foreign.tensors import MAX_TENSORS, read_tensors, tensor_file
 
 
 def policy(widths=(N_OBSERVATION, 8, 4, 1), activation="tanh", seed=0):

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import ccenv
-from ccenv.agents.learned.own import action_of, from_onnx, from_sb3, from_torch
-from ccenv.agents.learned.view import ELEMENTS, Observation
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.agents.learned.convert import action_of, from_onnx, from_sb3, from_torch
+from ccenv.agents.learned.observation import ELEMENTS, Observation
+from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 
@@ -70,7 +70,7 @@ def test_an_onnx_file_acts_as_in_torch(name: str) -> None:
 def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None:
     from stable_baselines3.common.vec_env import VecNormalize
 
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     env = VIEW.wrap(make_sb3(num_envs=4))
     if normalised:
@@ -154,7 +154,7 @@ def test_names_and_weights_are_checked() -> None:
 def test_normalisation_that_cuts_off_is_refused() -> None:
     from stable_baselines3.common.vec_env import VecNormalize
 
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     env = VecNormalize(VIEW.wrap(make_sb3(num_envs=4)), clip_obs=2)
     with pytest.raises(InputError, match="VecNormalize clips at 2"):
@@ -257,7 +257,7 @@ def test_a_memory_in_onnx_acts_as_in_torch(name: str) -> None:
 
 
 def test_discrete_actions_and_other_signals_of_sb3() -> None:
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     settings = {"signals": ["queue_log2", "loss_rate"], "history": 3, "action": "rate_exp2"}
     env = make_sb3(num_envs=2, **settings, discrete=True, n_actions=5)
@@ -310,8 +310,8 @@ def test_a_cell_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
 def test_environments_say_what_a_policy_sees() -> None:
     import gymnasium
 
-    from ccenv.envs.sb3 import make_sb3
-    from ccenv.interface.interface import SENDER_V0
+    from ccenv.envs.clients.sb3 import make_sb3
+    from ccenv.agents.interface.interface import SENDER_V0
 
     assert make_sb3(num_envs=1).interface == SENDER_V0
     together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})

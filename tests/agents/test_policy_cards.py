@@ -16,9 +16,9 @@ from ccenv.agents.learned import load_policy, save_policy
 from ccenv.engine.compiled.policies import pack_policies, require_signals
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.errors import CcenvError, InputError
-from ccenv.network.identity import sender_hash
-from ccenv.network.sender import PolicySender
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import PolicySender
 
 
 @pytest.mark.parametrize("name", ZOO)

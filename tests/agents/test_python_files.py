@@ -10,20 +10,20 @@ import pytest
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.agents.files import load_sender, python_sender
+from ccenv.agents.load import load_sender, python_sender
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.errors import CcenvError, EngineError, InputError
-from ccenv.network.identity import sender_hash
+from ccenv.base.errors import CcenvError, EngineError, InputError
+from ccenv.agents.identity import sender_hash
 from ccenv.network.path import make_path
-from ccenv.network.python_sender import PythonSender
-from ccenv.network.sender import ClassicSender
+from ccenv.agents.python_sender import PythonSender
+from ccenv.agents.sender import ClassicSender
 from ccenv.simulation import simulate
 
 COMPILED = """
-from ccenv.engine.compiled.signals import state_record
+from ccenv.agents.callbacks import state_record
 STATE = state_record("acks")
 def init(state):
     state.cwnd_bytes, state.pacing_rate_Bps = 10 * state.mss_bytes, float("inf")

@@ -5,7 +5,7 @@ from packet_link import run_link
 from steady_flow import BDP_MSS, LINK, MSS, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 
 @pytest.mark.parametrize("pieces", [1, 10, 5000])

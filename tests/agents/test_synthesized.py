@@ -6,9 +6,9 @@ import pytest
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.synthesized import shipped_program
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.programs import decide, parse_program, pseudo_code, to_json
-from ccenv.registry import load_target
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.agents.programs import decide, parse_program, pseudo_code, to_json
+from ccenv.base.registry import load_target
 
 LISTING_2 = {
     "cc_qdel": """
@@ -127,7 +127,7 @@ def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
         assert (max(rates) == 2 * c_l_lambda + one) != stands
 
 
-@pytest.mark.parametrize("taker", ["ccenv.smt.senders.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])
+@pytest.mark.parametrize("taker", ["ccenv.proofs.senders.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])
 def test_what_takes_one_program_refuses_one_that_starts_with_another(taker):
     with pytest.raises(InputError, match="starts with another program"):
         load_target(taker)("cc_probe_slow_k")

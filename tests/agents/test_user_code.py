@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.agents.files import as_sender, load_sender
+from ccenv.agents.load import as_sender, load_sender
 from ccenv.benchmarks.run.runner import evaluate, run_suite
-from ccenv.comparison import compare
-from ccenv.engine.compiled import signals
-from ccenv.errors import EngineError, InputError
-from ccenv.network.python_sender import Ack, Loss, PythonSender, Tick
-from ccenv.plugins import limits
-from ccenv.plugins.python_file import hashes_of, held
+from ccenv.benchmarks.compare import compare
+from ccenv.agents import callbacks as signals
+from ccenv.base.errors import EngineError, InputError
+from ccenv.agents.python_sender import Ack, Loss, PythonSender, Tick
+from ccenv.base.user import limits
+from ccenv.base.user.python_file import hashes_of, held
 from ccenv.simulation import simulate
 
 COMPILED = """
-from ccenv.engine.compiled.signals import state_record
+from ccenv.agents.callbacks import state_record
 STATE = state_record("keep")
 def init(state):
     state.keep = 0.5

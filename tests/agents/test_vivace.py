@@ -8,7 +8,7 @@ from test_pcc import probing
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.agents.classic import vivace
+from ccenv.agents.classic.pcc import vivace
 
 MBPS = 1.25e5
 

@@ -8,7 +8,7 @@ from steady_flow import MSS, Steady
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.agents.classic import vivace_linux as module
+from ccenv.agents.classic.pcc import vivace_linux as module
 
 FIRST_Bps = 524_288.0
 

@@ -10,10 +10,10 @@ import pytest
 from ccenv.agents import AGENTS, make_sender
 from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
-from ccenv.benchmarks.run.store import cells_of
-from ccenv.foreign import read_json
-from ccenv.network.sender import ClassicSender
-from ccenv.page_tables import END
+from ccenv.benchmarks.store import cells_of
+from ccenv.base.foreign import read_json
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.pages import END
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"

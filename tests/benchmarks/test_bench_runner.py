@@ -20,13 +20,13 @@ from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.run.store import CELLS, MANIFEST, RunFolder
+from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.config import validate
-from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
-from ccenv.foreign import parse_json
-from ccenv.metrics.table import measure
-from ccenv.metrics.trace import Window
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.base.foreign import parse_json
+from ccenv.network.metrics.table import measure
+from ccenv.network.metrics.trace import Window
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ccenv.benchmarks import speed
-from ccenv.benchmarks.speed import engine, environments, start, timing
+from ccenv.benchmarks import engine, environments, start, timing
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 
 PROMISED = {
     "curve_64x2_k8_flow_steps_per_s",

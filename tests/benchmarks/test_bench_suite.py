@@ -11,8 +11,8 @@ from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.live import LiveSuite
-from ccenv.config import shipped_names, validate
-from ccenv.errors import InputError, UnknownNameError
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.errors import InputError, UnknownNameError
 
 
 @pytest.mark.parametrize("name", shipped_names(PACKAGE, ".yaml"))

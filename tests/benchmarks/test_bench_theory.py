@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ccenv.benchmarks.suite import theory
-from ccenv.errors import InputError, UnknownNameError
+from ccenv.base.errors import InputError, UnknownNameError
 
 
 def test_the_detectors_root_solves_equation_8() -> None:

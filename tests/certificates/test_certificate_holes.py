@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from forger import SMALL, forged, query_of, read
 
-from ccenv.certificates.check import check
-from ccenv.certificates.program import read_program, require_intervals
-from ccenv.certificates.reason import follows
-from ccenv.certificates.statement import rounded, sentence, traces_to_end
-from ccenv.certificates.theorem import Theorem
+from ccenv.proofs.certificates.check import check
+from ccenv.proofs.certificates.program import read_program, require_intervals
+from ccenv.proofs.certificates.reason import follows
+from ccenv.proofs.certificates.statement import rounded, sentence, traces_to_end
+from ccenv.proofs.certificates.theorem import Theorem
 from ccenv.cli.main import main
-from ccenv.errors import InputError
-from ccenv.foreign import read_yaml
-from ccenv.smt.theorems.language import parse
-from ccenv.smt.theorems.prove import Prover
-from ccenv.smt.theorems.theorem import load_theorem
-from ccenv.smt.theorems.theorem import read_theorem as prove_theorem
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_yaml
+from ccenv.proofs.theorems.language import parse
+from ccenv.proofs.theorems.prove import Prover
+from ccenv.proofs.theorems.theorem import load_theorem
+from ccenv.proofs.theorems.theorem import read_theorem as prove_theorem
 
 pytest.importorskip("z3")
 

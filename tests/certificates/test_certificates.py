@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 from forger import SMALL, query_of, read, retold
 
-from ccenv.certificates import beliefs, compose
-from ccenv.certificates import program as programs
-from ccenv.certificates.canonical import Reader, holds
-from ccenv.certificates.check import check, own_query
-from ccenv.certificates.laws import Path as Laws
-from ccenv.certificates.library import find, read_stored
-from ccenv.certificates.reason import follows
+from ccenv.proofs.certificates import beliefs, compose
+from ccenv.proofs.certificates import program as programs
+from ccenv.proofs.certificates.canonical import Reader, holds
+from ccenv.proofs.certificates.check import check, own_query
+from ccenv.proofs.certificates.laws import Path as Laws
+from ccenv.proofs.certificates.library import find, read_stored
+from ccenv.proofs.certificates.reason import follows
 from ccenv.cli.main import main
-from ccenv.config import shipped_names
-from ccenv.errors import InputError
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
 from ccenv.network.laws import check_trace
-from ccenv.programs import to_data
-from ccenv.smt.claims.verifier import replayed
-from ccenv.smt.network.encode import Needs, encode
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
-from ccenv.smt.senders.catalog import program_of
-from ccenv.smt.senders.program import ProgramSmtSender
-from ccenv.smt.solver.solvers import Answer, to_smtlib
-from ccenv.smt.theorems.queries import possibilities
-from ccenv.smt.theorems.theorem import THEOREMS, load_theorem
+from ccenv.agents.programs import to_data
+from ccenv.proofs.claims.verifier import replayed
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.proofs.senders.catalog import program_of
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.solvers import Answer, to_smtlib
+from ccenv.proofs.theorems.queries import possibilities
+from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem
 
 pytest.importorskip("z3")
 
@@ -55,7 +55,7 @@ def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) ->
     loaded = load_theorem(str(file))
     data = copy.deepcopy(genuine)
     data["theorem"]["constants"]["f"] = "99/100"
-    from ccenv.smt.theorems.queries import lemma_queries
+    from ccenv.proofs.theorems.queries import lemma_queries
 
     pays = next(asked.query for asked in lemma_queries(loaded) if asked.lemma == "pays")
     encoding = pays.encoding()
@@ -104,7 +104,7 @@ def test_the_checker_imports_neither_prover_nor_solver() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not [name for name in names if name.startswith(("ccenv.smt", "ccenv.programs", "z3"))], file.name
+            assert not [name for name in names if name.startswith(("ccenv.proofs", "ccenv.agents.programs", "z3"))], file.name
 
 
 @pytest.mark.parametrize("name", shipped_names(THEOREMS, ".yaml"))
@@ -141,7 +141,7 @@ def test_checker_and_prover_write_the_same_laws(name, network) -> None:
     """Neither says more: what the prover assumes is true by the list of laws, and the checker's own query is no easier."""
     model, buffer, timeout = network
     data = HELD if name == "held" else to_data(program_of(name))
-    from ccenv.programs import parse_program
+    from ccenv.agents.programs import parse_program
 
     sender = ProgramSmtSender(parse_program(data))
     rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=TIMEOUT_PRESETS.get(timeout))
@@ -181,7 +181,7 @@ def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
 
 
 def cmp(text: str):
-    from ccenv.certificates.claims import read_formula
+    from ccenv.proofs.certificates.claims import read_formula
 
     return read_formula(text, "test", {}, {})
 

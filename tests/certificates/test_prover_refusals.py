@@ -12,14 +12,14 @@ import test_forged_certificates as forgeries
 from forger import Data
 from test_forged_certificates import Forgery, refused_fields, same_work_once, theorem  # noqa: F401 - a fixture
 
-from ccenv.certificates.theorem import Theorem
-from ccenv.config import validate
-from ccenv.errors import CcenvError
-from ccenv.programs import parse_program, program, reader
-from ccenv.smt.senders.intervals import require_intervals
-from ccenv.smt.theorems import features, language
-from ccenv.smt.theorems import theorem as prover
-from ccenv.smt.theorems.queries import possibilities
+from ccenv.proofs.certificates.theorem import Theorem
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvError
+from ccenv.agents.programs import parse_program, program, reader
+from ccenv.proofs.senders.intervals import require_intervals
+from ccenv.proofs.theorems import features, language
+from ccenv.proofs.theorems import theorem as prover
+from ccenv.proofs.theorems.queries import possibilities
 
 READERS = (prover, language, features, reader, program)
 ELSEWHERE = {"load_theorem", "with_constants", "load_program", "parse_program", "decide", "interval"}

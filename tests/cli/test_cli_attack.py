@@ -34,7 +34,7 @@ def test_prints_and_stores_the_worst(capsys, tmp_path):
 
 
 def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
-    from ccenv.attack.searches import cem
+    from ccenv.attacks.searches import population as cem
 
     out = tmp_path / "attack"
     first = attack(capsys, "copa", "--out", str(tmp_path / "other"))[1]
@@ -61,7 +61,7 @@ def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch,
     def check_with_bytes_too_many(trace):
         return check_trace(replace(trace, S=trace.S + 1e9 * np.eye(len(trace.S))[:, -1:]))
 
-    module = import_module("ccenv.attack.run")  # the package has a function of this name
+    module = import_module("ccenv.attacks.run")  # the package has a function of this name
     monkeypatch.setattr(module, "check_trace", check_with_bytes_too_many)
     code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"))
     assert code == 1
@@ -179,7 +179,7 @@ def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
     steps = first["budget_flow_steps"]
     assert int(str(steps).rstrip("0")) in (1, 2, 5)
     assert 9 * 40 < first["flow_steps"] <= steps
-    module = import_module("ccenv.attack.run")
+    module = import_module("ccenv.attacks.run")
     monkeypatch.setattr(module, "flow_steps_within", lambda *_: pytest.fail("timed again"))
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out) == first
@@ -190,8 +190,8 @@ def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
 
 
 def test_only_plain_python_has_a_default_in_seconds(tmp_path):
-    from ccenv.agents.files import load_sender
-    from ccenv.attack.run import default_budget_s
+    from ccenv.agents.load import load_sender
+    from ccenv.attacks.run import default_budget_s
 
     (tmp_path / "plain.py").write_text(PLAIN)
     assert default_budget_s(load_sender(str(tmp_path / "plain.py"))) == 60

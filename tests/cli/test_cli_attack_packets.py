@@ -11,7 +11,7 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 QUICK = ["--scenario", "jittered", "--budget", "20000", "--warmup-rtts", "10", "--window-rtts", "10"]
 
@@ -65,7 +65,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(arguments: list[str], said: 
 def test_an_interrupted_attack_goes_on_with_the_same_command(
     capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ccenv.simulation import box_attack
+    from ccenv.attacks.boxes import run as box_attack
 
     whole = attack(capsys, "copa", "--out", str(tmp_path / "whole"))[1]
     real, searched = box_attack.search, []
@@ -101,7 +101,7 @@ def test_a_damaged_finding_is_refused(damage: dict[str, Any], capsys: Any, tmp_p
 
 
 def test_a_second_attack_in_the_folder_waits_for_nobody(capsys: Any, tmp_path: Path) -> None:
-    from ccenv.files import locked
+    from ccenv.base.files import locked
 
     with locked(tmp_path / "attack", "attack"):
         code, _, err = attack(capsys, "copa", "--out", str(tmp_path / "attack"))

@@ -144,7 +144,7 @@ def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
 
 def test_an_external_solver_ends_with_the_process_that_asked() -> None:
     code = (
-        "import ccenv.smt.solver.solvers as s; print('at work', flush=True); s._external(['sh', '-c', 'exec sleep 600'], '', 600)"
+        "import ccenv.proofs.solver.solvers as s; print('at work', flush=True); s._external(['sh', '-c', 'exec sleep 600'], '', 600)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -158,11 +158,11 @@ def test_an_external_solver_ends_with_the_process_that_asked() -> None:
 
 PARENT = """
 import sys, time
-import ccenv.interrupts
-from ccenv.workers import Workers
+import ccenv.base.interrupts
+from ccenv.base.workers import Workers
 def busy():
     if sys.argv[1] == "pipe":
-        ccenv.interrupts._LIBC.prctl(1, 0, 0, 0, 0)  # as where the system has no such request
+        ccenv.base.interrupts._LIBC.prctl(1, 0, 0, 0, 0)  # as where the system has no such request
     time.sleep(600)
 if __name__ == "__main__":
     with Workers(2) as workers:

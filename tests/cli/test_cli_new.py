@@ -11,7 +11,7 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.cli.new import TEMPLATES, text_of
 from ccenv.cli.progress import progress_lines
-from ccenv.errors import CcenvWarning
+from ccenv.base.errors import CcenvWarning
 
 NETWORK = ["--rate", "12mbps", "--duration", "2s"]
 RUNS = {
@@ -143,7 +143,7 @@ def test_python_is_told_the_way_to_a_program(words: list[str], capsys: pytest.Ca
 
 
 def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccenv.benchmarks.run import which
+    from ccenv.benchmarks.compare import which
     from ccenv.benchmarks.suite.curve import load_suite
 
     changes = {"seeds": (1, 2), "agents": ("reno", "copa"), "duration_s": 3.0, "warm_up_s": 1.0}
@@ -160,7 +160,7 @@ def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 def test_overlapping_intervals_are_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccenv.benchmarks.run import which
+    from ccenv.benchmarks.compare import which
 
     values = {"a": [9.0, 10.0], "b": [8.0, 9.5], "c": [1.0, 2.0]}
     records = [{"agent": name, "metrics": {"power": v}} for name, runs in values.items() for v in runs]

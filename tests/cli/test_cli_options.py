@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from ccenv.cli.main import GROUPS, build_app, main
-from ccenv.errors import InputError
-from ccenv.units import MBPS, MILLISECONDS, SECONDS, SHARE, STEPS, buffer_units, jitter_units, quantity
+from ccenv.base.errors import InputError
+from ccenv.base.units import MBPS, MILLISECONDS, SECONDS, SHARE, STEPS, buffer_units, jitter_units, quantity
 
 OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "--duration-s", "--rate-mbps", "--link-rate-mbps"}
 

@@ -10,7 +10,7 @@ import pytest
 from legal_traces import legal_trace
 
 from ccenv.cli.main import main
-from ccenv.config import find_data
+from ccenv.base.config import find_data
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.comparison import Comparison, compare
-from ccenv.errors import InputError
+from ccenv.benchmarks.compare import Comparison, compare
+from ccenv.base.errors import InputError
 from ccenv.simulation import simulate
-from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
+from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
 
 SMALL = {"rate": "12mbps", "rtt": "20ms", "duration": "4s"}
 

@@ -11,16 +11,16 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.cli.main import main
-from ccenv.config import find_data
-from ccenv.contract import known as known_module
-from ccenv.contract import search as search_module
-from ccenv.contract.boxes import directions, moved
-from ccenv.contract.obstacles import SHAPE
-from ccenv.contract.report import read_data, write_report
-from ccenv.contract.widen import Widening, widen
-from ccenv.contract.width import LEAST_SHARE, visits
-from ccenv.programs import Leaf, parse_program, to_data
-from ccenv.smt.claims.lemmas import SUITES, constants_of, load_suite
+from ccenv.base.config import find_data
+from ccenv.training.contracts import known as known_module
+from ccenv.training.contracts import search as search_module
+from ccenv.training.contracts.boxes import directions, moved
+from ccenv.training.contracts.obstacles import SHAPE
+from ccenv.training.contracts.report import read_data, write_report
+from ccenv.training.contracts.widen import Widening, widen
+from ccenv.training.contracts.width import LEAST_SHARE, visits
+from ccenv.agents.programs import Leaf, parse_program, to_data
+from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
@@ -117,7 +117,7 @@ def test_a_search_that_is_stopped_keeps_what_is_proved(tmp_path, fake, monkeypat
             return super().decide(query)
 
     monkeypatch.setattr(search_module, "Verifier", Slow)
-    for module in ("ccenv.contract.search", "ccenv.contract.widen"):
+    for module in ("ccenv.training.contracts.search", "ccenv.training.contracts.widen"):
         monkeypatch.setattr(f"{module}.time", type("Clock", (), {"monotonic": staticmethod(lambda: clock[0])}))
     short = widen(Widening(QDEL, 0.7, 26.0), tmp_path)
     assert short.verified and not short.finished

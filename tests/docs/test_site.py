@@ -9,10 +9,10 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.benchmarks.run.runner import as_suite
-from ccenv.errors import InputError
-from ccenv.foreign import read_json
-from ccenv.network.identity import sender_hash
-from ccenv.network.sender import takes_one_flow
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_json
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import takes_one_flow
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -90,8 +90,8 @@ def test_every_command_is_in_the_reference() -> None:
 
 
 def test_schemas_metrics_and_signals_are_in_the_reference() -> None:
-    from ccenv.engine.compiled import signals
-    from ccenv.metrics.table import METRICS
+    from ccenv.agents import callbacks as signals
+    from ccenv.network.metrics.table import METRICS
     from ccenv.training.config import TrainConfig
 
     schemas, metrics, fields = reference.schemas_page(), reference.metrics_page(), reference.signals_page()

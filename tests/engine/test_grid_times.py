@@ -11,7 +11,7 @@ from ccenv.agents import make_sender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import LONGEST_S, FlowPath, Path, RateChange
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace
 
 RTT_S, DT_S = 0.04, 0.005

@@ -19,12 +19,12 @@ from ccenv.engine.compiled.policies import (
     pack_policies,
     remember,
 )
-from ccenv.engine.compiled.policy_reference import PolicyReference
+from ccenv.agents.learned.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError
-from ccenv.interface.interface import Clock
-from ccenv.interface.measures import MEASURES
-from ccenv.interface.signals import N_SIGNALS, SIGNALS, fill_signals
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import Clock
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.signals import N_SIGNALS, SIGNALS, fill_signals
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, Workload
 

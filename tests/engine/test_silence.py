@@ -17,7 +17,7 @@ from ccenv.engine.curve.layout import ENV_CURSORS, ENV_DTYPE, ENV_STEPS, FLOW_CU
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, Workload, make_path
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 
 DENSITIES = (1, 4, 8, 16)
 LONGEST_RINGS = 20

@@ -6,11 +6,11 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import ccenv  # noqa: F401  (registers the environments)
-from ccenv.envs.batches.duel import DuelSide, DuelTask, DuelVectorEnv
-from ccenv.envs.sb3 import CcenvVecEnv, make_sb3
-from ccenv.envs.sender import SenderVectorEnv
-from ccenv.envs.settings import read_settings
-from ccenv.errors import InputError
+from ccenv.envs.curve.batches_duel import DuelSide, DuelTask, DuelVectorEnv
+from ccenv.envs.clients.sb3 import CcenvVecEnv, make_sb3
+from ccenv.envs.curve.sender import SenderVectorEnv
+from ccenv.envs.curve.settings import read_settings
+from ccenv.base.errors import InputError
 
 IDS = ("ccenv/Sender-v0", "ccenv/Network-v0")
 SHORT = {"episode_rtts": 5, "steps_per_rtt": 4}
@@ -120,7 +120,7 @@ def test_step_info_is_what_the_reward_is_made_of():
 
 def test_a_batch_of_duels_is_many_duels():
     pytest.importorskip("pettingzoo")
-    from ccenv.envs.duel import DuelEnv, make_duels
+    from ccenv.envs.curve.duel import DuelEnv, make_duels
 
     settings = {"senders": ["external", "reno", "external"], "models": ["cbr_delay"], **SHORT}
     batch = make_duels(3, game="general", **settings)

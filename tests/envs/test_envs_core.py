@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.compiled.signals import MOVE, VIEW
-from ccenv.envs.core import Core
-from ccenv.envs.distribution import PathDistribution, PathSource
-from ccenv.envs.mixture import MIXTURE_STATE, MoveMixture, init, play
-from ccenv.envs.network import NetworkTask
-from ccenv.envs.reward import TERMS, RewardWeights, interval_terms
-from ccenv.envs.settings import EnvSettings
-from ccenv.envs.task import SenderTask
-from ccenv.errors import InputError
+from ccenv.base.random import uniform
+from ccenv.agents.callbacks import MOVE, VIEW
+from ccenv.envs.curve.core import Core
+from ccenv.envs.curve.distribution import PathDistribution, PathSource
+from ccenv.envs.curve.mixture import MIXTURE_STATE, MoveMixture, init, play
+from ccenv.envs.curve.network import NetworkTask
+from ccenv.envs.curve.reward import TERMS, RewardWeights, interval_terms
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.envs.curve.task import SenderTask
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 
 MODELS = ("ideal", "cbr_delay", "ccac", "strong")
 

@@ -5,17 +5,17 @@ import warnings
 import numpy as np
 import pytest
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.laws import check_trace
 
 pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from ccenv.envs.batches.duel import DuelTask, DuelVectorEnv
-from ccenv.envs.duel import DuelEnv
-from ccenv.envs.settings import read_settings
-from ccenv.envs.watched import sender_task
+from ccenv.envs.curve.batches_duel import DuelTask, DuelVectorEnv
+from ccenv.envs.curve.duel import DuelEnv
+from ccenv.envs.curve.settings import read_settings
+from ccenv.envs.curve.interface import sender_task
 
 SETTINGS = [
     {},

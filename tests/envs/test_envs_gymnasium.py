@@ -11,11 +11,11 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import ccenv
-from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.envs.network import NetworkEnv, NetworkVectorEnv
-from ccenv.envs.network_observation import network_elements
-from ccenv.envs.sender import SenderEnv, SenderVectorEnv
-from ccenv.errors import InputError
+from ccenv.agents.interface.observation import OBSERVATION
+from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv
+from ccenv.envs.curve.network_observation import network_elements
+from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
+from ccenv.base.errors import InputError
 
 IDS = {"ccenv/Sender-v0": SenderEnv, "ccenv/Network-v0": NetworkEnv}
 MIXED = {"models": ("cbr_delay", "ccac")}

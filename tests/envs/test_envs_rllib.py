@@ -16,7 +16,7 @@ def ray_session():
 
 
 def test_creators_make_single_and_batched_environments():
-    from ccenv.envs.rllib import create_duel, create_network, create_sender
+    from ccenv.envs.clients.rllib import create_duel, create_network, create_sender
 
     assert create_sender({"num_envs": 3}).num_envs == 3
     assert create_sender({"action": "discrete"}).action_space.n == 13
@@ -30,8 +30,8 @@ def test_creators_make_single_and_batched_environments():
 
 
 def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
-    from ccenv.envs.rllib import USER_FILES, create_flows, create_sender, env_config_of
-    from ccenv.errors import InputError
+    from ccenv.envs.clients.rllib import USER_FILES, create_flows, create_sender, env_config_of
+    from ccenv.base.errors import InputError
 
     file = tmp_path / "steady.py"
     file.write_text("import ccenv\n\n\nclass Steady(ccenv.PythonSender):\n    pass\n")
@@ -54,7 +54,7 @@ def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
 def test_ppo_trains_two_iterations(ray_session):
     from ray.rllib.algorithms.ppo import PPOConfig
 
-    from ccenv.envs.rllib import register_rllib
+    from ccenv.envs.clients.rllib import register_rllib
 
     register_rllib()
     config = (

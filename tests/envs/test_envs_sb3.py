@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 
 pytest.importorskip("stable_baselines3")
 
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor
 
-from ccenv.envs.sb3 import CcenvVecEnv, make_sb3
-from ccenv.envs.sender import SenderVectorEnv
+from ccenv.envs.clients.sb3 import CcenvVecEnv, make_sb3
+from ccenv.envs.curve.sender import SenderVectorEnv
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import ccenv.envs  # noqa: F401  # registers the environments
-from ccenv.config import validate
+from ccenv.base.config import validate
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask
-from ccenv.envs.settings import EnvSettings
-from ccenv.errors import CcenvWarning, InputError
-from ccenv.interface.rewards import TERM_NUMBERS
-from ccenv.network.sender import PolicySender
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.base.errors import CcenvWarning, InputError
+from ccenv.agents.interface.rewards import TERM_NUMBERS
+from ccenv.agents.sender import PolicySender
 from ccenv.training.packet_evaluation import evaluate_packet
 
-pytestmark = pytest.mark.filterwarnings("ignore::ccenv.errors.CcenvWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ccenv.base.errors.CcenvWarning")
 CODE = """
 def reward(terms):
     return terms.throughput - 0.5 * terms.queue
@@ -72,7 +72,7 @@ def test_it_is_what_the_function_says(file: str) -> None:
 
 def test_sb3_and_the_belief_observation_stay(file: str) -> None:
     pytest.importorskip("stable_baselines3")
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     env = make_sb3(num_envs=1, adversary="uniform", reward=file)
     assert env.observation_space == make_sb3(num_envs=1).observation_space
@@ -103,7 +103,7 @@ def test_a_slow_path_says_so_and_is_stored_by_its_file(file: str) -> None:
     ],
 )
 def test_what_fails_is_named(file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccenv.plugins.limits.CALL_LIMIT_S", 0.5)
+    monkeypatch.setattr("ccenv.base.user.limits.CALL_LIMIT_S", 0.5)
     with pytest.raises(InputError, match=message) as caught:
         rewards(reward=f"{file}:{name}")
     assert "\n" not in str(caught.value)
@@ -153,7 +153,7 @@ def test_elsewhere_it_is_refused_in_one_line(file: str) -> None:
 @pytest.mark.parametrize("name", ["ccenv/Sender-v0", "ccenv/Packet-v0"])
 def test_rollouts_in_the_kernel_refuse_it(name: str) -> None:
     pytest.importorskip("stable_baselines3")
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     env = make_sb3(name, 2, signals="aurora", action="rate_delta", reward=lambda terms: terms.throughput)
     with pytest.raises(InputError, match="evaluate no Python"):

@@ -15,8 +15,8 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask
-from ccenv.errors import InputError
-from ccenv.network.sender import ContractSender
+from ccenv.base.errors import InputError
+from ccenv.agents.sender import ContractSender
 from ccenv.simulation.ranges import read_distribution
 
 ONE: dict[str, Any] = {

@@ -23,10 +23,10 @@ from ccenv.envs.packet.network import PacketNetworkEnv
 from ccenv.envs.packet.sender import PacketEnv
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask, make_senders
-from ccenv.errors import InputError
-from ccenv.interface.interface import Interface
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import Interface
 from ccenv.network.laws import check_trace
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 FAST = {"duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": [{"sender": "external", "rtt_ms": 20}]}
 MIXED: dict[str, Any] = {
@@ -295,7 +295,7 @@ def test_duel_is_a_parallel_environment() -> None:
 
 def test_flows_that_share_a_policy_are_rows() -> None:
     pytest.importorskip("stable_baselines3")
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     batch = make_sb3("ccenv/Packet-v0", 3, scenario=MIXED, shared_policy=True, episode_decisions=10)
     assert batch.num_envs == 6

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.simulation.legality import CARRIED, WASTED, check_packet_trace
 
 FAST = {"duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": [{"sender": "external", "rtt_ms": 20}]}

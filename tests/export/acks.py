@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from ccenv.engine.packet.layout import EVENTS
-from ccenv.export import export_bpf
-from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE
-from ccenv.programs import Program
+from ccenv.live.export import export_bpf
+from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
+from ccenv.agents.programs import Program
 from ccenv.simulation import simulate
 
 HOST_FOLDER = Path(__file__).parents[2] / "ccenv" / "export"

@@ -17,11 +17,11 @@ from random_acks import random_acks, random_program
 
 from ccenv.agents.synthesized import shipped_program
 from ccenv.cli import main as cli
-from ccenv.export import ExportError, export_bpf
-from ccenv.export import compile as compiling
-from ccenv.export.bpf import constants_of, whole_terms
-from ccenv.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
-from ccenv.version import VERSION
+from ccenv.live.export import ExportError, export_bpf
+from ccenv.live.export import compile as compiling
+from ccenv.live.export.bpf import constants_of, whole_terms
+from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
+from ccenv.base.version import VERSION
 
 Capture = pytest.CaptureFixture[str]
 

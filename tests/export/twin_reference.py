@@ -10,9 +10,9 @@ from oracles.beliefs import ReferenceBeliefs
 
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.export.bpf import LOSS_LAG_STEPS
-from ccenv.export.twin import UNBOUNDED, Twin
-from ccenv.programs import Program
+from ccenv.live.export.bpf import LOSS_LAG_STEPS
+from ccenv.live.export.twin import UNBOUNDED, Twin
+from ccenv.agents.programs import Program
 
 
 class _LaterLosses(ReferenceBeliefs):

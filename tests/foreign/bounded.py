@@ -14,8 +14,8 @@ def main(arguments: list[str]) -> int:
     for group in cli.GROUPS:
         if group.name == arguments[1]:
             __import__(group.module)
-    import ccenv.foreign
-    import ccenv.leaderboard.store.exchange
+    import ccenv.base.foreign
+    import ccenv.leaderboard.site.exchange
     import ccenv.network.trace  # noqa: F401 -- what the command imports is not what the file costs
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])

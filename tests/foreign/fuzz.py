@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from mutate import variant
 from targets import TARGETS, Target
 
-from ccenv.errors import CcenvError
+from ccenv.base.errors import CcenvError
 
 LONGEST_MESSAGE = 1_000
 LONGEST_S = 5.0

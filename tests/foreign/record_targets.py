@@ -19,7 +19,7 @@ from synthetic import bench, suites
 from target import Target
 
 from ccenv.cli.output import to_plain
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "data"
@@ -65,9 +65,9 @@ def _payload(kind: str) -> Target:
 @cache
 def _export() -> bytes:
     """Return the export of a small board."""
-    from ccenv.leaderboard.store.exchange import export_board
+    from ccenv.leaderboard.site.exchange import export_board
     from ccenv.leaderboard.store.home import Home
-    from ccenv.leaderboard.submission.submit import submit_folder
+    from ccenv.leaderboard.store.submit import submit_folder
 
     with tempfile.TemporaryDirectory() as scratch:
         home = Home(Path(scratch) / "board")
@@ -78,7 +78,7 @@ def _export() -> bytes:
 
 
 def _import(content: bytes, folder: Path) -> object:
-    from ccenv.leaderboard.store.exchange import import_board, read_export
+    from ccenv.leaderboard.site.exchange import import_board, read_export
     from ccenv.leaderboard.store.home import Home
 
     (folder / "in.jsonl").write_bytes(content)
@@ -112,8 +112,8 @@ def _rows() -> list[bytes]:
 
 
 def _bench_manifest(content: bytes, folder: Path) -> object:
-    from ccenv.config import validate
-    from ccenv.foreign import parse_json
+    from ccenv.base.config import validate
+    from ccenv.base.foreign import parse_json
     from ccenv.leaderboard.store.records import Manifest, check_summary, checked_suite, played_hash
 
     # The hash is made to fit, so that the suite's own rules refuse what is changed in it.
@@ -164,14 +164,14 @@ def _verification(content: bytes, folder: Path) -> object:
 
 
 def _bench_record(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.run.records import read_record
+    from ccenv.benchmarks.report.records import read_record
 
     (folder / "record.json").write_bytes(content)
     return read_record(folder)
 
 
 def _answer(content: bytes, folder: Path) -> object:
-    from ccenv.smt.solver.store import Store
+    from ccenv.proofs.solver.store import Store
 
     store = Store(folder / "verify")
     store._answer_file("text", "z3 4").write_bytes(content)
@@ -188,7 +188,7 @@ ANSWER = {
 
 @cache
 def _journal_head() -> bytes:
-    from ccenv.synth.journal import Journal
+    from ccenv.proofs.synthesis.journal import Journal
 
     with tempfile.TemporaryDirectory() as scratch:
         return Journal(Path(scratch), "query", False, "code").file.read_bytes()
@@ -196,8 +196,8 @@ def _journal_head() -> bytes:
 
 def _journal(content: bytes, folder: Path) -> object:
     """Put lines behind a good head, and use what is read as a run does."""
-    from ccenv.synth import journal
-    from ccenv.synth.journal_lines import classes_of
+    from ccenv.proofs.synthesis import journal
+    from ccenv.proofs.synthesis.journal_lines import classes_of
 
     (folder / "journal.jsonl").write_bytes(_journal_head() + content)
     lines = journal.Journal(folder, "query", True, "code").lines
@@ -211,8 +211,8 @@ def _journal(content: bytes, folder: Path) -> object:
 
 
 def _journal_lines() -> list[bytes]:
-    from ccenv.synth.journal import trace_data
-    from ccenv.synth.query.records import TRACE
+    from ccenv.proofs.synthesis.journal import trace_data
+    from ccenv.proofs.synthesis.query.records import TRACE
 
     zero = np.zeros((), TRACE)
     zero["samples"], zero["link"] = 5, 240
@@ -230,7 +230,7 @@ def _journal_lines() -> list[bytes]:
 
 
 def _state(content: bytes, folder: Path) -> object:
-    from ccenv.distill.prove import read_state
+    from ccenv.training.distill.prove import read_state
 
     (folder / "state.npz").write_bytes(content)
     return read_state(folder / "state.npz")
@@ -251,7 +251,7 @@ def _state_note(content: bytes, folder: Path) -> object:
 
 
 def _stage(content: bytes, folder: Path) -> object:
-    from ccenv.distill import stages
+    from ccenv.training.distill import stages
 
     (folder / "distilled" / "stages").mkdir(parents=True, exist_ok=True)
     (folder / "distilled" / "stages" / "tree.json").write_bytes(content)
@@ -259,14 +259,14 @@ def _stage(content: bytes, folder: Path) -> object:
 
 
 def _distilled(content: bytes, folder: Path) -> object:
-    from ccenv.distill.records.record import read_data
+    from ccenv.training.distill.records import read_data
 
     (folder / "distillation.json").write_bytes(content)
     return read_data(folder / "distillation.json")
 
 
 def _learning(content: bytes, folder: Path) -> object:
-    from ccenv.training.records.record import read_data
+    from ccenv.training.records import read_data
 
     (folder / "learning.json").write_bytes(content)
     return read_data(folder / "learning.json")
@@ -275,7 +275,7 @@ def _learning(content: bytes, folder: Path) -> object:
 def _replay(content: bytes, folder: Path) -> object:
     """Read a solver's trace and turn it into moves of the engine, as ``ccenv replay`` does."""
     from ccenv.network.trace import load_trace
-    from ccenv.smt.network.moves import moves_of
+    from ccenv.proofs.formulas.moves import moves_of
 
     (folder / "replay.npz").write_bytes(content)
     trace = load_trace(folder / "replay.npz")

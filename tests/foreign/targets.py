@@ -18,8 +18,8 @@ from legal_traces import legal_trace
 from record_targets import RECORD_TARGETS
 from target import Read, Target
 
-from ccenv import foreign
-from ccenv.network.tensors import TYPES, read_typed, tensor_file
+from ccenv.base import foreign
+from ccenv.base.foreign.tensors import TYPES, read_typed, tensor_file
 from ccenv.simulation.scenario import load_scenario
 
 CONFIGS = Path(foreign.__file__).parents[1] / "configs"
@@ -106,7 +106,7 @@ def _load_trace(file: Path) -> object:
 
 
 def _program(content: bytes, folder: Path) -> object:
-    from ccenv.programs import parse_program, pseudo_code, to_json
+    from ccenv.agents.programs import parse_program, pseudo_code, to_json
 
     program = parse_program(content)
     return pseudo_code(program), to_json(program)
@@ -150,13 +150,13 @@ def _suite(file: Path) -> object:
 
 
 def _query(file: Path) -> object:
-    from ccenv.synth.query.query import load_query
+    from ccenv.proofs.synthesis.query.query import load_query
 
     return load_query(str(file))
 
 
 def _lemmas(file: Path) -> object:
-    from ccenv.smt.claims.lemmas import load_suite
+    from ccenv.proofs.claims.lemmas import load_suite
 
     for program in (CONFIGS / "verify").glob("*.json"):  # a suite's sender lies beside it
         shutil.copy(program, file.parent)
@@ -171,7 +171,7 @@ def _ode(file: Path) -> object:
 
 
 def _train(file: Path) -> object:
-    from ccenv.config import validate
+    from ccenv.base.config import validate
     from ccenv.training.config import load_config, load_data
     from ccenv.training.rllib.config import RllibConfig
 
@@ -198,7 +198,7 @@ def _adversary(text: str) -> object:
 
 
 def _relu(file: Path) -> object:
-    from ccenv.smt.senders.relu import load_relu
+    from ccenv.proofs.senders.relu import load_relu
 
     return load_relu(file)
 
@@ -237,7 +237,7 @@ def _checkpoint_seed() -> list[bytes]:
 
 
 def _attack(content: bytes, folder: Path) -> object:
-    from ccenv.attack.store import read_findings
+    from ccenv.attacks.store import read_findings
 
     (folder / "attack.json").write_bytes(content)
     (folder / "kind.npz").write_bytes(_GOOD_TRACE[0])
@@ -253,13 +253,13 @@ def _attack_seed() -> list[bytes]:
 
 
 def _cells(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.run.store import parse_cells
+    from ccenv.benchmarks.store import parse_cells
 
     return parse_cells(content, folder / "cells.jsonl")
 
 
 def _manifest(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.run.store import read_manifest
+    from ccenv.benchmarks.store import read_manifest
 
     (folder / "manifest.json").write_bytes(content)
     return read_manifest(folder)
@@ -273,7 +273,7 @@ def _run_record(content: bytes, folder: Path) -> object:
 
 
 def _formula(content: bytes, folder: Path) -> object:
-    from ccenv.smt.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
+    from ccenv.proofs.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
 
     data = foreign.parse_yaml(content, "formula")
     numbers, states = _suite_words()

@@ -8,7 +8,7 @@ import pytest
 from hostile_files import HOSTILE
 
 from ccenv.cli.main import main
-from ccenv.errors import MAX_MESSAGE_CHARS
+from ccenv.base.errors import MAX_MESSAGE_CHARS
 
 
 def test_there_are_more_than_100_hostile_fixtures() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.agents.files import load_sender
-from ccenv.errors import CcenvError, InputError
-from ccenv.foreign import read_bounded, read_inside, read_json, read_lines, read_yaml, resolve_inside
-from ccenv.leaderboard.store.exchange import read_export
+from ccenv.agents.load import load_sender
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.foreign import read_bounded, read_inside, read_json, read_lines, read_yaml, resolve_inside
+from ccenv.leaderboard.site.exchange import read_export
 from ccenv.leaderboard.store.head import read_head
 from ccenv.network.trace import load_trace
-from ccenv.paths.reading import read_trace
+from ccenv.network.links.reading import read_trace
 
 NAMES: dict[str, Any] = {
     "absolute": "/etc/passwd",

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv import page_tables
-from ccenv.attack.page import write_table
-from ccenv.benchmarks.run import store as bench_store
+from ccenv.base import pages as page_tables
+from ccenv.attacks.page import write_table
+from ccenv.benchmarks import store as bench_store
 from ccenv.cli.demo import STAGES
 from ccenv.cli.main import main
-from ccenv.distill.prove import read_state
-from ccenv.distill.records.record import read_data as read_distilled
-from ccenv.errors import InputError
-from ccenv.foreign import read_bounded
-from ccenv.training.records.record import read_data as read_learning
+from ccenv.training.distill.prove import read_state
+from ccenv.training.distill.records import read_data as read_distilled
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_bounded
+from ccenv.training.records import read_data as read_learning
 from ccenv.training.run import read_code
 
 

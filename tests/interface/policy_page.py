@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ccenv.interface.actions import ACTIONS
-from ccenv.interface.rewards import REWARDS, TERMS
-from ccenv.interface.signals import BOTH, SIGNAL_SETS, SIGNALS
-from ccenv.page_tables import markdown
+from ccenv.agents.interface.actions import ACTIONS
+from ccenv.agents.interface.rewards import REWARDS, TERMS
+from ccenv.agents.interface.signals import BOTH, SIGNAL_SETS, SIGNALS
+from ccenv.base.pages import markdown
 
 
 def tables() -> dict[str, str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.interface.actions import ACTIONS
-from ccenv.interface.rewards import REWARDS, TERMS
-from ccenv.interface.signals import SIGNAL_SETS, SIGNALS
-from ccenv.page_tables import END, Place, markdown
+from ccenv.agents.interface.actions import ACTIONS
+from ccenv.agents.interface.rewards import REWARDS, TERMS
+from ccenv.agents.interface.signals import SIGNAL_SETS, SIGNALS
+from ccenv.base.pages import END, Place, markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "packet-env.md"
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import ccenv
-from ccenv.config import validate
-from ccenv.engine.compiled.policy_reference import PolicyReference
+from ccenv.base.config import validate
+from ccenv.agents.learned.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.envs.settings import EnvSettings
-from ccenv.errors import CcenvWarning, InputError
-from ccenv.interface.interface import Interface, read_interface
-from ccenv.network.sender import PolicySender
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.base.errors import CcenvWarning, InputError
+from ccenv.agents.interface.interface import Interface, read_interface
+from ccenv.agents.sender import PolicySender
 
-pytestmark = pytest.mark.filterwarnings("ignore::ccenv.errors.CcenvWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ccenv.base.errors.CcenvWarning")
 CODE = """
 RANGES = {"trend": (-0.5, 0.5)}
 
@@ -172,7 +172,7 @@ def test_what_is_stored_names_no_code(file: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_is_named(env_id: str, file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccenv.plugins.limits.CALL_LIMIT_S", 0.5)
+    monkeypatch.setattr("ccenv.base.user.limits.CALL_LIMIT_S", 0.5)
     with pytest.raises(InputError, match=message) as caught:
         gym.make(env_id, signals=[*BESIDE, f"{file}:{name}"])
     assert "\n" not in str(caught.value)
@@ -195,7 +195,7 @@ def test_ranges_are_checked(tmp_path: Path) -> None:
 
 def test_rollouts_in_the_kernel_and_configs_refuse_it(file: str) -> None:
     pytest.importorskip("stable_baselines3")
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
     from ccenv.training.config import TrainConfig
 
     env = make_sb3("ccenv/Sender-v0", 2, signals=[*BESIDE, file], action="rate_delta")
@@ -208,7 +208,7 @@ def test_rollouts_in_the_kernel_and_configs_refuse_it(file: str) -> None:
 
 def test_sb3_models_become_senders(file: str) -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
-    from ccenv.envs.sb3 import make_sb3
+    from ccenv.envs.clients.sb3 import make_sb3
 
     env = make_sb3("ccenv/Sender-v0", 2, signals=[*BESIDE, file], history=2, action="rate_delta")
     model = stable_baselines3.PPO("MlpPolicy", env, n_steps=8, batch_size=16, device="cpu", seed=1)

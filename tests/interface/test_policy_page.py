@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from policy_page import tables
 
-from ccenv.interface.measures import MEASURES
-from ccenv.page_tables import END
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.base.pages import END
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numba import njit, types
 
-from ccenv.kernels import announce, cache
-from ccenv.kernels.decorator import kernel
-from ccenv.kernels.threads import share
+from ccenv.base.kernels import announce, cache
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.kernels.threads import share
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "engine/curve/kernel.py"
@@ -52,9 +52,9 @@ def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytes
     [
         (ENGINE, True),
         ("engine/curve/step.py", True),  # inlined
-        ("programs/__init__.py", True),  # constants, two imports away
-        ("kernels/dispatcher.py", True),  # decides how is compiled
-        ("kernels/cache.py", False),
+        ("agents/programs/__init__.py", True),  # constants, two imports away
+        ("base/kernels/dispatcher.py", True),  # decides how is compiled
+        ("base/kernels/cache.py", False),
         ("cli/main.py", False),
         ("engine/packet/kernel.py", False),
     ],
@@ -69,7 +69,7 @@ def test_what_a_kernel_imports_decides(package: Path, file: str, compiles: bool)
 
 
 USER = """
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 @kernel
 def times(x):
     return {} * x

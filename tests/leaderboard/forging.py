@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
-from ccenv.document import canonical_json
+from ccenv.base.document import canonical_json
 from ccenv.leaderboard.store.database import START, chained, record_hash
-from ccenv.leaderboard.store.exchange import encoded, export_board
+from ccenv.leaderboard.site.exchange import encoded, export_board
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import FILES, RECORDS
 
@@ -26,7 +26,7 @@ PROVED = ("ccac", "arbitrary", "utilisation")
 
 def envelope_rows(**changes: Any) -> list[Content]:
     """The table of an envelope in which one bound is proved and the others are unknown."""
-    from ccenv.smt.claims.envelope import METRICS, places
+    from ccenv.proofs.claims.envelope import METRICS, places
 
     rows = []
     for place in places():

@@ -33,15 +33,15 @@ from submission_folders import (
     with_file,
 )
 
-from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.errors import CcenvError
-from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
+from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.base.errors import CcenvError
+from ccenv.leaderboard.site.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submission.submit import submit_folder
-from ccenv.network.tensors import tensor_file
+from ccenv.leaderboard.store.submit import submit_folder
+from ccenv.base.foreign.tensors import tensor_file
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from forging import Forgery, forge
 from ccenv.adversaries import make_adversary
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
@@ -32,7 +32,7 @@ from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import BoardStore, EditedRecordError
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round
-from ccenv.leaderboard.submission.submit import entrants, submit_reviewed
+from ccenv.leaderboard.store.submit import entrants, submit_reviewed
 
 
 def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
@@ -125,7 +125,7 @@ def test_invented_damage_is_found(home: Home, change: Any, message: str) -> None
 
 def test_proofs_are_decided_again(home: Home) -> None:
     pytest.importorskip("z3", reason="the extra verify is not installed")
-    from ccenv.smt.claims.envelope import METRICS
+    from ccenv.proofs.claims.envelope import METRICS
 
     with home.open() as store:
         evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))

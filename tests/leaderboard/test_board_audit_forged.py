@@ -16,7 +16,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from forging import KEY, OTHER_KEY, Content, Forgery, proved
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.head import expected_head, read_head, write_head

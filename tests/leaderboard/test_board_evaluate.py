@@ -15,9 +15,9 @@ from submission_folders import CARD, make_good
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import is_empty
-from ccenv.foreign import parse_json
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import is_empty
+from ccenv.base.foreign import parse_json
 from ccenv.leaderboard.evaluate import queue as evaluate_module
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
@@ -26,9 +26,9 @@ from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
-from ccenv.network.identity import sender_hash
-from ccenv.network.sender import PolicySender
+from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import PolicySender
 from ccenv.network.trace import load_trace
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])

@@ -11,10 +11,10 @@ import pytest
 from synthetic import synthetic
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import Records
-from ccenv.league.record import read_record
+from ccenv.training.league.record import read_record
 
 RECORDED = Path(__file__).parents[2] / "docs" / "data" / "league.json"
 CELL = re.compile(r'<td class="value m[0-7]" data-value="([^"]*)">([^<]*)</td>')

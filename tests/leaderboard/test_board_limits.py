@@ -15,7 +15,7 @@ from evaluated_board import SUITE
 from misbehaving import Misbehaving
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, limits_of
 
 SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)

@@ -19,10 +19,10 @@ from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.drawing import named
 from ccenv.leaderboard.site.sources import from_folders
-from ccenv.leaderboard.site.theorems import Certified
-from ccenv.leaderboard.site.trace_view import POINTS, view_of
+from ccenv.leaderboard.site.sections import Certified
+from ccenv.leaderboard.evaluate.trace_view import POINTS, view_of
 from ccenv.leaderboard.site.viewer import trace_view, why
-from ccenv.metrics.trace import Window
+from ccenv.network.metrics.trace import Window
 from ccenv.network.path import make_path
 from ccenv.network.trace import Trace
 

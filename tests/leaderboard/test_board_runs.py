@@ -13,13 +13,13 @@ from submission_folders import make_good
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from ccenv.errors import CcenvError
-from ccenv.files import locked
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import locked
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
 from ccenv.leaderboard.store.home import WORK, Home
 from ccenv.leaderboard.store.rounds import commitment, open_round, secret_of
-from ccenv.leaderboard.submission.submit import submit_folder, submit_reviewed
+from ccenv.leaderboard.store.submit import submit_folder, submit_reviewed
 
 SUITE = SuiteStage(small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"], seeds=[1]))
 

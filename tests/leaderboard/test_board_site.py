@@ -14,18 +14,18 @@ from small_suite import small_suite
 from synthetic import synthetic
 
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.run.store import CELLS, MANIFEST
+from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
-from ccenv.document import hash_of
-from ccenv.errors import InputError, MissingExtraError
+from ccenv.base.document import hash_of
+from ccenv.base.errors import InputError, MissingExtraError
 from ccenv.leaderboard.evaluate.proofs import record_of, store_report
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import from_folders
-from ccenv.leaderboard.site.theorems import Certified
+from ccenv.leaderboard.site.sections import Certified
 from ccenv.leaderboard.site.views import quantity
 from ccenv.leaderboard.store.records import VERIFICATION, played_hash
-from ccenv.metrics.table import METRICS
+from ccenv.network.metrics.table import METRICS
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.benchmarks.statistics.comparison import performance_profile, probability_of_improvement
+from ccenv.benchmarks.statistics import performance_profile, probability_of_improvement
 from ccenv.leaderboard.site.drawing import ticks
 
 VALUES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=6).map(np.array)

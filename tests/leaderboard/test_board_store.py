@@ -15,7 +15,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from sqlalchemy import event, exc, text
 
-from ccenv.errors import CcenvError, InputError, MissingExtraError
+from ccenv.base.errors import CcenvError, InputError, MissingExtraError
 from ccenv.leaderboard.store import schema
 from ccenv.leaderboard.store.database import BoardStore, EditedRecordError, TakenError, sqlite_url
 

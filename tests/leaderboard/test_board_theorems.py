@@ -10,14 +10,14 @@ import pytest
 from synthetic import synthetic
 
 from ccenv.agents import make_sender
-from ccenv.certificates.library import find, read_stored, shipped_folder, stored
-from ccenv.certificates.reading import FORMAT
+from ccenv.proofs.certificates.library import find, read_stored, shipped_folder, stored
+from ccenv.proofs.certificates.reading import FORMAT
 from ccenv.cli.main import main
-from ccenv.config import shipped_names
-from ccenv.errors import InputError, UnknownNameError
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import Records
-from ccenv.leaderboard.site.theorems import Certified
+from ccenv.leaderboard.site.sections import Certified
 from ccenv.leaderboard.submission.canonical import canonical_hash
 
 QUICKEST = "cc_probe_drain"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.config import validate
-from ccenv.league.config import LeagueConfig
+from ccenv.base.config import validate
+from ccenv.training.league.config import LeagueConfig
 
 TRAINING: dict[str, Any] = {
     "name": "small",

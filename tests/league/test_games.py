@@ -8,11 +8,11 @@ from league.small import small
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.attack.game import Game
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.envs.distribution import DRAWN, PathSource, SomeGivenPaths
-from ccenv.league.games import MixedGame, draw_scenes, nominal_scores, payoffs_on, scene_of
-from ccenv.league.learner import lanes_of
+from ccenv.attacks.game import Game
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.envs.curve.distribution import DRAWN, PathSource, SomeGivenPaths
+from ccenv.training.league.games import MixedGame, draw_scenes, nominal_scores, payoffs_on, scene_of
+from ccenv.training.league.learner import lanes_of
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet

@@ -18,12 +18,12 @@ import yaml
 from league.small import SMALL, small
 
 from ccenv.agents import make_sender
-from ccenv.document import hash_of
-from ccenv.errors import InputError
-from ccenv.league.games import draw_scenes, payoffs_on
-from ccenv.league.meta import Mixtures, Payoffs
-from ccenv.league.run import _exploitability, league
-from ccenv.league.store import LeagueFolder, NetworkPart
+from ccenv.base.document import hash_of
+from ccenv.base.errors import InputError
+from ccenv.training.league.games import draw_scenes, payoffs_on
+from ccenv.training.league.meta import Mixtures, Payoffs
+from ccenv.training.league.run import _exploitability, league
+from ccenv.training.league.store import LeagueFolder, NetworkPart
 
 
 @pytest.fixture(scope="module")

@@ -16,15 +16,15 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.cli import main as cli
-from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.agents.interface.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.compiled.policies import SCRATCH_ROWS, act_on_beliefs
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
-from ccenv.export import ExportError
-from ccenv.export.bpf import POSITION_BITS
-from ccenv.export.named import program_named
+from ccenv.live.export import ExportError
+from ccenv.live.export.bpf import POSITION_BITS
+from ccenv.live.export.named import program_named
 from ccenv.live import live_needs, run_live
 from ccenv.live.needs import bpf_needs
-from ccenv.network.sender import ContractSender
+from ccenv.agents.sender import ContractSender
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)

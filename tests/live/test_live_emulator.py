@@ -15,8 +15,8 @@ from wire import Wire, ack_of, late_s, packet, reference, scenario
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.learned import save_adversary
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, PATH_QUEUE, TRUE_C_L, TRUE_RATE
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.adversaries.observation import N_FLOW, N_PATH, PATH_QUEUE, TRUE_C_L, TRUE_RATE
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.attacks import shipped_moves
 from ccenv.live.emulator.layout import STALLS
@@ -26,8 +26,8 @@ from ccenv.live.scenario import LiveScenario, adversary_of
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.agents.sender import ExternalSender
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)

@@ -13,9 +13,9 @@ import pytest
 
 from ccenv.agents.synthesized import shipped_program
 from ccenv.cli import main as cli
-from ccenv.errors import InputError
-from ccenv.export import export_bpf
-from ccenv.export.compile import compile_bpf
+from ccenv.base.errors import InputError
+from ccenv.live.export import export_bpf
+from ccenv.live.export.compile import compile_bpf
 from ccenv.live import LiveError, live_needs, needs, programs, read_live_scenario, run
 from ccenv.live.kernel_records import record_scenario
 from ccenv.live.needs import Needs, bpf_needs, require_bpf
@@ -27,7 +27,7 @@ if sys.platform != "linux":
 from ccenv.live import worker
 from ccenv.live.system import device, spaces
 from ccenv.live.system.loader import Program, Refusal
-from ccenv.live.system.refused import Refused
+from ccenv.live.refused import Refused
 
 REQUEST: dict[str, Any] = {
     "scenario": {"flows": [{}], "device": "auto", "mss_bytes": 1500.0, "packets_per_burst": 1, "quick_ack": True},

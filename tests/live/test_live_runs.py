@@ -25,7 +25,7 @@ from ccenv.live.needs import bpf_needs
 from ccenv.live.system.sockets import available
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 TRIES = 3
 COMMAND = [sys.executable, "-m", "ccenv.cli.main", "live"]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.attack import attack
-from ccenv.attack.store import stored_moves
+from ccenv.attacks import attack
+from ccenv.attacks.store import stored_moves
 from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
-from ccenv.errors import CcenvError, InputError, UnknownNameError
+from ccenv.base.errors import CcenvError, InputError, UnknownNameError
 from ccenv.live import LiveError, LiveResult, load_live_scenario, read_live_scenario, run, valid_run
 from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
 from ccenv.live.beside import beside

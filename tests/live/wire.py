@@ -16,7 +16,7 @@ from ccenv.live.emulator.loop import turn
 from ccenv.live.scenario import LiveScenario, read_live_scenario
 from ccenv.live.traces import token_trace
 from ccenv.network.trace import Trace
-from ccenv.simulation.packets import packet_trace
+from ccenv.simulation.packet_trace import packet_trace
 
 PAYLOAD_BYTES = 100
 LONGEST_PACKET = 4096

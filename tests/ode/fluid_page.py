@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
-from ccenv.page_tables import Place, markdown
+from ccenv.base.pages import Place, markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, STATEMENTS = DOCS / "ode.md", DOCS / "data" / "fluid-statements.json"

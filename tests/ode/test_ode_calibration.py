@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from ccenv.benchmarks.fluid import calibration
 from ccenv.cli.main import main
-from ccenv.cli.ode import app
+from ccenv.cli.fluid import app
 from ccenv.engine.fluid.files import load_sweep
 from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
-from ccenv.errors import InputError
-from ccenv.page_tables import END
+from ccenv.base.errors import InputError
+from ccenv.base.pages import END
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 KERNEL, PACKETS = DATA / "kernel.jsonl", DATA / "fluid-statements.json"

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ccenv.cli.main import main
-from ccenv.cli.ode import app
+from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.delays import Characteristic, network_stability
 from ccenv.engine.fluid.analysis.network import cubic_window, network_equilibrium, reno_window
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 MSS = 1514
 

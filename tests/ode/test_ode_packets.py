@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ccenv.benchmarks.fluid.packets import compare, packet_cells, packet_scenario
-from ccenv.cli.ode import app
+from ccenv.cli.fluid import app
 from ccenv.engine.fluid.files import load_sweep
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.simulation import read_scenario
 
 SHORT = {"duration_s": 3.0, "measure_from_s": 1.0}

@@ -10,8 +10,8 @@ from ccenv.engine.fluid.kernel import run_one
 from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
-from ccenv.errors import EngineError, InputError
-from ccenv.metrics.measures import jain_or_one
+from ccenv.base.errors import EngineError, InputError
+from ccenv.network.metrics.measures import jain_or_one
 
 CCAS = ["bbr1", "bbr2", "reno", "cubic"]
 

@@ -14,16 +14,16 @@ from ccenv.benchmarks.fluid.page import report_html
 from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
 from ccenv.benchmarks.fluid.sets import published_distance
 from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
-from ccenv.benchmarks.speed import fluid as speed
-from ccenv.cli.ode import app
+from ccenv.benchmarks import speed_fluid as speed
+from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence
 from ccenv.engine.fluid.analysis.phase import phase_portrait
 from ccenv.engine.fluid.analysis.reduced import Bottleneck
 from ccenv.engine.fluid.files import load_scenario, load_sweep
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
-from ccenv.errors import InputError
-from ccenv.foreign import read_json
-from ccenv.metrics.table import FLUID_METRICS
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_json
+from ccenv.network.metrics.table import FLUID_METRICS
 
 SUBSET = [
     *[("bbr1", "drop-tail", b) for b in (1, 2, 5, 7)],

@@ -12,11 +12,11 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.engine.compiled.beliefs import TIE, BeliefSettings
-from ccenv.engine.compiled.signals import MOVE, VIEW
+from ccenv.agents.callbacks import MOVE, VIEW
 from ccenv.network.adversary import Adversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.model import get_model
 from ccenv.network.path import Path, grid_of
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 from oracles.curve_flow import CRUMB_TIES, ReferenceFlow, new_record
 
 DEFAULT_BELIEFS = BeliefSettings()

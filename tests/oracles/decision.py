@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.engine.compiled.policy_reference import PolicyReference
-from ccenv.engine.compiled.rng import uniform
+from ccenv.agents.interface.observation import OBSERVATION
+from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.base.random import uniform
 from ccenv.engine.curve.decision import CHOICE_KEY
-from ccenv.interface.interface import SENDER_V0
-from ccenv.interface.signals import N_SIGNALS
-from ccenv.network.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
-from ccenv.programs import decide, interval, rate_at
+from ccenv.agents.interface.interface import SENDER_V0
+from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.agents.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
+from ccenv.agents.programs import decide, interval, rate_at
 
 POSITIONS = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 
@@ -52,7 +52,7 @@ class Interval:
 
         Args:
             sender: who decides.
-            inputs: value per name in ``ccenv.programs.INPUTS`` but ``loss``.
+            inputs: value per name in ``ccenv.agents.programs.INPUTS`` but ``loss``.
             sent_bytes: cumulative.
             inflight_bytes: sent, and neither acknowledged nor found lost.
             keys: of a random choice: seed, environment, flow, step.

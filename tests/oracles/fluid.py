@@ -13,7 +13,7 @@ from functools import partial
 
 from ccenv.engine.fluid.parameters import Parameters
 from ccenv.engine.fluid.scenario import Flow, Scenario
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from oracles.fluid_forms import (
     bbr1_rounds,
     bbr2_code,

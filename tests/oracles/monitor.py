@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.engine.compiled.policy_reference import PolicyReference
-from ccenv.interface.actions import ACTION_NUMBERS, START_SEGMENTS, set_by_action
-from ccenv.interface.measures import MEASURES
-from ccenv.network.sender import PolicySender
+from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.agents.interface.actions import ACTION_NUMBERS, START_SEGMENTS, set_by_action
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.sender import PolicySender
 from oracles.probing import ReferenceProbes
 from oracles.signals import signals_of
 

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import Any
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import LINK_KEY
 
 SCALES = {1e-6: 2048, 1e-5: 512, 1e-4: 128, 1e-3: 32, 1e-2: 8, 1e-1: 2}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccenv.engine.packet.spec import NetworkSpec, WorkloadSpec
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 from oracles.packet import PacketReference
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_link import NEVER

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import LINK_KEY
 from ccenv.engine.packet.spec import LinkSpec
 from oracles.packet_aqm import Bucket, DualPi2, FqCodel, Pie, drawn

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import Any
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import ACK_LOSS_COUNTER, BURST_COUNTER, JITTER_COUNTER, LATE_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import LINK_KEY, TRACE_COUNTER
-from ccenv.paths import LinkTrace, load_trace
+from ccenv.network.links import LinkTrace, load_trace
 
 DIFS_S, SLOT_S, SIFS_S, BLOCK_ACK_S, WINDOW = 16e-6 + 2 * 9e-6, 9e-6, 16e-6, 50e-6, 15
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import WORKLOAD_COUNTER
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S

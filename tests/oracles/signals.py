@@ -1,11 +1,11 @@
-"""All signals by their formulas, in plain Python; the kernel: ``ccenv.interface.signals``."""
+"""All signals by their formulas, in plain Python; the kernel: ``ccenv.agents.interface.signals``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from ccenv.interface.signals import SIGNALS
+from ccenv.agents.interface.signals import SIGNALS
 
 FLOOR = 1e-9
 

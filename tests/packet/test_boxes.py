@@ -10,29 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
-from ccenv.engine.compiled.signals import record
+from ccenv.agents.callbacks import record
 from ccenv.engine.packet.engine import PacketEngine
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.laws import check_trace
-from ccenv.simulation.applications import Stage
-from ccenv.simulation.box_attack import attack_boxes, senders_of
-from ccenv.simulation.box_goals import GOALS
-from ccenv.simulation.box_players import (
-    INPUTS,
-    KIND,
-    PATTERN_VALUES,
-    PHASE_VALUES,
-    PHASES,
-    POLICY,
-    BoxPlayer,
-    BoxPolicy,
-    Pattern,
-    TwoPhases,
-)
-from ccenv.simulation.box_searches import SEARCHES, search
-from ccenv.simulation.boxes import BoxGame
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.applications_run import Stage
+from ccenv.attacks.boxes.run import attack_boxes, senders_of
+from ccenv.simulation.boxes.goals import GOALS
+from ccenv.simulation.boxes.players import (INPUTS, KIND, PATTERN_VALUES, PHASE_VALUES, PHASES, POLICY, BoxPlayer, BoxPolicy, Pattern, TwoPhases)
+from ccenv.attacks.boxes.searches import SEARCHES, search
+from ccenv.simulation.boxes.game import BoxGame
+from ccenv.simulation.packet_trace import packet_slack_bytes
 from ccenv.simulation.ranges import load_distribution, read_distribution
 
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}

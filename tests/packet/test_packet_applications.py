@@ -10,11 +10,11 @@ import pytest
 from oracles.packet import PacketReference
 
 from ccenv.agents import make_sender
-from ccenv.applications.spec import MEDIAN_PAGE
+from ccenv.simulation.applications.spec import MEDIAN_PAGE
 from ccenv.cli.main import main
 from ccenv.engine.packet.engine import TICK_S, PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.simulation import read_scenario, simulate
 
 MSS = 1500.0

@@ -11,8 +11,8 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.laws import check_trace
-from ccenv.network.sender import HeldSender
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.agents.sender import HeldSender
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 MSS, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.0, 30, 0.03
 BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "early")]

@@ -16,7 +16,7 @@ from ccenv.agents import make_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.errors import CcenvError
+from ccenv.base.errors import CcenvError
 from ccenv.simulation.ranges import read_distribution
 
 DOWN = {"name": "down", "rate_Bps": 1.5e6, "buffer_bytes": 30_000}

@@ -13,7 +13,7 @@ from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.engine.packet.transport import MAX_BURST_BYTES, SMALL_BURSTS_Bps
-from ccenv.errors import CcenvError
+from ccenv.base.errors import CcenvError
 from ccenv.simulation.profile import BURST_S, NOISE_S, as_run
 from ccenv.simulation.scenario import read_scenario
 

@@ -12,7 +12,7 @@ import pytest
 from ccenv.agents import AGENTS, make_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender
 
 RATE_BPS, RTT_S, MSS = 6e6, 0.04, 1500
 SECONDS = 16.0

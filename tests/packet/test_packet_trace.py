@@ -12,11 +12,11 @@ import ccenv
 from ccenv.cli.main import main
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.log import LOG_DTYPE
-from ccenv.errors import CcenvError
+from ccenv.base.errors import CcenvError
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import load_trace
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.packet_trace import packet_slack_bytes
 
 MSS = 1500.0
 LINK = {"rate_mbps": 12, "buffer_packets": 20, "delay_ms": 3}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.packet_window import AppRun
-from ccenv.metrics.quality import NAMES
-from ccenv.metrics.table import OF_RUN, measure_run
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.metrics.packet_window import AppRun
+from ccenv.network.metrics.quality import NAMES
+from ccenv.network.metrics.table import OF_RUN, measure_run
 from ccenv.simulation import Result, read_scenario, simulate
 
 MSS = 1000.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.configs import env as shipped
-from ccenv.errors import InputError, UnknownNameError
+from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.simulation.ranges import Leaf, load_distribution, read_distribution
 from ccenv.simulation.scenario import load_scenario
 

@@ -9,7 +9,7 @@ import pytest
 
 import ccenv
 from ccenv.cli.main import main
-from ccenv.config import shipped_names
+from ccenv.base.config import shipped_names
 from ccenv.simulation import load_scenario, read_scenario, simulate
 
 LINK = {"rate_mbps": 12, "buffer_packets": 40}

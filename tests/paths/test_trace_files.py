@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.engine.packet.traces.made import made_trace
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.paths import LinkTrace, load_trace, read_trace, save_trace, shipped_traces
+from ccenv.engine.packet.rates.made import made_trace
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.links import LinkTrace, load_trace, read_trace, save_trace, shipped_traces
 
 
 def read(folder: Path, text: str, name: str = "trace.txt", **options: float) -> LinkTrace:

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.adversaries.files import load_adversary
+from ccenv.adversaries.load import load_adversary
 from ccenv.agents import make_sender
-from ccenv.agents.files import list_agents, load_sender
+from ccenv.agents.load import list_agents, load_sender
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.benchmarks.run.runner import as_suite
 from ccenv.cli.catalog import all_plugins
 from ccenv.cli.main import main
-from ccenv.comparison import compare
-from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.own import load_metric
-from ccenv.plugins import installed
+from ccenv.benchmarks.compare import compare
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.metrics.user import load_metric
+from ccenv.base.user import installed
 
 CODE = '''
 import pathlib
 import ccenv
-from ccenv.metrics.table import Metric
+from ccenv.network.metrics.table import Metric
 
 class Calm(ccenv.PythonSender):
     """Keeps its window."""
@@ -43,7 +43,7 @@ def play(state, view, move):
     move.loss = 0.0
 
 def network():
-    from ccenv.engine.compiled.signals import ADVERSARY_STATE
+    from ccenv.agents.callbacks import ADVERSARY_STATE
     from ccenv.network.adversary import ScriptedAdversary
     return ScriptedAdversary("plugin_kind", ADVERSARY_STATE, init, play)
 
@@ -60,7 +60,7 @@ gone = acme_cc_no_such_module:x
 [ccenv.adversaries]
 plugin_kind = acme_cc:network
 
-[ccenv.metrics]
+[ccenv.network.metrics]
 got_bytes = acme_cc:got
 
 [ccenv.suites]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ccenv.plugins.limits import limited
+from ccenv.base.user.limits import limited
 
 
 def spin() -> None:

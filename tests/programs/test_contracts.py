@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from ccenv.engine.compiled.program import compile_program, rate_in
 from ccenv.engine.compiled.program import interval as kernel_interval
-from ccenv.errors import InputError, ProgramError
-from ccenv.network.sender import ContractSender, ProgramSender
-from ccenv.programs import BOOLEANS, INPUTS, decide, interval, parse_program, pseudo_code, rate_at, to_data, to_json
-from ccenv.smt.senders.intervals import empty_interval, require_intervals
-from ccenv.smt.senders.program import largest_rate
+from ccenv.base.errors import InputError, ProgramError
+from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.agents.programs import BOOLEANS, INPUTS, decide, interval, parse_program, pseudo_code, rate_at, to_data, to_json
+from ccenv.proofs.senders.intervals import empty_interval, require_intervals
+from ccenv.proofs.senders.program import largest_rate
 
 BELIEF = {"C_L": 8, "C_U": 16, "MSS/Rm": 1, "qdel_L": 0, "utilised": False, "loss": False}
 

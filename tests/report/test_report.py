@@ -13,9 +13,9 @@ import pytest
 from chromium import BROWSER, Chromium
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
-from ccenv.report import load_criteria, report_on
-from ccenv.report.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, verdict_of
+from ccenv.base.errors import InputError
+from ccenv.benchmarks.rfc9743 import load_criteria, report_on
+from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, verdict_of
 
 # Half of a link of 10 Mbit/s by a constant rate: all its numbers are known.
 SUITE = """

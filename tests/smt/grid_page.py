@@ -13,10 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ccenv.document import json_bytes
-from ccenv.files import write_atomic
-from ccenv.page_tables import Place, markdown
-from ccenv.smt.theorems.theorem import load_theorem
+from ccenv.base.document import json_bytes
+from ccenv.base.files import write_atomic
+from ccenv.base.pages import Place, markdown
+from ccenv.proofs.theorems.theorem import load_theorem
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD, PAGE = DOCS / "data" / "grid.json", DOCS / "theorems.md"

@@ -13,9 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ccenv.document import json_bytes
-from ccenv.files import write_atomic
-from ccenv.page_tables import Place, markdown
+from ccenv.base.document import json_bytes
+from ccenv.base.files import write_atomic
+from ccenv.base.pages import Place, markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD, PAGE = DOCS / "data" / "theorems.json", DOCS / "theorems.md"

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.programs import interval
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, complete_values
-from ccenv.smt.network.encode import BOUNDS, Needs
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.replay.closed_loop import run_in_engine
-from ccenv.smt.replay.exact import advance, arrive, observe, replay, update_beliefs
-from ccenv.smt.replay.run import Decision, ReplayError, Run
-from ccenv.smt.senders.program import ProgramSmtSender, program_inputs
-from ccenv.smt.solver.algebra import all_of
-from ccenv.smt.solver.solvers import solve, to_smtlib
+from ccenv.agents.programs import interval
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.verifier import Query, complete_values
+from ccenv.proofs.formulas.encode import BOUNDS, Needs
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.replay.closed_loop import run_in_engine
+from ccenv.proofs.replay.exact import advance, arrive, observe, replay, update_beliefs
+from ccenv.proofs.replay.run import Decision, ReplayError, Run
+from ccenv.proofs.senders.program import ProgramSmtSender, program_inputs
+from ccenv.proofs.solver.terms import all_of
+from ccenv.proofs.solver.solvers import solve, to_smtlib
 
 PROGRAM = make_sender("learned_contract_u80").program
 SENDER = ProgramSmtSender(PROGRAM)

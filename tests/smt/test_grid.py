@@ -13,27 +13,27 @@ import pytest
 
 from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path as NetworkPath
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import load_trace
-from ccenv.page_tables import END
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, Verifier, complete_values
-from ccenv.smt.network.encode import Needs, encode
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting
-from ccenv.smt.replay.exact import replay
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.senders.program import delay_thresholds
-from ccenv.smt.solver.algebra import all_of, implies
-from ccenv.smt.solver.solvers import Answer
-from ccenv.smt.theorems.grid import on_grid
-from ccenv.smt.theorems.language import Comparison, Joined, Linear
-from ccenv.smt.theorems.theorem import load_theorem
+from ccenv.base.pages import END
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
+from ccenv.proofs.replay.exact import replay
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.program import delay_thresholds
+from ccenv.proofs.solver.terms import all_of, implies
+from ccenv.proofs.solver.solvers import Answer
+from ccenv.proofs.theorems.grid import on_grid
+from ccenv.proofs.theorems.language import Comparison, Joined, Linear
+from ccenv.proofs.theorems.theorem import load_theorem
 
 z3 = pytest.importorskip("z3")
 

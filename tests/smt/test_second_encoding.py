@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.smt.solver.solvers import solve
+from ccenv.proofs.solver.solvers import solve
 from tests.oracles.pays import Question
 
 pytest.importorskip("z3")

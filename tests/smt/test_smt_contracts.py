@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 from contracts_data import contract, document
 
-from ccenv.config import validate
-from ccenv.distill.claims import ClaimNumbers, suite_data
-from ccenv.errors import ProgramError
+from ccenv.base.config import validate
+from ccenv.training.distill.claims import ClaimNumbers, suite_data
+from ccenv.base.errors import ProgramError
 from ccenv.network.trace import load_trace
-from ccenv.programs import Expression, Leaf, Program, interval, to_json
-from ccenv.smt.claims import properties
-from ccenv.smt.claims.formulas import compile_formula
-from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import decide_claim
-from ccenv.smt.claims.verifier import Query, Verifier
-from ccenv.smt.network.encode import Needs
-from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.network.view import View
-from ccenv.smt.replay.run import ReplayError
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.senders.program import ProgramSmtSender, program_decider
-from ccenv.smt.solver.algebra import all_of, larger
+from ccenv.agents.programs import Expression, Leaf, Program, interval, to_json
+from ccenv.proofs.claims import properties
+from ccenv.proofs.claims.formulas import compile_formula
+from ccenv.proofs.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.report import decide_claim
+from ccenv.proofs.claims.verifier import Query, Verifier
+from ccenv.proofs.formulas.encode import Needs
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.program import ProgramSmtSender, program_decider
+from ccenv.proofs.solver.terms import all_of, larger
 
 
 def constant(lo: str, hi: str | None = None) -> Program:

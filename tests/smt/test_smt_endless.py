@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.attack import attack
+from ccenv.attacks import attack
 from ccenv.cli.main import main
 from ccenv.leaderboard.store import records
-from ccenv.smt.claims import endless
-from ccenv.smt.claims.bisect import bisect
-from ccenv.smt.claims.claims import CLAIMS, EXCUSED, Thresholds, build_claim
-from ccenv.smt.claims.envelope import METRICS, envelope_query
-from ccenv.smt.claims.verifier import STEP_FAILS, Query, Verifier
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.senders.catalog import smt_sender
+from ccenv.proofs.claims import endless
+from ccenv.proofs.claims.bisect import bisect
+from ccenv.proofs.claims.claims import CLAIMS, EXCUSED, Thresholds, build_claim
+from ccenv.proofs.claims.envelope import METRICS, envelope_query
+from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Verifier
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.senders.catalog import smt_sender
 
 pytest.importorskip("z3")
 

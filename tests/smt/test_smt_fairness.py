@@ -7,15 +7,15 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.attack.emulation import late_start
+from ccenv.attacks.constructions import late_start
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
-from ccenv.programs import parse_program
-from ccenv.smt.claims.fairness import program_query
-from ccenv.smt.claims.verifier import Verifier
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.senders.program import ProgramSmtSender
+from ccenv.agents.programs import parse_program
+from ccenv.proofs.claims.fairness import program_query
+from ccenv.proofs.claims.verifier import Verifier
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.program import ProgramSmtSender
 
 pytest.importorskip("z3")
 

@@ -8,12 +8,12 @@ import pytest
 
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
-from ccenv.smt.claims.claims import Thresholds, build_claim, full_invariant
-from ccenv.smt.claims.verifier import STEP_FAILS, Verifier
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.senders.catalog import smt_sender
+from ccenv.proofs.claims.claims import Thresholds, build_claim, full_invariant
+from ccenv.proofs.claims.verifier import STEP_FAILS, Verifier
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.senders.catalog import smt_sender
 
 pytest.importorskip("z3")
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
-from ccenv.smt.claims.bisect import bisect
-from ccenv.smt.claims.envelope import BUFFERS, EnvelopeRun, run_envelope
-from ccenv.smt.claims.lemma_report import LemmaRun, lemmas_of, run_lemma, run_lemmas
-from ccenv.smt.claims.lemmas import load_suite
+from ccenv.base.errors import InputError
+from ccenv.proofs.claims.bisect import bisect
+from ccenv.proofs.claims.envelope import BUFFERS, EnvelopeRun, run_envelope
+from ccenv.proofs.claims.lemma_run import LemmaRun, lemmas_of, run_lemma, run_lemmas
+from ccenv.proofs.claims.lemmas import load_suite
 
 pytest.importorskip("z3")
 
@@ -155,7 +155,7 @@ def test_parallel_lemmas_agree_with_serial_ones() -> None:
 
 @pytest.mark.parametrize("buffers", [("small",), pytest.param(BUFFERS, marks=pytest.mark.slow)])
 def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccenv.smt.claims.envelope.BUFFERS", buffers)
+    monkeypatch.setattr("ccenv.proofs.claims.envelope.BUFFERS", buffers)
     run = EnvelopeRun("cc_probe_fast", 3, budget_s=120.0, reuse=False, recheck="yices")
     tables = [run_envelope(run, jobs)["rows"] for jobs in (1, 2)]
     for row in [*tables[0], *tables[1]]:
@@ -222,10 +222,10 @@ def test_settings_select_lemmas() -> None:
 
 
 def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
-    from ccenv.smt.network.encode import encode
-    from ccenv.smt.network.setting import Setting
-    from ccenv.smt.senders.catalog import smt_sender
-    from ccenv.smt.solver.solvers import to_smtlib
+    from ccenv.proofs.formulas.encode import encode
+    from ccenv.proofs.formulas.setting import Setting
+    from ccenv.proofs.senders.catalog import smt_sender
+    from ccenv.proofs.solver.solvers import to_smtlib
 
     texts = []
     for samples in (5, 4, 5):

@@ -9,21 +9,21 @@ from functools import cache
 
 import pytest
 
-from ccenv.smt.claims.claims import Thresholds, build_claim
-from ccenv.smt.claims.cycles import leaves
-from ccenv.smt.claims.fairness import algorithm1_query
-from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, Verifier
-from ccenv.smt.network import laws
-from ccenv.smt.network.encode import Needs
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.network.view import View
-from ccenv.smt.replay.run import ReplayError
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.solver.algebra import Formula, all_of, implies
-from ccenv.smt.solver.solvers import solve, to_smtlib
+from ccenv.proofs.claims.claims import Thresholds, build_claim
+from ccenv.proofs.claims.cycles import leaves
+from ccenv.proofs.claims.fairness import algorithm1_query
+from ccenv.proofs.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.verifier import Query, Verifier
+from ccenv.proofs.formulas import laws
+from ccenv.proofs.formulas.encode import Needs
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.solver.terms import Formula, all_of, implies
+from ccenv.proofs.solver.solvers import solve, to_smtlib
 
 pytest.importorskip("z3")
 
@@ -111,7 +111,7 @@ def test_breaking_a_law_flips_a_verdict(law: str) -> None:
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
 @pytest.mark.parametrize("law", sorted(IMPLIED))
 def test_implied_laws_follow_from_the_others(law: str, model: str) -> None:
-    from ccenv.smt.solver.algebra import all_of
+    from ccenv.proofs.solver.terms import all_of
 
     formulas = getattr(laws, law)
     query = Query(law, Setting(model, samples=6), AnySender(), claim(law, lambda v: all_of(formulas(v))))

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import InputError, TraceError
+from ccenv.base.errors import InputError, TraceError
 from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.network.sender import ExternalSender
+from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace, load_trace
-from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
-from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, Verifier, complete_values
-from ccenv.smt.network.encode import Encoding, Needs, encode
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.network.setting import HISTORY_STEPS, Setting, named_setting
-from ccenv.smt.replay.exact import replay
-from ccenv.smt.replay.reach import find_past, with_past
-from ccenv.smt.replay.run import ReplayError
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.solver.solvers import Answer
+from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
+from ccenv.proofs.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
+from ccenv.proofs.formulas.encode import Encoding, Needs, encode
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.proofs.formulas.setting import HISTORY_STEPS, Setting, named_setting
+from ccenv.proofs.replay.exact import replay
+from ccenv.proofs.claims.reach import find_past, with_past
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")
 
@@ -133,7 +133,7 @@ def test_a_start_that_no_legal_past_reaches_is_refused() -> None:
 
 def _queue_is_seen(v):
     """A queue of 5 C*Rm that grew by at most 2 a step has made the newest byte wait: true of every start with a past."""
-    from ccenv.smt.solver.algebra import implies
+    from ccenv.proofs.solver.terms import implies
 
     return implies(v.queue(0) >= 5, v.late[0][2])
 
@@ -155,7 +155,7 @@ def test_a_counterexample_without_a_legal_past_says_so() -> None:
 
 
 def test_without_an_answer_it_is_unknown(monkeypatch) -> None:
-    monkeypatch.setattr("ccenv.smt.replay.reach.solve", lambda *_: Answer("unknown", 1.0, "z3", "time limit of 1 s"))
+    monkeypatch.setattr("ccenv.proofs.claims.reach.solve", lambda *_: Answer("unknown", 1.0, "z3", "time limit of 1 s"))
     query = seen_query()
     reach = find_past(query, Verifier(60).decide(query))
     assert reach.reachable == "unknown" and "time limit of 1 s" in reach.text

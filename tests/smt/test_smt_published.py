@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
-from ccenv.smt.claims.claims import Thresholds, build_claim
-from ccenv.smt.claims.fairness import aimd_query, algorithm1_query, program_query
-from ccenv.smt.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import decide_claim, refute
-from ccenv.smt.claims.verifier import STEP_FAILS, Query, Verifier
-from ccenv.smt.network.encode import encode
-from ccenv.smt.network.export import as_trace
-from ccenv.smt.network.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
-from ccenv.smt.network.setting import Setting
-from ccenv.smt.replay.closed_loop import run_in_engine
-from ccenv.smt.replay.exact import replay
-from ccenv.smt.replay.run import Decision, ReplayError, Run
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.solver.algebra import all_of, any_of
+from ccenv.proofs.claims.claims import Thresholds, build_claim
+from ccenv.proofs.claims.fairness import aimd_query, algorithm1_query, program_query
+from ccenv.proofs.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.report import decide_claim, refute
+from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Verifier
+from ccenv.proofs.formulas.encode import encode
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.replay.closed_loop import run_in_engine
+from ccenv.proofs.replay.exact import replay
+from ccenv.proofs.replay.run import Decision, ReplayError, Run
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.solver.terms import all_of, any_of
 
 pytest.importorskip("z3")
 

@@ -7,19 +7,19 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.errors import CcenvError, MissingExtraError, UnknownNameError
-from ccenv.smt.claims.claims import Thresholds, build_claim
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import decide_claim
-from ccenv.smt.claims.verifier import STEP_FAILS, Query, Result, Verifier
-from ccenv.smt.network.encode import Needs
-from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.senders.catalog import smt_sender
-from ccenv.smt.solver import solvers
-from ccenv.smt.solver.solvers import Answer, solve, version_of
-from ccenv.smt.solver.store import Store
-from ccenv.workers import Workers
+from ccenv.base.errors import CcenvError, MissingExtraError, UnknownNameError
+from ccenv.proofs.claims.claims import Thresholds, build_claim
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.report import decide_claim
+from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Result, Verifier
+from ccenv.proofs.formulas.encode import Needs
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.solver import solvers
+from ccenv.proofs.solver.solvers import Answer, solve, version_of
+from ccenv.proofs.solver.store import Store
+from ccenv.base.workers import Workers
 
 pytest.importorskip("z3")
 

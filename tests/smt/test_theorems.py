@@ -11,22 +11,22 @@ import lasso_page
 import pytest
 from planted_theorems import planted
 
-from ccenv.certificates.check import check
-from ccenv.certificates.reading import FORMAT, Certificate
-from ccenv.certificates.statement import traces_to_end
+from ccenv.proofs.certificates.check import check
+from ccenv.proofs.certificates.reading import FORMAT, Certificate
+from ccenv.proofs.certificates.statement import traces_to_end
 from ccenv.cli.main import main
-from ccenv.config import shipped_names, validate
+from ccenv.base.config import shipped_names, validate
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
-from ccenv.page_tables import END
-from ccenv.smt.replay.run import ReplayError
-from ccenv.smt.solver.solvers import solve
-from ccenv.smt.theorems.certificate import certificate_of
-from ccenv.smt.theorems.compose import implications
-from ccenv.smt.theorems.language import Comparison, parse
-from ccenv.smt.theorems.lasso import lasso
-from ccenv.smt.theorems.prove import Prover
-from ccenv.smt.theorems.theorem import THEOREMS, load_theorem, read_theorem
+from ccenv.base.pages import END
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.solver.solvers import solve
+from ccenv.proofs.theorems.certificate import certificate_of
+from ccenv.proofs.theorems.compose import implications
+from ccenv.proofs.theorems.language import Comparison, parse
+from ccenv.proofs.theorems.lasso import lasso
+from ccenv.proofs.theorems.prove import Prover
+from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem, read_theorem
 
 pytest.importorskip("z3")
 
@@ -171,7 +171,7 @@ def test_the_command_looks_for_lassos(capsys) -> None:
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
-    from ccenv.smt.theorems.report import tell
+    from ccenv.proofs.theorems.report import tell
 
     claim = next(one for one in planted() if not one.true)
     data = tell(Prover(60.0).prove(claim.loaded), Path("out"))

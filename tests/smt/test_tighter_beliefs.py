@@ -7,14 +7,14 @@ from itertools import combinations
 
 import pytest
 
-from ccenv.errors import InputError
-from ccenv.smt.claims.claims import no_window_misleads
-from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, Verifier
-from ccenv.smt.network.setting import HISTORY_STEPS, BeliefRules, Setting
-from ccenv.smt.network.view import View
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies
+from ccenv.base.errors import InputError
+from ccenv.proofs.claims.claims import no_window_misleads
+from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.verifier import Query, Verifier
+from ccenv.proofs.formulas.setting import HISTORY_STEPS, BeliefRules, Setting
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies
 
 pytest.importorskip("z3")
 

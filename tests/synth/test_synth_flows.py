@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.programs import Program, parse_program
-from ccenv.smt.network.setting import Setting
-from ccenv.smt.replay.exact import replay
-from ccenv.smt.replay.run import ReplayError
-from ccenv.synth.flows import waves
-from ccenv.synth.flows.claims import NEVER_REPEATS
-from ccenv.synth.flows.moves import BOUNDS, broken_query, replay_moves
-from ccenv.synth.prove import Decision, Task, claims, decide, values_of
-from ccenv.synth.query.objectives import Amount, Objectives
-from ccenv.synth.query.query import load_query
-from ccenv.synth.result import result
-from ccenv.synth.run import solve_query, start
-from ccenv.synth.state import Run
+from ccenv.agents.programs import Program, parse_program
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.replay.exact import replay
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.synthesis import waves
+from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
+from ccenv.proofs.synthesis.flows import BOUNDS, broken_query, replay_moves
+from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide, values_of
+from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.result import result
+from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.search.state import Run
 
 SETTING = Setting("ccac", "infinite", 6)
 GOALS = Objectives(Fraction(1, 2), Amount(Fraction(10)), fairness=Fraction(2))

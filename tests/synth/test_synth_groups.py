@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.programs import parse_program
-from ccenv.smt.network.encode import Needs, encode
-from ccenv.smt.network.setting import Setting
-from ccenv.smt.senders.any import AnySender
-from ccenv.smt.senders.program import ProgramSmtSender
-from ccenv.smt.solver.solvers import to_smtlib
-from ccenv.synth.search.groups import Choice, Hull, boxes
+from ccenv.agents.programs import parse_program
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.solvers import to_smtlib
+from ccenv.proofs.synthesis.search.groups import Choice, Hull, boxes
 
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20)
 

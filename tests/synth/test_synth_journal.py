@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.errors import InputError
-from ccenv.synth.journal import Journal, trace_data, trace_from
-from ccenv.synth.query.query import load_query
-from ccenv.synth.query.records import TRACE
-from ccenv.synth.run import start
+from ccenv.base.errors import InputError
+from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.query.records import TRACE
+from ccenv.proofs.synthesis.run import start
 
 
 def _trace(**changes: Any) -> dict[str, Any]:

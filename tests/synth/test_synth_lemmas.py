@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.smt.claims import verifier as verifier_module
-from ccenv.smt.solver import solvers
-from ccenv.synth import lemma_suites as suites
-from ccenv.synth.query.query import load_query
+from ccenv.proofs.claims import verifier as verifier_module
+from ccenv.proofs.solver import solvers
+from ccenv.proofs.synthesis import lemma_suites as suites
+from ccenv.proofs.synthesis.query.query import load_query
 
 QDEL = {
     "name": "drains",

@@ -10,22 +10,22 @@ import pytest
 import yaml
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError, ProgramError
-from ccenv.smt.replay.run import ReplayError
-from ccenv.synth.journal import Journal
-from ccenv.synth.prove import Task, decide
-from ccenv.synth.query import template as template_module
-from ccenv.synth.query.query import Query, load_query
-from ccenv.synth.query.records import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
-from ccenv.synth.query.template import Candidate
-from ccenv.synth.result import result
-from ccenv.synth.run import solve_query, start
-from ccenv.synth.search.adversary import repertoire
-from ccenv.synth.search.cegis import cegis
-from ccenv.synth.search.factored import Cover
-from ccenv.synth.search.functions import raw_rows
-from ccenv.synth.search.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
-from ccenv.synth.search.search import Simulator
+from ccenv.base.errors import InputError, ProgramError
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.synthesis.journal import Journal
+from ccenv.proofs.synthesis.prove import Task, decide
+from ccenv.proofs.synthesis.query import template as template_module
+from ccenv.proofs.synthesis.query.query import Query, load_query
+from ccenv.proofs.synthesis.query.records import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
+from ccenv.proofs.synthesis.query.template import Candidate
+from ccenv.proofs.synthesis.result import result
+from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.search.adversary import repertoire
+from ccenv.proofs.synthesis.search.cegis import cegis
+from ccenv.proofs.synthesis.search.factored import Cover
+from ccenv.proofs.synthesis.search.functions import raw_rows
+from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
+from ccenv.proofs.synthesis.search.search import Simulator
 
 BASE: dict[str, Any] = {
     "name": "mine",

@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.benchmarks.speed.synthesis import measure
+from ccenv.benchmarks.synthesis import measure
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError
-from ccenv.programs import load_program
-from ccenv.smt.replay.run import ReplayError
-from ccenv.synth import journal as journal_module
-from ccenv.synth import run as run_module
-from ccenv.synth.journal import Journal
-from ccenv.synth.prove import Task, decide
-from ccenv.synth.query.classes import members
-from ccenv.synth.query.query import load_query
-from ccenv.synth.query.template import Candidate
-from ccenv.synth.result import result
-from ccenv.synth.run import solve_query, start
-from ccenv.synth.search.cegis import cegis
-from ccenv.synth.search.groups import Choice
-from ccenv.synth.search.search import Simulator
-from ccenv.synth.state import Run
-from ccenv.synth.why import why
+from ccenv.base.errors import CcenvError
+from ccenv.agents.programs import load_program
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.synthesis import journal as journal_module
+from ccenv.proofs.synthesis import run as run_module
+from ccenv.proofs.synthesis.journal import Journal
+from ccenv.proofs.synthesis.prove import Task, decide
+from ccenv.proofs.synthesis.query.classes import members
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.query.template import Candidate
+from ccenv.proofs.synthesis.result import result
+from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.search.cegis import cegis
+from ccenv.proofs.synthesis.search.groups import Choice
+from ccenv.proofs.synthesis.search.search import Simulator
+from ccenv.proofs.synthesis.search.state import Run
+from ccenv.proofs.synthesis.why import why
 
 SHIPPED = Path(run_module.__file__).parents[1] / "agents" / "synthesized"
 

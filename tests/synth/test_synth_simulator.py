@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccenv.smt.claims.properties import beliefs_shrink
-from ccenv.smt.network.encode import Needs, encode
-from ccenv.smt.senders.program import ProgramSmtSender
-from ccenv.smt.solver.algebra import all_of
-from ccenv.smt.solver.solvers import solve, to_smtlib
-from ccenv.synth.exchange import trace_of_view, view_of_trace
-from ccenv.synth.prove import BOUNDS, broken_parts, values_of
-from ccenv.synth.query.classes import class_rows
-from ccenv.synth.query.query import Query, load_query
-from ccenv.synth.query.records import MOST_SAMPLES
-from ccenv.synth.search.adversary import repertoire
-from ccenv.synth.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
-from ccenv.synth.search.search import Simulator
-from ccenv.synth.state import candidate_of
+from ccenv.proofs.claims.properties import beliefs_shrink
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.terms import all_of
+from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
+from ccenv.proofs.synthesis.prove import BOUNDS, broken_parts, values_of
+from ccenv.proofs.synthesis.query.classes import class_rows
+from ccenv.proofs.synthesis.query.query import Query, load_query
+from ccenv.proofs.synthesis.query.records import MOST_SAMPLES
+from ccenv.proofs.synthesis.search.adversary import repertoire
+from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
+from ccenv.proofs.synthesis.search.search import Simulator
+from ccenv.proofs.synthesis.search.state import candidate_of
 
 QUERIES = [
     "g1_t5",

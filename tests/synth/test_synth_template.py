@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.errors import InputError
-from ccenv.programs import decide
-from ccenv.synth.query.classes import class_rows, count_classes, members
-from ccenv.synth.query.query import load_query
-from ccenv.synth.query.template import ALWAYS, NEVER, Candidate, Template, build_space
+from ccenv.base.errors import InputError
+from ccenv.agents.programs import decide
+from ccenv.proofs.synthesis.query.classes import class_rows, count_classes, members
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template, build_space
 
 SPACE = load_query("g1_t5").space()
 ROWS = class_rows(SPACE)

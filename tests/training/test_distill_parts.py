@@ -8,30 +8,17 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.distill import claims, traces
-from ccenv.distill.imitation import policy_actions
-from ccenv.distill.records.scores import ProgramScorer
-from ccenv.distill.teacher import USUAL_WORLD
-from ccenv.distill.template import (
-    DELAY,
-    LOSS,
-    RATIO,
-    UTILISED,
-    Slot,
-    Split,
-    build,
-    depth,
-    ladder,
-    parts,
-    safety_shell,
-    size,
-)
-from ccenv.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
-from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.envs.reward import RewardWeights
-from ccenv.envs.settings import EnvSettings
-from ccenv.network.sender import PolicySender, ProgramSender
-from ccenv.programs import Branch, Expression, Leaf, Program
+from ccenv.training.distill import claims, traces
+from ccenv.training.distill.imitation import policy_actions
+from ccenv.training.distill.scores import ProgramScorer
+from ccenv.training.distill.teacher import USUAL_WORLD
+from ccenv.training.distill.template import (DELAY, LOSS, RATIO, UTILISED, Slot, Split, build, depth, ladder, parts, safety_shell, size)
+from ccenv.training.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
+from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.envs.curve.reward import RewardWeights
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.agents.sender import PolicySender, ProgramSender
+from ccenv.agents.programs import Branch, Expression, Leaf, Program
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet
 
@@ -137,7 +124,7 @@ def test_policy_actions_equal_the_plain_reference() -> None:
 )
 def test_what_the_simulation_breaks_the_solver_breaks(program: Program, lemma: str) -> None:
     """Simulated violations are satisfiable in the encoding, and the solver's counterexamples break the simulated lemma."""
-    from ccenv.smt.claims.verifier import Verifier
+    from ccenv.proofs.claims.verifier import Verifier
 
     numbers = claims.ClaimNumbers()
     pool = traces.random_traces(4000, 0)
@@ -161,7 +148,7 @@ def test_neighbours_of_a_violation_are_mostly_violations() -> None:
 
 
 def test_constant_policy_is_imitated_exactly() -> None:
-    from ccenv.distill.imitation import imitate
+    from ccenv.training.distill.imitation import imitate
 
     result = imitate(constant_policy(0.25), 2, 0, USUAL_WORLD)
     assert isinstance(result.template, Slot) and result.error < 0.02

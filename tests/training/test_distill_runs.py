@@ -13,19 +13,19 @@ from test_distill_parts import constant_policy, shell_program
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.cli.main import main
-from ccenv.distill import prove as prove_module
-from ccenv.distill.claims import ClaimNumbers, numbers_for
-from ccenv.distill.objective import Objective
-from ccenv.distill.prove import _Loop, prove
-from ccenv.distill.records import record, scores
-from ccenv.distill.stages import Stages
-from ccenv.distill.teacher import USUAL_WORLD, Teacher, load_teacher
-from ccenv.distill.template import safety_shell
-from ccenv.envs.reward import RewardWeights
-from ccenv.envs.task import SenderTask
-from ccenv.errors import InputError
-from ccenv.page_tables import END
-from ccenv.smt.claims.verifier import Verifier
+from ccenv.training.distill import prove as prove_module
+from ccenv.training.distill.claims import ClaimNumbers, numbers_for
+from ccenv.training.distill.objective import Objective
+from ccenv.training.distill.prove import _Loop, prove
+from ccenv.training.distill import records as record, scores
+from ccenv.training.distill.stages import Stages
+from ccenv.training.distill.teacher import USUAL_WORLD, Teacher, load_teacher
+from ccenv.training.distill.template import safety_shell
+from ccenv.envs.curve.reward import RewardWeights
+from ccenv.envs.curve.task import SenderTask
+from ccenv.base.errors import InputError
+from ccenv.base.pages import END
+from ccenv.proofs.claims.verifier import Verifier
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -134,7 +134,7 @@ def test_the_page_shows_the_record(tmp_path: Path) -> None:
     copy.write_bytes((docs / "distillation.md").read_bytes())
     record.write_table(docs / "data" / "distillation.json", copy)
     assert copy.read_bytes() == (docs / "distillation.md").read_bytes(), (
-        "stale: ccenv.distill.records.record.write_table makes it"
+        "stale: ccenv.training.distill.records.write_table makes it"
     )
 
 

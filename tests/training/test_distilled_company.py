@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.distill.records import company
-from ccenv.distill.template import build, ladder
-from ccenv.distill.tree import predict
-from ccenv.network.sender import ProgramSender
-from ccenv.programs import load_program, to_data
+from ccenv.training.distill import company
+from ccenv.training.distill.template import build, ladder
+from ccenv.training.distill.tree import predict
+from ccenv.agents.sender import ProgramSender
+from ccenv.agents.programs import load_program, to_data
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 RECORD = json.loads((DATA / company.RECORD).read_text())

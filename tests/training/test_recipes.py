@@ -22,10 +22,10 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned import load_family, load_policy, save_policy
 from ccenv.agents.learned.preferences import with_preference
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.errors import InputError
-from ccenv.interface.measures import MEASURES
-from ccenv.network.identity import sender_hash
-from ccenv.network.sender import PolicySender
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import PolicySender
 from ccenv.training.config import TrainConfig, load_config
 from ccenv.training.learner import Learner
 from ccenv.training.recipes.certificate import certified_share, output_bounds, pieces, torch_bounds

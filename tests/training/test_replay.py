@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.config import validate
-from ccenv.envs.distribution import PathDistribution, PathSource
-from ccenv.errors import InputError
+from ccenv.base.config import validate
+from ccenv.envs.curve.distribution import PathDistribution, PathSource
+from ccenv.base.errors import InputError
 from ccenv.training.config import TrainConfig
-from ccenv.training.curricula.replay import ReplayedPaths, ReplaySettings
+from ccenv.training.recipes.replay import ReplayedPaths, ReplaySettings
 from ccenv.training.run import train
 
 DISTRIBUTION = PathDistribution()

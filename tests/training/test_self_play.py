@@ -11,13 +11,13 @@ from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.config import validate
-from ccenv.errors import InputError
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.sender import PolicySender
+from ccenv.agents.sender import PolicySender
 from ccenv.training.config import load_data
 from ccenv.training.evaluation import evaluate_in_world
-from ccenv.training.records.self_play import FORMAT, draw_self_play, record_self_play, table, write_table
+from ccenv.training.self_play import FORMAT, draw_self_play, record_self_play, table, write_table
 from ccenv.training.rllib.config import RllibConfig
 from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS
 
@@ -89,7 +89,7 @@ def test_the_page_shows_the_record(tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.self_play.write_table makes the table"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.training.self_play.write_table makes the table"
     data = FORMAT.read(RECORD)
     assert sorted(run["seed"] for run in data["runs"]) == [0, 1, 2]
     assert (DOCS / "images" / "self-play.png").is_file() and "images/self-play.png" in page.read_text()

@@ -9,17 +9,17 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.cli.main import main
-from ccenv.envs.batches.duel import DuelTask
-from ccenv.envs.batches.shared import SharedSenderTask
-from ccenv.envs.settings import EnvSettings, read_settings
-from ccenv.errors import InputError
+from ccenv.envs.curve.batches_duel import DuelTask
+from ccenv.envs.curve.shared import SharedSenderTask
+from ccenv.envs.curve.settings import EnvSettings, read_settings
+from ccenv.base.errors import InputError
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.rllib.config import RllibConfig
 
 pytest.importorskip("stable_baselines3")
 
-from ccenv.envs.sb3 import make_sb3
+from ccenv.envs.clients.sb3 import make_sb3
 
 THREE = {"senders": ["external", "reno", "external"], "models": ["cbr_delay"], "episode_rtts": 6, "reward": {"jain": 0.3}}
 SMALL = ["num_envs=4", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=128", "evaluation.n_paths=4"]
@@ -143,7 +143,7 @@ def test_flows_are_agents_of_pettingzoo():
     pytest.importorskip("pettingzoo")
     from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-    from ccenv.envs.duel import FlowsEnv
+    from ccenv.envs.curve.duel import FlowsEnv
 
     parallel_api_test(FlowsEnv(**THREE), num_cycles=30)
     parallel_seed_test(lambda: FlowsEnv(**THREE), num_cycles=20)

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from ccenv.config import shipped_names, validate
-from ccenv.errors import CcenvError
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.errors import CcenvError
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
 from ccenv.training.rllib.config import RllibConfig
 

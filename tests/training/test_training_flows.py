@@ -12,8 +12,8 @@ from ccenv.cli.main import main
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import PacketTask, SharedPacketTask
-from ccenv.errors import InputError
-from ccenv.interface.signals import SIGNAL_NUMBERS
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.training.config import load_config
 from ccenv.training.packet_evaluation import evaluate_mixture, evaluate_packet
 
@@ -21,7 +21,7 @@ pytest.importorskip("stable_baselines3")
 
 from gymnasium import spaces
 
-from ccenv.training.rollouts.flows import DecisionBuffer
+from ccenv.training.ppo.flows import DecisionBuffer
 
 FLOW = {"sender": "external", "rtt_ms": [12, 40]}
 TWO = {"duration_s": 20, "links": [{"rate_mbps": [4, 8], "buffer_bdp": 2}], "flows": [FLOW, {**FLOW, "start_s": [0, 0.1]}]}

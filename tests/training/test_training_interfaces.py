@@ -8,13 +8,13 @@ from policy_zoo import interface, random_policy
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.distill.imitation import guide_of, imitate
-from ccenv.distill.teacher import USUAL_WORLD, load_teacher
-from ccenv.engine.compiled.policy_reference import PolicyReference
-from ccenv.errors import InputError
-from ccenv.interface.interface import SENDER_V0
-from ccenv.interface.signals import N_SIGNALS
-from ccenv.network.sender import PolicySender
+from ccenv.training.distill.imitation import guide_of, imitate
+from ccenv.training.distill.teacher import USUAL_WORLD, load_teacher
+from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import SENDER_V0
+from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.agents.sender import PolicySender
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world
 

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
-from ccenv.training.view import look
-from ccenv.training.view.look import Look
-from ccenv.training.view.opened import open_run
+from ccenv.training import look
+from ccenv.training.look import Look
+from ccenv.training.opened import open_run
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("tensorboard")

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.agents.learned.scenes import trained_on_scenes
-from ccenv.attack import PANEL, scene_of, scene_set
-from ccenv.attack import page as attacks_page
+from ccenv.agents.learned.zoo.scenes import trained_on_scenes
+from ccenv.attacks import PANEL, scene_of, scene_set
+from ccenv.attacks import page as attacks_page
 from ccenv.cli.main import main
-from ccenv.config import shipped_names
-from ccenv.errors import InputError
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
 from ccenv.network.path import Path as NetworkPath
-from ccenv.page_tables import END
+from ccenv.base.pages import END
 from ccenv.training.config import CONFIGS
-from ccenv.training.records.page import PLACE, table, write_table
-from ccenv.training.records.record import ATTACK_SCENES, read_data
+from ccenv.training.page import PLACE, table, write_table
+from ccenv.training.records import ATTACK_SCENES, read_data
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -90,7 +90,7 @@ def test_the_page_shows_the_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.page.write_table makes the tables"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.training.page.write_table makes the tables"
     copy.write_text(PLACE.start)
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)
@@ -102,7 +102,7 @@ def test_the_page_of_adversaries_shows_its_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     attacks_page.write_table(DOCS / "data" / "attacks.json", copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_table makes the table"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attacks.page.write_table makes the table"
     for place in (RECORD, copy):
         with pytest.raises(InputError):
             attacks_page.write_table(RECORD, place)
@@ -117,7 +117,7 @@ def test_the_page_of_adversaries_shows_what_longer_searches_gain(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     attacks_page.write_hidden(*files, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_hidden makes the table"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attacks.page.write_hidden makes the table"
     panel, hidden = (json.loads(file.read_text()) for file in files)
     assert all(row["legal"] and row["seed"] != 0 and row["budget_flow_steps"] == 200_000_000 for row in hidden)
     told = attacks_page.hidden_table(panel, [hidden[0] | {"worst_utilisation": hidden[0]["worst_utilisation"] - 0.5}])
@@ -131,7 +131,7 @@ def test_the_page_shows_the_attacks_on_paths_that_nobody_trained_on(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     attacks_page.write_paths(file, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_paths makes the table"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attacks.page.write_paths makes the table"
     rows = json.loads(file.read_text())
     assert all(row["legal"] and set(row["by_adversary"]) == set(PANEL) for row in rows)
     for row in rows:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.config import validate
-from ccenv.errors import CcenvError
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvError
 from ccenv.training.config import load_data
 from ccenv.training.rllib.config import RllibConfig
 from ccenv.training.rllib.run import _save, mean_layers
@@ -95,7 +95,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
 def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
-    from ccenv.training.records import record
+    from ccenv.training import records as record
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary
@@ -121,7 +121,7 @@ def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, capsys: pytes
     """What comes out is a sender of ``ccenv sim`` that chooses inside the contract, and uses the link."""
     pytest.importorskip("ray")
     from ccenv.agents import make_sender
-    from ccenv.network.sender import ContractSender
+    from ccenv.agents.sender import ContractSender
     from ccenv.simulation.run import simulate
 
     environment = "environment={scenario: single, contract: learned_contract_u80, episode_decisions: 32}"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.errors import InputError, MissingExtraError
+from ccenv.base.errors import InputError, MissingExtraError
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender, PolicySender
+from ccenv.agents.sender import ExternalSender, PolicySender
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
 from ccenv.training.path_sets import PathSet

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.config import shipped_names
-from ccenv.errors import InputError
-from ccenv.page_tables import END
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
+from ccenv.base.pages import END
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training.records import record, shipped
-from ccenv.training.records.page import PLACE
-from ccenv.training.records.shipped import shipped_runs, train_shipped
+from ccenv.training import records as record, shipped
+from ccenv.training.page import PLACE
+from ccenv.training.shipped import shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
 
@@ -70,7 +70,7 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
-    for module in ("ccenv.training.records.record", "ccenv.training.run"):
+    for module in ("ccenv.training.records", "ccenv.training.run"):
         monkeypatch.setattr(f"{module}.code_hash", lambda *entries: "of tomorrow")
     assert go("quick_sender") == ["quick_sender-0 again", "quick_sender-1 again"]
 

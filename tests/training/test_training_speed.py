@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from ccenv.benchmarks.speed import timing
-from ccenv.benchmarks.speed import training as speed
+from ccenv.benchmarks import timing
+from ccenv.benchmarks import training as speed
 
 
 def test_training_speed_has_its_keys(monkeypatch):

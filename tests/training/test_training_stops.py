@@ -15,8 +15,8 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.cli.main import main
-from ccenv.errors import CcenvError
-from ccenv.files import locked
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import locked
 
 pytest.importorskip("stable_baselines3")
 

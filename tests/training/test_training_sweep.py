@@ -52,7 +52,7 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys):
     pytest.importorskip("stable_baselines3")
     import json
 
-    from ccenv.training.records import record
+    from ccenv.training import records as record
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)

@@ -1,4 +1,4 @@
-"""Learned adversaries on disk: weights beside a card (``ccenv.network.learned``), adversary.* in a folder."""
+"""Learned adversaries on disk: weights beside a card (``ccenv.agents.learned.weights``), adversary.* in a folder."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from ccenv.document import Format
-from ccenv.foreign import JsonRules, is_file, is_folder
+from ccenv.base.document import Format
+from ccenv.base.foreign import JsonRules, is_file, is_folder
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.learned import MAX_CARD_BYTES, Card, LearnedKind
+from ccenv.agents.learned.weights import MAX_CARD_BYTES, Card, LearnedKind
 
 
 class AdversaryCard(Card):

@@ -1,1 +1,1 @@
-"""Scripted network adversaries, one file each, over the records of ``ccenv.engine.compiled.signals``."""
+"""Scripted network adversaries, one file each, over the records of ``ccenv.agents.callbacks``."""

@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import FIRST_COUNTER, TIME_TOLERANCE, scripted
-from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.compiled.signals import record
+from ccenv.base.random import uniform
+from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("release_s", "draws")

@@ -7,7 +7,7 @@ import types
 import numpy as np
 
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.parameters import number
+from ccenv.base.parameters import number
 
 # Counters of random draws start here, so that no draw of an adversary equals one of a CCA with the same key.
 FIRST_COUNTER = 2.0**40

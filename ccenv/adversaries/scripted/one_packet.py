@@ -14,9 +14,9 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import scripted
-from ccenv.engine.compiled.signals import record
+from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.parameters import number
+from ccenv.base.parameters import number
 
 ALL_FLOWS = -1.0
 FIRST_SHARE = 1.0 - 2.0**-20  # a trace of the first bytes stays held, so that the next view shows that there were any

@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import TIME_TOLERANCE, scripted
-from ccenv.engine.compiled.signals import record
+from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.parameters import number
+from ccenv.base.parameters import number
 
 STATE = record("interval_s")
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import scripted, share
-from ccenv.engine.compiled.signals import record
+from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("waste", "rate", "loss")

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import FIRST_COUNTER, scripted
-from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.compiled.signals import record
+from ccenv.base.random import uniform
+from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("draws")

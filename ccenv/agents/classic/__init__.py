@@ -1,1 +1,1 @@
-"""Classic congestion-control algorithms, one file each, over the records of ``ccenv.engine.compiled.signals``."""
+"""Classic congestion-control algorithms, one file each, over the records of ``ccenv.agents.callbacks``."""

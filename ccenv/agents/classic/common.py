@@ -6,9 +6,9 @@ import types
 
 import numpy as np
 
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 INITIAL_WINDOW_MSS = 10.0  # RFC 6928 s.2
 UNLIMITED_BYTES = 1e15  # "arbitrarily high" (RFC 5681 s.3.1), yet finite

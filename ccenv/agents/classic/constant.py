@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.engine.compiled.signals import state_record
+from ccenv.agents.callbacks import state_record
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 STATE = state_record("rate_Bps")
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
-from ccenv.engine.compiled.signals import state_record
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.agents.callbacks import state_record
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 DEFAULT_DELTA = 0.5  # NSDI 2018 s.2.1
 MIN_RTT_WINDOW_S = 10.0  # NSDI 2018 s.2.1

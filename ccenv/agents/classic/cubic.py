@@ -15,10 +15,10 @@ import numpy as np
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
-from ccenv.engine.compiled.signals import state_record
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.agents.callbacks import state_record
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 C_MSS_PER_S3 = 0.4  # RFC 9438 s.5.1
 BETA = 0.7  # RFC 9438 s.4.6

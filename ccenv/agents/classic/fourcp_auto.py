@@ -10,10 +10,10 @@ stays within [1e-7, 0.1] and changes at most by a factor 2 per signal.
 
 from __future__ import annotations
 
-from ccenv.agents.classic import fourcp_fixed
+from ccenv.agents.classic import fourcp as fourcp_fixed
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 FIRST_TARGET_LOSS = 0.001  # [4CP] Figure 9: one of its two initial values
 FIRST_GAIN = 1e-5

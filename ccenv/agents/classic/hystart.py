@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 s.4.3
 MAX_RTT_THRESH_S = 0.016  # RFC 9406 s.4.3

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.compiled.signals import state_record
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
+from ccenv.agents.callbacks import state_record
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
 
 ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
 BETA_MIN, BETA_MAX = 0.125, 0.5  # 2008 s.3.3

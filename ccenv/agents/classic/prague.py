@@ -16,10 +16,10 @@ import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.dctcp import FIRST_ALPHA, GAIN, LOSS_FACTOR, LOSS_WINDOW_MSS, MIN_WINDOW_MSS, average
-from ccenv.engine.compiled.signals import state_record
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
-from ccenv.parameters import number
+from ccenv.agents.callbacks import state_record
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.parameters import number
 
 VIRTUAL_RTT_MS = 25.0  # draft s.2.4.4
 START_PACING, PACING = 2.0, 1.0  # draft s.2.4.2: twice the window per RTT in slow start, then the window

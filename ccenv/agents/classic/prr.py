@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 PRR_FIELDS = (
     "prr",  # parameter: 1: in use

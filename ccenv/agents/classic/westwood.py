@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.compiled.signals import state_record
-from ccenv.kernels.decorator import kernel
-from ccenv.network.sender import ClassicSender
+from ccenv.agents.callbacks import state_record
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
 
 FILTER_GAIN = 0.9  # CCR 2004 s.2: weight of the old estimate, one sample per RTT
 MIN_SSTHRESH_MSS = 2.0  # CCR 2004 s.2

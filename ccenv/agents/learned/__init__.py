@@ -1,4 +1,4 @@
-"""Learned senders on disk: a policy's weights beside its card (``ccenv.network.learned``), policy.* in a folder.
+"""Learned senders on disk: a policy's weights beside its card (``ccenv.agents.learned.weights``), policy.* in a folder.
 
 The card of a policy that chooses inside a contract holds the contract: its output means nothing without it.
 """
@@ -13,14 +13,14 @@ from pydantic import Field, model_validator
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned.preferences import Preference, PreferenceSender, described, with_preference
-from ccenv.document import Format
-from ccenv.errors import InputError, shown
-from ccenv.foreign import JsonRules, is_file, is_folder, path_of, read_json
-from ccenv.interface.interface import SENDER_V0, Interface
-from ccenv.network.identity import FIRST_OBSERVATION
-from ccenv.network.learned import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
-from ccenv.network.sender import ClassicSender, ContractSender, PolicySender
-from ccenv.programs import parse_program, to_data
+from ccenv.base.document import Format
+from ccenv.base.errors import InputError, shown
+from ccenv.base.foreign import JsonRules, is_file, is_folder, path_of, read_json
+from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.identity import FIRST_OBSERVATION
+from ccenv.agents.learned.weights import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
+from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.agents.programs import parse_program, to_data
 
 MAX_WIDTH = 256
 Stage = Literal["dense", "gru", "lstm"]

@@ -14,8 +14,8 @@ from pathlib import Path as FilePath
 import numpy as np
 
 from ccenv.agents.learned.steps import Cell, Linear, Step
-from ccenv.errors import InputError, did_you_mean, shown
-from ccenv.foreign import read_bounded
+from ccenv.base.errors import InputError, did_you_mean, shown
+from ccenv.base.foreign import read_bounded
 
 MAX_BYTES = 16 << 20
 MAX_NODES = 256

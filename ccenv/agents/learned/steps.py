@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from ccenv.errors import InputError
-from ccenv.network.sender import GATES
+from ccenv.base.errors import InputError
+from ccenv.agents.sender import GATES
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cell:
     """A recurrent layer, the weights of its gates side by side in PyTorch's order.
 
     Attributes:
-        kind: a key of ``ccenv.network.sender.GATES``.
+        kind: a key of ``ccenv.agents.sender.GATES``.
         weight, bias: for its input, (n_in, gates * n) and (gates * n,).
         hidden_weight, hidden_bias: for its state, (n, gates * n) and (gates * n,).
     """

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.learned.steps import Cell, Linear, Step
-from ccenv.errors import InputError
-from ccenv.network.sender import PolicySender
+from ccenv.base.errors import InputError
+from ccenv.agents.sender import PolicySender
 
 _ALLOWED = "Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 from importlib import resources
 
-from ccenv.network.sender import ProgramSender
-from ccenv.parameters import number
-from ccenv.programs import Branch, Expression, Leaf, Program, parse_program
-from ccenv.programs.reader import MAX_HOLD_RTTS
+from ccenv.agents.sender import ProgramSender
+from ccenv.base.parameters import number
+from ccenv.agents.programs import Branch, Expression, Leaf, Program, parse_program
+from ccenv.agents.programs.reader import MAX_HOLD_RTTS
 
 
 def shipped_program(name: str) -> Program:

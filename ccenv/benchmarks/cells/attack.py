@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ccenv.attack import SEARCHES, attack, make_search
-from ccenv.attack.run import Finding
+from ccenv.attacks import SEARCHES, attack, make_search
+from ccenv.attacks.run import Finding
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Own, TraceCell, trace_cells
 from ccenv.benchmarks.cells.players import FILE, Player, adversary_of, adversary_player, sender_of
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.document import hash_of
-from ccenv.errors import CcenvError, EngineError
-from ccenv.metrics.trace import Window
+from ccenv.base.document import hash_of
+from ccenv.base.errors import CcenvError, EngineError
+from ccenv.network.metrics.trace import Window
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from ccenv.benchmarks.cells.players import Player
 from ccenv.benchmarks.suite.curve import Case, Suite
-from ccenv.document import hash_of
-from ccenv.metrics.own import OwnMetric, require_metric
-from ccenv.metrics.table import OF_TRACE, measure
-from ccenv.metrics.trace import Window
+from ccenv.base.document import hash_of
+from ccenv.network.metrics.user import OwnMetric, require_metric
+from ccenv.network.metrics.table import OF_TRACE, measure
+from ccenv.network.metrics.trace import Window
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
-from ccenv.provenance import code_hash
+from ccenv.base.provenance import code_hash
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ccenv.benchmarks.cells.attack import AttackCell
 from ccenv.benchmarks.cells.curve import CurveCell
 from ccenv.benchmarks.cells.packet import PacketCell
-from ccenv.provenance import code_hash
+from ccenv.base.provenance import code_hash
 
 
 def cells_code() -> str:

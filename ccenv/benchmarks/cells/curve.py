@@ -9,8 +9,8 @@ from ccenv.benchmarks.cells.cell import NOTHING_OWN, Own, TraceCell, trace_cells
 from ccenv.benchmarks.cells.players import Player, adversary_of, adversary_player, agent_player, sender_of
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.errors import CcenvError, EngineError
-from ccenv.metrics.trace import Window
+from ccenv.base.errors import CcenvError, EngineError
+from ccenv.network.metrics.trace import Window
 from ccenv.network.adversary import Adversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path, grid_of

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.live import NETWORK, LiveSuite
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
 from ccenv.live.beside import simulated
 from ccenv.live.run import valid_run
-from ccenv.metrics.own import require_metric
-from ccenv.metrics.table import measure_run
+from ccenv.network.metrics.user import require_metric
+from ccenv.network.metrics.table import measure_run
 from ccenv.network.moves import SUFFIX
-from ccenv.provenance import machine
+from ccenv.base.provenance import machine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversaries.files import is_user_adversary, load_adversary
+from ccenv.adversaries.load import is_user_adversary, load_adversary
 from ccenv.agents import make_sender
-from ccenv.agents.files import is_user_sender, load_sender
-from ccenv.errors import InputError
+from ccenv.agents.load import is_user_sender, load_sender
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
-from ccenv.plugins.python_file import hashes_of, held
+from ccenv.agents.identity import adversary_hash, sender_hash
+from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.base.user.python_file import hashes_of, held
 
 FILE = "file"
 _KINDS: dict[type, str] = {

@@ -15,8 +15,8 @@ from ccenv.engine.fluid.analysis.equilibria import equilibrium
 from ccenv.engine.fluid.analysis.reduced import Bottleneck
 from ccenv.engine.fluid.simulate import Run
 from ccenv.engine.fluid.sweep import Sweep
-from ccenv.metrics.table import FLUID_METRICS, METRICS
-from ccenv.version import VERSION
+from ccenv.network.metrics.table import FLUID_METRICS, METRICS
+from ccenv.base.version import VERSION
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }

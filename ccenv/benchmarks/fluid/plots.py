@@ -12,10 +12,10 @@ import numpy as np
 
 from ccenv.engine.fluid.analysis.phase import Portrait
 from ccenv.engine.fluid.simulate import Run
-from ccenv.errors import InputError, unknown_name
-from ccenv.files import write_atomic
-from ccenv.metrics.table import FLUID_METRICS, METRICS
-from ccenv.network.plots import SUFFIXES, picture
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import write_atomic
+from ccenv.network.metrics.table import FLUID_METRICS, METRICS
+from ccenv.network.figure import SUFFIXES, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

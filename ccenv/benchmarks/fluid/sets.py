@@ -9,8 +9,8 @@ from typing import Any
 from ccenv.benchmarks.fluid.statements import judge
 from ccenv.engine.fluid.parameters import PARAMETER_SETS
 from ccenv.engine.fluid.sweep import Sweep
-from ccenv.errors import InputError
-from ccenv.foreign import read_json
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_json
 
 # What a cell may be off the published simulator's: Jain, points of loss, points of occupancy.
 PUBLISHED_BANDS = {"jain": 0.12, "loss_pct": 3.0, "occupancy_pct": 12.0}

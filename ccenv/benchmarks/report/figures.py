@@ -11,7 +11,7 @@ import numpy as np
 from ccenv.benchmarks.suite.base import CellData, Figure, SuiteBase
 from ccenv.benchmarks.suite.references import matching, parameter, value_of
 from ccenv.benchmarks.suite.theory import THEORY, evaluate
-from ccenv.metrics.measures import delta_sensitivity
+from ccenv.network.metrics.measures import delta_sensitivity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

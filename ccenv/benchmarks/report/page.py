@@ -12,14 +12,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.report.figures import DPI, draw, table
-from ccenv.benchmarks.run.results import how_to_run, suite_in
-from ccenv.benchmarks.run.store import CELLS, cells_of, read_manifest
-from ccenv.benchmarks.statistics.profiles import draw_profiles
+from ccenv.benchmarks.results import how_to_run, suite_in
+from ccenv.benchmarks.store import CELLS, cells_of, read_manifest
+from ccenv.benchmarks.report.profiles import draw_profiles
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.errors import InputError
-from ccenv.files import make_folder, write_atomic
-from ccenv.network.plots import picture
+from ccenv.base.errors import InputError
+from ccenv.base.files import make_folder, write_atomic
+from ccenv.network.figure import picture
 
 PAGE, FOLDER = "report.html", "report"
 _CLASSES = {REPRODUCED: "good", SAME_DIRECTION: "near", NOT_REPRODUCED: "bad", NOT_MEASURED: "none"}

@@ -9,11 +9,11 @@ from pathlib import Path as FilePath
 from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
-from ccenv.benchmarks.run.store import cells_of, read_manifest
-from ccenv.document import json_bytes
-from ccenv.files import write_atomic
-from ccenv.foreign import read_json
-from ccenv.page_tables import Place, markdown
+from ccenv.benchmarks.store import cells_of, read_manifest
+from ccenv.base.document import json_bytes
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import read_json
+from ccenv.base.pages import Place, markdown
 
 PLACE = Place("<!-- table of the record: ccenv.benchmarks.report.senders.write_tables -->")
 BESIDE = "beside*"  # scenarios with another sender

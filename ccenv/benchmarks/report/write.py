@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.errors import EngineError
-from ccenv.files import make_folder, write_atomic
+from ccenv.base.errors import EngineError
+from ccenv.base.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def write_worst_traces(
 
 
 def _write_trace(out: FilePath, cell: TraceCell, metrics: dict[str, Any], worst: dict[str, Any]) -> None:
-    from ccenv.network.plots import plot_trace
+    from ccenv.network.figure import plot_trace
 
     trace = cell.trace()
     again = cell.values(trace)
@@ -76,7 +76,7 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
     """
     from matplotlib.figure import Figure
 
-    from ccenv.network.plots import picture
+    from ccenv.network.figure import picture
 
     figure = Figure(figsize=(12, 5.2), dpi=_DPI, layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -9,9 +9,9 @@ from typing import Any
 from ccenv.benchmarks.cells.cell import Cell
 from ccenv.benchmarks.cells.players import FILE
 from ccenv.benchmarks.suite.base import CellData
-from ccenv.cluster import start_ray
-from ccenv.errors import CcenvError, require_extra
-from ccenv.workers import ProcessPool, tell, watched
+from ccenv.base.cluster import start_ray
+from ccenv.base.errors import CcenvError, require_extra
+from ccenv.base.workers import ProcessPool, tell, watched
 
 DIED = "a worker process died; finished cells are kept: run the same command again"
 

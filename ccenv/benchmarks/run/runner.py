@@ -19,24 +19,24 @@ from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
 from ccenv.benchmarks.cells.players import Player, adversary_player, agent_player
 from ccenv.benchmarks.report.write import PICTURE, write_picture, write_worst_traces
 from ccenv.benchmarks.run.backends import BACKENDS, FAILED
-from ccenv.benchmarks.run.parquet import PARQUET, write_parquet
-from ccenv.benchmarks.run.results import ASKED, Manifest, Records, describe_own
-from ccenv.benchmarks.run.store import RunFolder
-from ccenv.benchmarks.statistics.intervals import CONFIDENCE, REPLICATES, SEED
-from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.parquet import PARQUET, write_parquet
+from ccenv.benchmarks.results import ASKED, Manifest, Records, describe_own
+from ccenv.benchmarks.store import RunFolder
+from ccenv.benchmarks.intervals import CONFIDENCE, REPLICATES, SEED
+from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import check_all, table_of
-from ccenv.config import shipped_names, validate
-from ccenv.document import plain
-from ccenv.errors import EngineError, InputError, shown, unknown_name
-from ccenv.foreign import path_of
-from ccenv.metrics.own import load_metric
-from ccenv.metrics.table import METRICS
-from ccenv.plugins import installed
-from ccenv.provenance import machine, now, versions
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.document import plain
+from ccenv.base.errors import EngineError, InputError, shown, unknown_name
+from ccenv.base.foreign import path_of
+from ccenv.network.metrics.user import load_metric
+from ccenv.network.metrics.table import METRICS
+from ccenv.base.user import installed
+from ccenv.base.provenance import machine, now, versions
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all cells."""

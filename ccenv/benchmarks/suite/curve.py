@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from ccenv.attack.goals import UTILISATION, goal_of
+from ccenv.attacks.goals import UTILISATION, goal_of
 from ccenv.benchmarks.suite.base import Name, SuiteBase, check_grid, once
 from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
-from ccenv.config import StrictModel, find_data, validate
-from ccenv.engine.compiled.rng import uniform
-from ccenv.errors import InputError, did_you_mean
-from ccenv.foreign import read_yaml
-from ccenv.metrics.table import Metric, trace_metric
+from ccenv.base.config import StrictModel, find_data, validate
+from ccenv.base.random import uniform
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.base.foreign import read_yaml
+from ccenv.network.metrics.table import Metric, trace_metric
 from ccenv.network.model import get_model
 from ccenv.network.path import MAX_FLOWS, Path, make_path
 
@@ -81,7 +81,7 @@ class CurveScenario(StrictModel):
         n_flows: flows of the agent under test.
         competitors: agents of further flows.
         stagger_rtts: flow i starts i times so many Rm after flow 0.
-        goal: of searching adversaries, a name of ``ccenv.attack.goals.GOALS``.
+        goal: of searching adversaries, a name of ``ccenv.attacks.goals.GOALS``.
     """
 
     name: Name
@@ -253,7 +253,7 @@ class Suite(SuiteBase):
 
     @classmethod
     def measure(cls, name: str) -> Metric:
-        """Return the metric of a name (``ccenv.metrics.table``). Raises UnknownNameError."""
+        """Return the metric of a name (``ccenv.network.metrics.table``). Raises UnknownNameError."""
         return trace_metric(name)
 
     @property

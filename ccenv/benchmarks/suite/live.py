@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, once
-from ccenv.config import StrictModel
-from ccenv.metrics.table import Metric, run_metric
+from ccenv.base.config import StrictModel
+from ccenv.network.metrics.table import Metric, run_metric
 
 NETWORK = "network"  # stands where other suites name an adversary
 
@@ -69,7 +69,7 @@ class LiveSuite(SuiteBase):
 
     @classmethod
     def measure(cls, name: str) -> Metric:
-        """Return the metric of a name (``ccenv.metrics.table``). Raises InputError."""
+        """Return the metric of a name (``ccenv.network.metrics.table``). Raises InputError."""
         return run_metric(name)
 
     @property

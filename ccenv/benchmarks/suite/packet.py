@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, check_grid, once
 from ccenv.benchmarks.suite.template import AGENT, names_in
-from ccenv.config import StrictModel
-from ccenv.engine.compiled.rng import uniform
-from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics.table import Metric, run_metric
+from ccenv.base.config import StrictModel
+from ccenv.base.random import uniform
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.network.metrics.table import Metric, run_metric
 
 NETWORK = "network"  # stands where other suites name an adversary
 METRIC = re.compile(r"(?P<name>\w+)(?:\[(?P<group>[^\]]+)\])?(?:@(?P<window>[\w-]+))?")
@@ -185,7 +185,7 @@ class PacketSuite(SuiteBase):
 
     @classmethod
     def measure(cls, name: str) -> Metric:
-        """Return the metric of a name with its flows and window (``ccenv.metrics.table``). Raises InputError."""
+        """Return the metric of a name with its flows and window (``ccenv.network.metrics.table``). Raises InputError."""
         plain, group, window = parse_metric(name)
         known = run_metric(plain)
         label = known.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")

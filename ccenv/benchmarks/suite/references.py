@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.statistics.intervals import estimate, interquartile_mean
+from ccenv.benchmarks.intervals import estimate, interquartile_mean
 from ccenv.benchmarks.suite.base import CellData, Quantity, Reference, SuiteBase
-from ccenv.metrics import measures
+from ccenv.network.metrics import measures
 
 REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "same direction", "not reproduced", "not measured"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.engine.compiled.signals import record
+from ccenv.agents.callbacks import record
 
 STATE = record("period_rtts")  # at most 16 fields
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.engine.compiled.signals import state_record
+from ccenv.agents.callbacks import state_record
 
 STATE = state_record("keep")  # fields of one's own, besides those of every sender
 

@@ -12,11 +12,11 @@ DIRECTION = "higher"  # is better; or lower, or neither
 
 
 def of_run(window: Any) -> float:
-    """Compute it from a packet run (``ccenv.metrics.packet_window.RunWindow``)."""
+    """Compute it from a packet run (``ccenv.network.metrics.packet_window.RunWindow``)."""
     return float(window.total("goodput_bytes") / max(window.total("sent_bytes"), 1.0))
 
 
 def of_trace(window: Any) -> float:
-    """Compute it from a trace of the curve engine (``ccenv.metrics.trace.Window``)."""
+    """Compute it from a trace of the curve engine (``ccenv.network.metrics.trace.Window``)."""
     sent_bytes = window.change(window.trace.A).sum()
     return float(window.change(window.trace.S).sum() / max(sent_bytes, 1.0))

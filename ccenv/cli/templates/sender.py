@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ccenv
-from ccenv.network.python_sender import Ack, Loss
+from ccenv.agents.python_sender import Ack, Loss
 
 
 class Sender(ccenv.PythonSender):

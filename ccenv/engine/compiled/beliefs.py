@@ -28,9 +28,9 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import fast_max, fast_min, load
 from ccenv.engine.compiled.rings import at
-from ccenv.errors import InputError, unknown_name
-from ccenv.interface.measures import UNKNOWN_RTT_S
-from ccenv.kernels.decorator import kernel
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.agents.interface.measures import UNKNOWN_RTT_S
+from ccenv.base.kernels.decorator import kernel
 
 MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
 MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
@@ -255,7 +255,7 @@ def go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes):
 
 @kernel
 def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):
-    """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.smt.network.beliefs.timeouts``.
+    """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.proofs.formulas.beliefs.timeouts``.
 
     A bound that moved in the period is news and stays. The other one stays too where the news is large (a factor above
     MOVED_RATIO), unless both contradict each other. Two bounds that both moved and contradict each other show that the

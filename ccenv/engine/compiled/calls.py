@@ -1,7 +1,7 @@
 """Calls of compiled CCA and adversary functions through a table of addresses.
 
 The engine kernel is compiled once; a new CCA only compiles its own functions. A function over records
-(``ccenv.engine.compiled.signals``) is compiled for ``void(Record, ...)`` with numba's own calling convention,
+(``ccenv.agents.callbacks``) is compiled for ``void(Record, ...)`` with numba's own calling convention,
 ``int32 f(void** ret, void** excinfo, record* ...)``, and called by address from the kernel.
 """
 
@@ -18,8 +18,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ccenv.engine.compiled.python_calls import callback_address
-from ccenv.kernels.decorator import kernel
-from ccenv.network.python_sender import Bridge
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.python_sender import Bridge
 
 _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
 

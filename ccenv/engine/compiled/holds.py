@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 
 @kernel

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ccenv.errors import InputError
-from ccenv.kernels.decorator import kernel
+from ccenv.base.errors import InputError
+from ccenv.base.kernels.decorator import kernel
 
 MAX_LAYERS = 6
 MAX_WIDTH = 256

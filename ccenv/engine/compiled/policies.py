@@ -1,6 +1,6 @@
 """Policies of senders in the kernels: measures -> signals -> history -> network -> action.
 
-All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides.
+All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.agents.interface.measures`` when a flow decides.
 What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the
 oldest interval first), what functions of a user add to it, then the states of its recurrent cells.
 """
@@ -14,13 +14,13 @@ import numpy as np
 from ccenv.engine.compiled.calls import call_2
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, activate, affine, packed_layer
 from ccenv.engine.compiled.python_calls import extra_address
-from ccenv.errors import InputError
-from ccenv.interface.actions import action
-from ccenv.interface.interface import MAX_HISTORY, SENDER_V0
-from ccenv.interface.signals import fill_signals
-from ccenv.kernels.decorator import kernel
-from ccenv.network.learned import checked_widths
-from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.actions import action
+from ccenv.agents.interface.interface import MAX_HISTORY, SENDER_V0
+from ccenv.agents.interface.signals import fill_signals
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.learned.weights import checked_widths
+from ccenv.agents.sender import GATES, HEADS, STAGES, PolicySender
 
 MAX_SIGNALS = 64
 _WORD = 8  # bytes

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.engine.compiled.calls import load
-from ccenv.kernels.decorator import kernel
-from ccenv.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
 
 # Columns of a node row.
 KIND, THEN, ELSE, HOLD, FIRST_COEFFICIENT = range(5)
@@ -83,7 +83,7 @@ def _set_coefficients(row: np.ndarray, expression: Expression) -> None:
 
 @kernel
 def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float]:
-    """Evaluate a program; the kernel of ``ccenv.programs.decide``.
+    """Evaluate a program; the kernel of ``ccenv.agents.programs.decide``.
 
     Args:
         nodes: (n, WIDTH) float64, one or more programs stacked.
@@ -98,7 +98,7 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
 
 @kernel
 def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float, float]:
-    """Evaluate a contract; the kernel of ``ccenv.programs.interval``. Arguments as of ``evaluate``.
+    """Evaluate a contract; the kernel of ``ccenv.agents.programs.interval``. Arguments as of ``evaluate``.
 
     Returns:
         tuple: lower and upper end in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold a choice.
@@ -126,7 +126,7 @@ def interval_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, f
 
 @kernel
 def rate_in(lo: float, hi: float, position: float) -> float:
-    """Return the rate at a position of an interval; the kernel of ``ccenv.programs.rate_at``."""
+    """Return the rate at a position of an interval; the kernel of ``ccenv.agents.programs.rate_at``."""
     if not position > 0.0:  # what is not a number too
         return lo
     rate = lo + min(position, 1.0) * (hi - lo)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.signals import STATE_HEADER
-from ccenv.errors import EngineError
-from ccenv.interface.own_signals import ExtraSignals
-from ccenv.network.python_sender import Bridge, bridge_of
-from ccenv.network.sender import PolicySender
+from ccenv.agents.callbacks import STATE_HEADER
+from ccenv.base.errors import EngineError
+from ccenv.agents.interface.user import ExtraSignals
+from ccenv.agents.python_sender import Bridge, bridge_of
+from ccenv.agents.sender import PolicySender
 
 _INSTANCE = len(STATE_HEADER)  # place of STATE_FIELD in a state, also in one with other names
 

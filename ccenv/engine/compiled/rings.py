@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 
 class FlowRings(NamedTuple):

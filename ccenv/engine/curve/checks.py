@@ -12,12 +12,12 @@ from ccenv.engine.compiled.beliefs import BeliefSettings, require_segment_per_rt
 from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.curve.layout import CHOOSER_CODES, SENDER_KINDS
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.errors import EngineError, InputError, did_you_mean, shown
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.base.errors import EngineError, InputError, did_you_mean, shown
 from ccenv.network.adversary import Adversary
 from ccenv.network.model import Model
 from ccenv.network.path import Path
-from ccenv.network.sender import Sender, bare
+from ccenv.agents.sender import Sender, bare
 
 _LIST = (list, tuple)
 TIMINGS = ("engine", "smt")

@@ -12,9 +12,9 @@ from ccenv.engine.compiled.beliefs import (
     reciprocal_table,
     settings_record,
 )
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
-from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
+from ccenv.adversaries.observation import N_FLOW, N_PATH
+from ccenv.agents.interface.observation import N_OBSERVATION, fill_observations
+from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.checks import (
     engine_error,
     flow_matrix,
@@ -27,23 +27,23 @@ from ccenv.engine.curve.checks import (
     take_actions,
 )
 from ccenv.engine.curve.decision import far_addresses
-from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
+from ccenv.engine.curve.setup import least_ring, needed_ring, reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
-from ccenv.engine.curve.paths import PathArrays
+from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
 from ccenv.engine.curve.tracing import Recorder, Snapshot, build_trace, put_back
 from ccenv.engine.curve.watch import STATE as WATCH_STATE
 from ccenv.engine.curve.watch import Watch
-from ccenv.errors import InputError, did_you_mean
-from ccenv.interface.interface import Interface
-from ccenv.kernels.threads import share
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.agents.interface.interface import Interface
+from ccenv.base.kernels.threads import share
 from ccenv.network.adversary import Adversary, moves_width
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace, TraceHeader
-from ccenv.programs import INPUTS
+from ccenv.agents.programs import INPUTS
 
 STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
 RTO_MIN_S = 0.2  # smallest retransmission time-out (RTO); RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s

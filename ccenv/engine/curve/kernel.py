@@ -24,7 +24,7 @@ from ccenv.engine.curve.step import (
     serve,
     set_link_rate,
 )
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 
 class KernelArrays(NamedTuple):

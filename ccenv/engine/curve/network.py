@@ -7,7 +7,7 @@ import numpy as np
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.calls import call_2, call_3, load, store
 from ccenv.engine.compiled.rings import at
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 ERROR_SENDER, ERROR_ADVERSARY, ERROR_RINGS = 1, 2, 3
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.mlp import MAX_WIDTH, pack_mlps
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.adversaries.observation import N_FLOW, N_PATH
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.policies import NO_INNER, has_belief_interface, memory_words, pack_policies, require_signals
 from ccenv.engine.compiled.program import compile_program, stack_programs
 from ccenv.engine.compiled.python_calls import copy_python_flows, extras_of
-from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
+from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
-from ccenv.errors import InputError, did_you_mean
-from ccenv.interface.signals import CURVE
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.agents.interface.signals import CURVE
 from ccenv.network.adversary import (
     Adversary,
     ExternalAdversary,
@@ -26,17 +26,8 @@ from ccenv.network.adversary import (
     ScriptedAdversary,
     moves_width,
 )
-from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import (
-    ClassicSender,
-    ContractSender,
-    ExternalSender,
-    HeldSender,
-    PolicySender,
-    ProgramSender,
-    Sender,
-    bare,
-)
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import (ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, bare)
 
 PlayerT = TypeVar("PlayerT")
 

@@ -13,7 +13,7 @@ from ccenv.engine.compiled.beliefs import TIE, begin_untold, reset_beliefs, upda
 from ccenv.engine.compiled.calls import call_1, load, store
 from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
-from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
+from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
 from ccenv.engine.curve.decision import (
     choose_inside_far,
     choose_rate_far,
@@ -48,7 +48,7 @@ from ccenv.engine.curve.network import (
     unit,
 )
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
 _PROGRAM, _CLASSIC, _MLP, _EXTERNAL, _CONTRACT = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.engine.curve.layout import RECORD_ENV, RECORD_FLOW
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.network.trace import Trace, TraceHeader
 
 _BELIEFS = ("C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")

@@ -10,7 +10,7 @@ from ccenv.engine.compiled.holds import next_hold
 from ccenv.engine.compiled.rings import at, oldest_cursor
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.engine.curve.network import ERROR_RINGS, ERROR_SENDER, fail
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 # A loss is found by SACK, when so many segments past it are acknowledged (RFC 6675 s.4); by RACK, when a byte sent one Rm
 # after it is (RFC 8985 s.6.2); or by the RTO (RFC 6298).

@@ -8,13 +8,13 @@ from ccenv.engine.compiled.policies import FIRST_HISTORY, new_scratch, remember
 from ccenv.engine.curve.kernel import KernelArrays
 from ccenv.engine.curve.monitor import MONITOR_DTYPE, SHARE, fill_measures, obey, start_flow_of, update_shares
 from ccenv.engine.curve.step import begin_cca
-from ccenv.errors import InputError
-from ccenv.interface.actions import set_by_action
-from ccenv.interface.interface import Interface
-from ccenv.interface.measures import MEASURES
-from ccenv.interface.rewards import N_TERMS, fill_terms
-from ccenv.interface.signals import N_SIGNALS, fill_signals
-from ccenv.kernels.decorator import kernel
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.actions import set_by_action
+from ccenv.agents.interface.interface import Interface
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.rewards import N_TERMS, fill_terms
+from ccenv.agents.interface.signals import N_SIGNALS, fill_signals
+from ccenv.base.kernels.decorator import kernel
 
 STATE = ("rows", "memory", "shares", "measured")
 """What a snapshot must hold of a watch."""

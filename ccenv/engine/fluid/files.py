@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.config import find_data, shipped_names, validate
+from ccenv.base.config import find_data, shipped_names, validate
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.sweep import Sweep
-from ccenv.errors import InputError
-from ccenv.foreign import read_yaml
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_yaml
 
 PACKAGE = "ccenv.configs.ode"
 

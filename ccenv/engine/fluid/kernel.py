@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.fluid.layout import BBR1, BBR2, CODE, CUBIC, RED, RENO, ROUNDS
-from ccenv.engine.fluid.senders.bbr1 import step_bbr1
-from ccenv.engine.fluid.senders.bbr2 import step_bbr2
-from ccenv.engine.fluid.senders.code import step_bbr2_code, step_cubic_code
-from ccenv.engine.fluid.senders.cubic import step_cubic
-from ccenv.engine.fluid.senders.laws import drop_tail_loss, red_loss
-from ccenv.engine.fluid.senders.reno import step_reno
-from ccenv.engine.fluid.senders.rounds import step_bbr1_rounds, step_bbr2_rounds, step_cubic_rounds, step_reno_rounds
-from ccenv.kernels.decorator import kernel
+from ccenv.engine.fluid.bbr1 import step_bbr1
+from ccenv.engine.fluid.bbr2 import step_bbr2
+from ccenv.engine.fluid.code import step_bbr2_code, step_cubic_code
+from ccenv.engine.fluid.cubic import step_cubic
+from ccenv.engine.fluid.laws import drop_tail_loss, red_loss
+from ccenv.engine.fluid.reno import step_reno
+from ccenv.engine.fluid.rounds import step_bbr1_rounds, step_bbr2_rounds, step_cubic_rounds, step_reno_rounds
+from ccenv.base.kernels.decorator import kernel
 
 
 @kernel(inline="always")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.fluid.assemble import Arrays
-from ccenv.metrics.measures import jain_or_one, percent
+from ccenv.network.metrics.measures import jain_or_one, percent
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class LinkMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """A run over the measured time; the names of one value for the whole run are those of ``ccenv.metrics.table``.
+    """A run over the measured time; the names of one value for the whole run are those of ``ccenv.network.metrics.table``.
 
     Attributes:
         jain: Jain's index over mean sending rates (1/N to 1).

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from ccenv.config import StrictModel, validate
-from ccenv.errors import unknown_name
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import unknown_name
 
 
 class FiniteModel(StrictModel):

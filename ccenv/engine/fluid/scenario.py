@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ccenv.config import validate
+from ccenv.base.config import validate
 from ccenv.engine.fluid.layout import CCA_CODES, DISCIPLINE_CODES
 from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel, Parameters, parameters
-from ccenv.errors import did_you_mean
+from ccenv.base.errors import did_you_mean
 
 MSS_BYTES = 1514
 MOST_LINKS, MOST_FLOWS = 100, 1_000

@@ -11,8 +11,8 @@ from ccenv.engine.fluid.assemble import Arrays, assemble
 from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
 from ccenv.engine.fluid.metrics import Metrics, metrics_of
 from ccenv.engine.fluid.scenario import Scenario
-from ccenv.errors import EngineError, InputError
-from ccenv.kernels.threads import most_threads, share
+from ccenv.base.errors import EngineError, InputError
+from ccenv.base.kernels.threads import most_threads, share
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Run:
 
 
 def _column(name: str, names: Sequence[str]) -> int:
-    from ccenv.errors import unknown_name
+    from ccenv.base.errors import unknown_name
 
     if name not in names:
         raise unknown_name("trace column", name, names)

@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ccenv.config import validate
+from ccenv.base.config import validate
 from ccenv.engine.fluid.layout import CCA_CODES, DISCIPLINE_CODES
 from ccenv.engine.fluid.metrics import Metrics
 from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel
 from ccenv.engine.fluid.scenario import MOST_FLOWS, MSS_BYTES, Red, Scenario
-from ccenv.errors import did_you_mean
-from ccenv.metrics.measures import percent
-from ccenv.metrics.table import FLUID_METRICS
+from ccenv.base.errors import did_you_mean
+from ccenv.network.metrics.measures import percent
+from ccenv.network.metrics.table import FLUID_METRICS
 
 MOST_RUNS = 100_000
 

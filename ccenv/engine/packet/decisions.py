@@ -18,7 +18,7 @@ from ccenv.engine.packet.monitor import (
 )
 from ccenv.engine.packet.sources import set_source
 from ccenv.engine.packet.transport import take_cca
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 MONITOR_BYTES = MONITOR_DTYPE.itemsize
 ACKS = CLOCKS["acks"]

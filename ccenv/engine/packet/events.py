@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
-from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
+from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
-from ccenv.engine.packet.aqm.pie import catch_up
-from ccenv.engine.packet.arrivals.events import arrival_time_s, begin_slot, offered_segments, take_slot
+from ccenv.engine.packet.pie import catch_up
+from ccenv.engine.packet.arrivals import arrival_time_s, begin_slot, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
@@ -32,14 +32,14 @@ from ccenv.engine.packet.layout import (
     TX,
 )
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.path.late import deliver
-from ccenv.engine.packet.path.loss import loses_packet
-from ccenv.engine.packet.path.order import oldest_needed
-from ccenv.engine.packet.path.ways import go_on_back, link_at, put_on_pipe
+from ccenv.engine.packet.late import deliver
+from ccenv.engine.packet.loss import loses_packet
+from ccenv.engine.packet.order import oldest_needed
+from ccenv.engine.packet.ways import go_on_back, link_at, put_on_pipe
 from ccenv.engine.packet.queue import codel_drops_head, count_queue, drop_taken, mark_head, packet_bytes, take_head, waiting_bytes
 from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
-from ccenv.engine.packet.recovery.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
-from ccenv.engine.packet.recovery.timers import arm, arm_after_sending, take_timer
+from ccenv.engine.packet.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
+from ccenv.engine.packet.timers import arm, arm_after_sending, take_timer
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,
@@ -51,7 +51,7 @@ from ccenv.engine.packet.sources import (
     set_source,
     start_service,
 )
-from ccenv.engine.packet.traces.service import NO_TRACE, arrival_s, shown_rate_Bps
+from ccenv.engine.packet.rates.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.transport import (
     NO_SEGMENT,
     WINDOW_FULL,
@@ -65,7 +65,7 @@ from ccenv.engine.packet.transport import (
     take_cca,
 )
 from ccenv.engine.packet.workload import begin_application, offer
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize

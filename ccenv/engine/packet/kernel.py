@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ccenv.engine.compiled.calls import unowned
-from ccenv.engine.packet.arrivals.events import leave_slot
+from ccenv.engine.packet.arrivals import leave_slot
 from ccenv.engine.packet.decisions import take_outside, wake_monitor
 from ccenv.engine.packet.events import (
     admit,
@@ -30,10 +30,10 @@ from ccenv.engine.packet.events import (
     write_log,
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
-from ccenv.engine.packet.path.ways import link_at
-from ccenv.engine.packet.plain.single import advance_single, is_single
+from ccenv.engine.packet.ways import link_at
+from ccenv.engine.packet.single import advance_single, is_single
 from ccenv.engine.packet.sources import next_event, set_source, sources_of
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 
 class PacketArrays(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.compiled.signals import STATE_HEADER, STATE_SLOTS, record
-from ccenv.engine.packet.recovery.fields import RACK_FIELDS
+from ccenv.agents.callbacks import STATE_HEADER, STATE_SLOTS, record
+from ccenv.engine.packet.fields import RACK_FIELDS
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)

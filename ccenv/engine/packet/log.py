@@ -16,7 +16,7 @@ from ccenv.engine.packet.layout import (
     SEGMENT,
     TX_STRIDE,
 )
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 # Rows of a packet log as users see it; ``event`` is an index into layout.EVENTS, ``link`` is -1 at the ends.
 LOG_DTYPE = np.dtype(

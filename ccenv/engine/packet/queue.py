@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.packet.aqm.pie import ACCEPT, DROP, MARK, pie_verdict
+from ccenv.base.random import uniform
+from ccenv.engine.packet.pie import ACCEPT, DROP, MARK, pie_verdict
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
@@ -26,8 +26,8 @@ from ccenv.engine.packet.layout import (
     TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.traces.service import service_end_s
-from ccenv.kernels.decorator import kernel
+from ccenv.engine.packet.rates.service import service_end_s
+from ccenv.base.kernels.decorator import kernel
 
 _RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
 TOKEN_ROUNDING_BYTES = ROUNDING_BYTES = 1e-6

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import (
     ACK_COUNTER,
     AGGREGATIONS,
@@ -33,9 +33,9 @@ from ccenv.engine.packet.layout import (
     TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.path.loss import loses_ack
-from ccenv.engine.packet.path.order import note_arrival
-from ccenv.kernels.decorator import kernel
+from ccenv.engine.packet.loss import loses_ack
+from ccenv.engine.packet.order import note_arrival
+from ccenv.base.kernels.decorator import kernel
 
 _CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
 _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]

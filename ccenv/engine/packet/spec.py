@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ccenv.config import StrictModel
+from ccenv.base.config import StrictModel
 from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer, Red
-from ccenv.engine.packet.arrivals.spec import Arrivals
+from ccenv.engine.packet.arrivals_spec import Arrivals
 from ccenv.engine.packet.layout import MAX_HOPS
-from ccenv.engine.packet.path.spec import LARGEST_PACKET_BYTES, SMALLEST_PACKET_BYTES, AckPath, LossBursts, Reordering
-from ccenv.engine.packet.traces.spec import PEAK, Generator, Leo, RateStep, with_mean_rate
-from ccenv.errors import did_you_mean
+from ccenv.engine.packet.path_spec import LARGEST_PACKET_BYTES, SMALLEST_PACKET_BYTES, AckPath, LossBursts, Reordering
+from ccenv.engine.packet.rates.spec import PEAK, Generator, Leo, RateStep, with_mean_rate
+from ccenv.base.errors import did_you_mean
 from ccenv.network.path import DEFAULT_MSS_BYTES
-from ccenv.paths import load_trace
+from ccenv.network.links import load_trace
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -43,8 +43,8 @@ class LinkSpec(StrictModel):
         policer: a token bucket before the queue.
         threshold_packets: for ecn: packets that wait when an arriving one is marked.
         rate_steps: ascending in time.
-        trace: its rate over time instead: a shipped trace or a file (``ccenv.paths``). ``rate_Bps`` is then the mean.
-        generator: the same, made from the seed (``ccenv.engine.packet.traces.spec``).
+        trace: its rate over time instead: a shipped trace or a file (``ccenv.network.links``). ``rate_Bps`` is then the mean.
+        generator: the same, made from the seed (``ccenv.engine.packet.rates.spec``).
     """
 
     name: str = "bottleneck"

@@ -36,9 +36,9 @@ from ccenv.engine.packet.layout import (
     WITH_INFLIGHT,
     WITH_LOST,
 )
-from ccenv.engine.packet.path.order import next_arrival
-from ccenv.engine.packet.recovery.rack import begin_recovery, is_late, see_order
-from ccenv.kernels.decorator import kernel
+from ccenv.engine.packet.order import next_arrival
+from ccenv.engine.packet.rack import begin_recovery, is_late, see_order
+from ccenv.base.kernels.decorator import kernel
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import WORKLOAD_COUNTER, WORKLOADS
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 _RATE, _ON_OFF, _FINITE, _BATCHES, _WEB, _ASKED = (WORKLOADS[k] for k in ("rate", "on_off", "finite", "batches", "web", "asked"))
 UNLIMITED = 2**52  # segments

@@ -11,11 +11,11 @@ from ccenv.engine.packet.batch.policies import policy_deciders
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.packet.episodes import EpisodeSource
-from ccenv.envs.settings import EXTERNAL
-from ccenv.errors import InputError
+from ccenv.envs.curve.settings import EXTERNAL
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import Sender
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import Sender
 from ccenv.simulation.ranges import ScenarioDistribution
 
 

@@ -15,20 +15,20 @@ import numpy as np
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
 from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.core import HELD_OUT_SEED, checked_seed
+from ccenv.envs.curve.core import HELD_OUT_SEED, checked_seed
 from ccenv.envs.packet.building import build
 from ccenv.envs.packet.episodes import Draws
 from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
-from ccenv.errors import EngineError, InputError
-from ccenv.interface.interface import Interface
-from ccenv.interface.measures import MEASURES
-from ccenv.interface.own_reward import OwnReward
-from ccenv.interface.rewards import N_TERMS, TERMS
+from ccenv.base.errors import EngineError, InputError
+from ccenv.agents.interface.interface import Interface
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.agents.interface.rewards import N_TERMS, TERMS
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace
-from ccenv.simulation.boxes import pattern_rows
-from ccenv.simulation.packets import packet_trace
+from ccenv.simulation.boxes.game import pattern_rows
+from ccenv.simulation.packet_trace import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
 
@@ -331,7 +331,7 @@ class PacketCore:
         return self.batch.bytes_per_network
 
     def trace(self, env: int = 0) -> Trace:
-        """Return what an environment has done in its episode, as the bottleneck saw it (``ccenv.simulation.packets``).
+        """Return what an environment has done in its episode, as the bottleneck saw it (``ccenv.simulation.packet_trace``).
 
         Needs ``record=True`` and one drop-tail link.
         """

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.packet.batch.arrays import Beginnings
+from ccenv.engine.packet.batch.players import Beginnings
 from ccenv.engine.packet.batch.form import beginning, trace_fields, trace_names
 from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
 from ccenv.engine.packet.spec import WorkloadSpec
-from ccenv.engine.packet.traces.spec import PEAK, parameter_field
-from ccenv.envs.distribution import draw_numbers
-from ccenv.errors import InputError
+from ccenv.engine.packet.rates.spec import PEAK, parameter_field
+from ccenv.envs.curve.distribution import draw_numbers
+from ccenv.base.errors import InputError
 from ccenv.simulation.ranges import Leaf, Place, ScenarioDistribution, inside_units
 from ccenv.simulation.scenario import Scenario
 

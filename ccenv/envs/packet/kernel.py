@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ccenv.engine.compiled.calls import unowned
-from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.agents.interface.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.packet.monitor import POSITION
-from ccenv.interface.rewards import N_TERMS, fill_terms
-from ccenv.interface.signals import FIRST_BELIEF, N_SIGNALS, fill_signals
-from ccenv.kernels.decorator import kernel
+from ccenv.agents.interface.rewards import N_TERMS, fill_terms
+from ccenv.agents.interface.signals import FIRST_BELIEF, N_SIGNALS, fill_signals
+from ccenv.base.kernels.decorator import kernel
 
 
 class CoreArrays(NamedTuple):

@@ -12,10 +12,10 @@ from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.sources import set_source, sources_of
 from ccenv.envs.packet.core import PacketCore
-from ccenv.errors import InputError
-from ccenv.kernels.decorator import kernel
+from ccenv.base.errors import InputError
+from ccenv.base.kernels.decorator import kernel
 from ccenv.network.trace import Trace
-from ccenv.simulation.packets import packet_trace
+from ccenv.simulation.packet_trace import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 
 MOVED = "_moved"

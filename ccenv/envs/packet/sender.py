@@ -1,4 +1,4 @@
-"""``ccenv/Packet-v0``: control flows per packet, with signals, actions and rewards from the tables of ``ccenv.interface``."""
+"""``ccenv/Packet-v0``: control flows per packet, with signals, actions and rewards from the tables of ``ccenv.agents.interface``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
+from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
 

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
-from ccenv.config import StrictModel, validate
-from ccenv.envs.distribution import LogRange
-from ccenv.envs.settings import TableReward, as_contract, require_arguments
-from ccenv.errors import InputError
-from ccenv.interface.interface import SENDER_V0, Clock, Interface, as_weights, read_interface
-from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
-from ccenv.interface.own_signals import OwnSignals, as_signals
-from ccenv.interface.rewards import REWARDS
-from ccenv.interface.signals import signal
-from ccenv.programs import Program, parse_program
+from ccenv.base.config import StrictModel, validate
+from ccenv.envs.curve.distribution import LogRange
+from ccenv.envs.curve.settings import TableReward, as_contract, require_arguments
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import SENDER_V0, Clock, Interface, as_weights, read_interface
+from ccenv.agents.interface.own_reward import OwnReward, is_own_reward, own_reward
+from ccenv.agents.interface.user import OwnSignals, as_signals
+from ccenv.agents.interface.rewards import REWARDS
+from ccenv.agents.interface.signals import signal
+from ccenv.agents.programs import Program, parse_program
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
 
@@ -53,12 +53,12 @@ class PacketSettings(StrictModel):
     Attributes:
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
-        signals: names of signals, or of a set of them (``ccenv.interface.signals``); in a list also functions of one's own of the
-            signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.interface.own_signals``).
+        signals: names of signals, or of a set of them (``ccenv.agents.interface.signals``); in a list also functions of one's own of the
+            signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.agents.interface.user``).
         critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
             that share a policy in training; no card has them.
         history: intervals that an observation holds; None: what the set of signals was published with, else 1.
-        action: name of the action (``ccenv.interface.actions``).
+        action: name of the action (``ccenv.agents.interface.actions``).
         action_parameters: of the action.
         inner: the CCA inside, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
@@ -67,8 +67,8 @@ class PacketSettings(StrictModel):
             rates that the contract allows at the flow's beliefs. They decide when the contract does, once per propagation RTT, or
             as its leaves say. With it signals are ``beliefs`` by default.
         clock: when flows decide.
-        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``). Or a reward of one's own, slow: a
-            function of ``ccenv.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
+        reward: name of a reward, or weights of its terms (``ccenv.agents.interface.rewards``). Or a reward of one's own, slow: a
+            function of ``ccenv.agents.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
             ``FILE.py:NAME``).
         start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
             rate, drawn uniform in the logarithm; None: ten segments per Rm.

@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.engine.compiled.signals import ADVERSARY_STATE
+from ccenv.agents.callbacks import ADVERSARY_STATE
 from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.core import as_numbers
+from ccenv.envs.curve.core import as_numbers
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.link_rate import RateCore
 from ccenv.envs.packet.settings import PacketSettings
-from ccenv.envs.settings import EXTERNAL
-from ccenv.envs.task import level_of
-from ccenv.errors import InputError
-from ccenv.interface.interface import Clock, Interface
-from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
+from ccenv.envs.curve.settings import EXTERNAL
+from ccenv.envs.curve.task import level_of
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import Clock, Interface
+from ccenv.agents.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
-from ccenv.programs import Program
-from ccenv.registry import load_target
-from ccenv.simulation.box_players import PATTERN
+from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
+from ccenv.agents.programs import Program
+from ccenv.base.registry import load_target
+from ccenv.simulation.boxes.players import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
 
 # Where names are looked up at run time.
-_LOAD_SENDER = "ccenv.agents.files:load_sender"
+_LOAD_SENDER = "ccenv.agents.load:load_sender"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
 
 

@@ -9,23 +9,23 @@ from typing import Any, cast
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
-from ccenv.benchmarks.run.store import CELLS, parse_cells
+from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.document import canonical_json
-from ccenv.errors import CcenvError
-from ccenv.foreign import parse_json
+from ccenv.base.document import canonical_json
+from ccenv.base.errors import CcenvError
+from ccenv.base.foreign import parse_json
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, Damage, DamageCell, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate.stages import VIEW, Content, Progress, Work
-from ccenv.leaderboard.site.trace_view import view_json
-from ccenv.leaderboard.store.contents import Evaluation, Item
+from ccenv.leaderboard.evaluate.trace_view import view_json
+from ccenv.leaderboard.audit.contents import Evaluation, Item
 from ccenv.leaderboard.store.database import Readable, Stored
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import PlayedContent
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.submission.reader import parse_submission
-from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.leaderboard.store.submit import Entrant
 from ccenv.network.trace import parse_trace
 
 EQUAL, VERDICT, SAME_QUERY = "equal", "verdict", "same_query"
@@ -152,7 +152,7 @@ class ProofAgain:
 
     def run(self, progress: Progress) -> Content:
         """Decide it."""
-        from ccenv.smt.claims.envelope import EnvelopeRun, check_bound
+        from ccenv.proofs.claims.envelope import EnvelopeRun, check_bound
 
         del progress
         run = EnvelopeRun(self.spec, self.samples, time_limit_s=self.time_limit_s, reuse=False)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.run.store import CELLS, parse_cells
-from ccenv.benchmarks.statistics.summary import summarise
-from ccenv.errors import CcenvError, require_extra
+from ccenv.benchmarks.store import CELLS, parse_cells
+from ccenv.benchmarks.run.summary import summarise
+from ccenv.base.errors import CcenvError, require_extra
 from ccenv.leaderboard.audit.again import (
     EQUAL,
     SAME_QUERY,
@@ -29,13 +29,13 @@ from ccenv.leaderboard.audit.survey import Survey, survey
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage, score_of
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.store.contents import AUDIT, Evaluation, Item
+from ccenv.leaderboard.audit.contents import AUDIT, Evaluation, Item
 from ccenv.leaderboard.store.database import BoardStore, Stored
 from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import Envelope
-from ccenv.leaderboard.submission.submit import Entrant
-from ccenv.provenance import machine, now
+from ccenv.leaderboard.store.submit import Entrant
+from ccenv.base.provenance import machine, now
 
 Progress = Callable[[int, int], None]
 

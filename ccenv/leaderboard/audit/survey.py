@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ccenv.errors import CcenvError
-from ccenv.leaderboard.store.contents import Contents
+from ccenv.base.errors import CcenvError
+from ccenv.leaderboard.audit.contents import Contents
 from ccenv.leaderboard.store.database import START, BoardStore, Stored, chained, stored
 
 

@@ -16,19 +16,19 @@ from pydantic import Field
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player, sender_of
-from ccenv.benchmarks.statistics.intervals import estimate
+from ccenv.benchmarks.intervals import estimate
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.config import StrictModel, validate
-from ccenv.document import plain
-from ccenv.errors import CcenvError
-from ccenv.foreign import parse_yaml
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import plain
+from ccenv.base.errors import CcenvError
+from ccenv.base.foreign import parse_yaml
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
-from ccenv.leaderboard.site.trace_view import view_json
+from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.records import Count, Label, MachineRecord, PlayedContent, Real, Sha256, Text
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
-from ccenv.provenance import machine, versions
+from ccenv.base.provenance import machine, versions
 
 DAMAGE = "damage"
 WORST_VIEW = "worst.view.json"

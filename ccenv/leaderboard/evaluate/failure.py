@@ -5,7 +5,7 @@ from __future__ import annotations
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.leaderboard.evaluate.stages import Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored
-from ccenv.provenance import machine
+from ccenv.base.provenance import machine
 
 FAILURE = "failure"
 LONGEST_REASON = 500

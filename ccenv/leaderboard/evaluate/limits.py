@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
-from ccenv.workers import worker_context
+from ccenv.base.workers import worker_context
 
 _POLL_S = 0.2
 _MOST_GIB = 1_048_576

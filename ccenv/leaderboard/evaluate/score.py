@@ -9,12 +9,12 @@ from typing import Any
 
 from ccenv.agents import AGENTS
 from ccenv.benchmarks.run.runner import evaluate
-from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import load_suite
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.evaluate.plan import SUITES
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submission.submit import write_sender
+from ccenv.leaderboard.store.submit import write_sender
 
 
 def parse_seeds(text: str | None) -> list[int] | None:

@@ -12,21 +12,21 @@ from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
-from ccenv.benchmarks.run.results import ASKED
+from ccenv.benchmarks.results import ASKED
 from ccenv.benchmarks.run.runner import cells_for, run_suite
-from ccenv.benchmarks.run.store import CELLS, parse_cells
+from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.document import plain
-from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
-from ccenv.leaderboard.site.trace_view import view_json
+from ccenv.base.document import plain
+from ccenv.base.errors import EngineError, InputError, NoEncodingError, require_extra
+from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
-from ccenv.leaderboard.submission.submit import Entrant
-from ccenv.network.identity import sender_hash
-from ccenv.provenance import machine, now
-from ccenv.version import VERSION
+from ccenv.leaderboard.store.submit import Entrant
+from ccenv.agents.identity import sender_hash
+from ccenv.base.provenance import machine, now
+from ccenv.base.version import VERSION
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"
@@ -201,7 +201,7 @@ class EnvelopeStage:
     def prepare(self, job: Job) -> Work:
         """Check the setting and write the player."""
         require_extra("z3", "verify")
-        from ccenv.smt.network.setting import Setting
+        from ccenv.proofs.formulas.setting import Setting
 
         Setting(samples=self.samples)
         spec = job.entrant.write_player(job.folder / "player")
@@ -227,7 +227,7 @@ class EnvelopeWork:
 
     def run(self, progress: Progress) -> Content:
         """Compute the table."""
-        from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
+        from ccenv.proofs.claims.envelope import EnvelopeRun, run_envelope
 
         content, done = self.content, 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.statistics.comparison import Tasks, performance_profile
+from ccenv.benchmarks.statistics import Tasks, performance_profile
 
 WIDTH = 640.0
 THRESHOLDS = np.linspace(0.0, 1.0, 41)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ccenv.benchmarks.suite.base import Quantity, SuiteBase
 from ccenv.benchmarks.suite.references import value_of
 from ccenv.leaderboard.store.records import CellRecord
-from ccenv.metrics.table import Metric
+from ccenv.network.metrics.table import Metric
 
 GROUPS = {"alone": "Alone", "own_kind": "With its own kind", "company": "In company"}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.site import drawing
-from ccenv.league.record import LeagueRecord, Round, read_record
-from ccenv.league.store import LEAGUE
+from ccenv.training.league.record import LeagueRecord, Round, read_record
+from ccenv.training.league.store import LEAGUE
 
 FOLDER, PAGE = "leagues", "leagues.html"
 SHADES = 8  # classes m0 to m7 of style.css, from the lowest payoff to the highest

@@ -16,7 +16,7 @@ def trace_view(view: dict[str, Any]) -> dict[str, Any]:
     """Place a trace's view in a picture 640 wide: rates, queue and RTT, the network's moves; all share the time axis.
 
     Args:
-        view: as ``ccenv.leaderboard.site.trace_view`` makes it; one of an older version has neither RTT nor moves.
+        view: as ``ccenv.leaderboard.evaluate.trace_view`` makes it; one of an older version has neither RTT nor moves.
     """
     times = np.array(view["time_s"])
     end = float(times[-1])

@@ -12,10 +12,10 @@ from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.groups import GROUPS, side_by_side
-from ccenv.leaderboard.site.trace_view import read_view, view_of
+from ccenv.leaderboard.evaluate.trace_view import read_view, view_of
 from ccenv.leaderboard.site.viewer import trace_view
 from ccenv.leaderboard.store.records import VerificationRecord
-from ccenv.metrics.table import METRICS, Metric
+from ccenv.network.metrics.table import METRICS, Metric
 from ccenv.network.trace import parse_trace
 
 DASH = "\N{EN DASH}"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ccenv.document import canonical_json
-from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.foreign import parse_json
+from ccenv.base.document import canonical_json
+from ccenv.base.errors import CcenvError, InputError, require_extra
+from ccenv.base.foreign import parse_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

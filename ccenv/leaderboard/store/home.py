@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import locked, make_folder, write_atomic
-from ccenv.foreign import read_text
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import locked, make_folder, write_atomic
+from ccenv.base.foreign import read_text
 from ccenv.leaderboard.store.database import BoardStore, sqlite_url
 from ccenv.leaderboard.store.head import HEAD, Memory
 from ccenv.leaderboard.store.records import DATABASE

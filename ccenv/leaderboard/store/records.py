@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
-from ccenv.benchmarks.run.store import CELLS, FORMAT, MANIFEST
+from ccenv.benchmarks.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import suite_of
-from ccenv.config import StrictModel, validate
-from ccenv.document import hash_of
-from ccenv.errors import InputError
-from ccenv.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import hash_of
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
 from ccenv.leaderboard.submission.lookalike import check_visible
 
 _WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
@@ -41,7 +41,7 @@ RoundNumber = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class MachineRecord(StrictModel):
-    """The machine of a run, as ``ccenv.provenance.machine`` describes it."""
+    """The machine of a run, as ``ccenv.base.provenance.machine`` describes it."""
 
     processor: Text
     cores: Count | None = None
@@ -158,7 +158,7 @@ ENDLESS = 2
 """From this version of promises on, a bound holds of an endless run."""
 
 EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
-"""Properties of one trace that any progress excuses (``ccenv.smt.claims.claims.EXCUSED``)."""
+"""Properties of one trace that any progress excuses (``ccenv.proofs.claims.claims.EXCUSED``)."""
 
 EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
 
@@ -166,7 +166,7 @@ EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
 OF_RUNS = frozenset(
     {"utilisation", "utilisation_with_timeouts", "inflight", "queue", "rtt", "loss", "loss_events", "loss_amount"}
 )
-"""Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.smt.claims.claims.CLAIMS``)."""
+"""Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.proofs.claims.claims.CLAIMS``)."""
 
 STEP_FAILS = "step fails"  # why a claim about runs is unknown where a trace from any start breaks a step to it
 
@@ -294,7 +294,7 @@ class Envelope(StageContent):
     """What a solver proved about a submission within a budget; no rows where it has no encoding.
 
     Attributes:
-        promises: version of what the rows say (``ccenv.smt.claims.endless.VERSION``). Any rise or fall in every trace excused
+        promises: version of what the rows say (``ccenv.proofs.claims.endless.VERSION``). Any rise or fall in every trace excused
             rows of version 1 for ever: they are shown as such and are no bounds of a run.
         T: samples of a trace; longer ones are not decided in the time of an audit.
     """

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.store.database import BoardStore, Readable, TakenError
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import PlayedContent, RecordContent, RoundNumber, Sha256
-from ccenv.provenance import now
+from ccenv.base.provenance import now
 
 ROUND, REVEAL = "round", "reveal"
 

@@ -10,10 +10,10 @@ from typing import Any
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
 from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
-from ccenv.config import shipped_names
-from ccenv.document import canonical_json
-from ccenv.errors import InputError
-from ccenv.foreign import parse_json
+from ccenv.base.config import shipped_names
+from ccenv.base.document import canonical_json
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import parse_json
 from ccenv.leaderboard.store.records import CellRecord, PlayedContent, checked_suite, played_hash
 
 Run = tuple[str, str, str, int]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Integer, LargeBinary, MetaData, String, Table, Text, inspect, select, text
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 METADATA = MetaData()
 
@@ -84,10 +84,10 @@ def _refuse_replacement(connection: Connection) -> None:
 
 def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
     """Return the claims of a stored submission; one that cannot be read today claims its name only, and an audit names it."""
-    from ccenv.errors import CcenvError
-    from ccenv.foreign import parse_json
+    from ccenv.base.errors import CcenvError
+    from ccenv.base.foreign import parse_json
     from ccenv.leaderboard.submission.identity import name_claim
-    from ccenv.leaderboard.submission.recheck import submission_claims
+    from ccenv.leaderboard.store.recheck import submission_claims
 
     def read(digest: str) -> bytes:
         found = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()

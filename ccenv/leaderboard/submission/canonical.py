@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.document import hash_of
-from ccenv.interface.actions import action
-from ccenv.interface.signals import SIGNAL_NUMBERS
+from ccenv.base.document import hash_of
+from ccenv.agents.interface.actions import action
+from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.identity import adversary_hash, sender_hash
+from ccenv.agents.sender import (ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender)
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
@@ -70,7 +70,7 @@ def _program(program: Any) -> dict[str, Any]:
 
 def _rule(rule: Any, decided: dict[str, bool]) -> Any:
     """Return a rule without what cannot matter; ``decided`` are the conditions above it and how they came out."""
-    from ccenv.programs import Branch
+    from ccenv.agents.programs import Branch
 
     if not isinstance(rule, Branch):
         upper = {} if rule.most is None else {"most": _terms(rule.most, scale=False)}

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from ccenv.agents.learned import MAX_WIDTH, Head, Stage, check_playable
-from ccenv.config import StrictModel
-from ccenv.document import Format
-from ccenv.foreign import STRANGER
-from ccenv.interface.interface import SENDER_V0, Interface
+from ccenv.base.config import StrictModel
+from ccenv.base.document import Format
+from ccenv.base.foreign import STRANGER
+from ccenv.agents.interface.interface import SENDER_V0, Interface
 from ccenv.leaderboard.submission.lookalike import check_visible
-from ccenv.network.learned import MAX_LAYERS
+from ccenv.agents.learned.weights import MAX_LAYERS
 
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
 NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.weights import on_grid
 from ccenv.network.adversary import Adversary
-from ccenv.network.sender import Sender
+from ccenv.agents.sender import Sender
 
 if TYPE_CHECKING:
-    from ccenv.leaderboard.submission.entry import SubmissionRecord
+    from ccenv.leaderboard.store.entry import SubmissionRecord
 
 PROJECT = "ccenv"
 

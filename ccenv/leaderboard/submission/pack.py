@@ -14,20 +14,20 @@ from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.adversaries.learned import NETWORKS, load_adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import POLICIES
-from ccenv.errors import CcenvError, InputError, did_you_mean
-from ccenv.files import write_atomic
-from ccenv.foreign.names import is_file, is_folder
+from ccenv.base.errors import CcenvError, InputError, did_you_mean
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign.names import is_file, is_folder
 from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
-from ccenv.network.identity import FIRST_OBSERVATION
-from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
-from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
-from ccenv.network.tensors import tensor_file
-from ccenv.registry import parse_parameters
+from ccenv.agents.identity import FIRST_OBSERVATION
+from ccenv.agents.learned.weights import LearnedPlayer, layer_widths, named_layers
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.base.foreign.tensors import tensor_file
+from ccenv.base.registry import parse_parameters
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _payload(spec: str) -> _Payload:
         return _network_payload(load_adversary(spec))
     sender = make_sender(spec)
     if isinstance(sender, ProgramSender):
-        from ccenv.programs import to_json
+        from ccenv.agents.programs import to_json
 
         if sender.start is not None:
             raise InputError(f"{spec!r} starts with another program; a submission is one: {sender.program.name!r}")
@@ -128,7 +128,7 @@ def _payload(spec: str) -> _Payload:
     if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
     if isinstance(sender, ContractSender) and sender.policy is not None:
-        from ccenv.programs import to_json
+        from ccenv.agents.programs import to_json
 
         weights = _mlp_payload("contract", sender.policy, None)
         return replace(weights, name=sender.name, beside={BESIDE["contract"][0]: to_json(sender.program).encode()})
@@ -162,7 +162,7 @@ def _trace_payload(file: FilePath) -> _Payload:
     """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
     from ccenv.leaderboard.evaluate.damage import panel
     from ccenv.network.trace import load_trace
-    from ccenv.smt.network.moves import as_adversary
+    from ccenv.proofs.formulas.moves import as_adversary
 
     trace = load_trace(file)
     moves = np.repeat(as_adversary(trace).moves, panel().steps_per_rtt, axis=0)

@@ -6,18 +6,18 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-from ccenv.config import validate
-from ccenv.document import hash_of
-from ccenv.errors import InputError, ProgramError
-from ccenv.foreign import read_folder
+from ccenv.base.config import validate
+from ccenv.base.document import hash_of
+from ccenv.base.errors import InputError, ProgramError
+from ccenv.base.foreign import read_folder
 from ccenv.leaderboard.submission.document import BESIDE, CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
 from ccenv.network.adversary import Adversary, RecordedAdversary
-from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ContractSender, ProgramSender, Sender
-from ccenv.programs import Program, parse_program, to_data
+from ccenv.agents.identity import adversary_hash, sender_hash
+from ccenv.agents.sender import ContractSender, ProgramSender, Sender
+from ccenv.agents.programs import Program, parse_program, to_data
 
 MAX_MESSAGE = 400
 
@@ -124,7 +124,7 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
 
 def _inside_contract(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
     """Return a policy inside its contract; the contract allows a rate at every belief."""
-    from ccenv.smt.senders.intervals import require_intervals
+    from ccenv.proofs.senders.intervals import require_intervals
 
     (name,) = BESIDE["contract"]
     contract, sha256 = _program(files[name], document.name, f"{folder}/{name}", bounded)

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.config import StrictModel, validate
-from ccenv.document import Format
-from ccenv.errors import InputError
-from ccenv.foreign import STRANGER
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import Format
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import STRANGER
 from ccenv.leaderboard.submission.document import CAPS, PAYLOAD
 from ccenv.network.adversary import ScriptedAdversary
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path as FilePath
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 
 NAMESPACE = "ccenv-submission"

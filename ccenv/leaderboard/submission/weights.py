@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from ccenv.agents.learned import inner_cca
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.errors import InputError
-from ccenv.foreign import STRANGER, parse_json
+from ccenv.adversaries.observation import N_FLOW, N_PATH
+from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
 from ccenv.network.adversary import Adversary, MlpAdversary
-from ccenv.network.learned import Network, layer_shapes, network_of
-from ccenv.network.sender import ContractSender, PolicySender, Sender
-from ccenv.network.tensors import read_tensors
+from ccenv.agents.learned.weights import Network, layer_shapes, network_of
+from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.base.foreign.tensors import read_tensors
 
 MAX_HEADER_BYTES = 4_096
 # Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.

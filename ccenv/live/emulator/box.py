@@ -13,7 +13,7 @@ import numpy as np
 from ccenv.engine.compiled.calls import call_2, call_3
 from ccenv.engine.curve.network import admit_tokens, look, overflow_of, play, served_by_tokens, unit
 from ccenv.engine.packet.layout import ENQUEUE
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC, LEARNED, RECORDED, SCRIPTED
 from ccenv.live.emulator.learned import learned_moves
 from ccenv.live.emulator.link import ON_TIME_S, count_services, drop, note, put, rate_at, release

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ccenv.engine.curve.decision import close_interval, play_policy
 from ccenv.engine.packet.beliefs import take_step
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC
 from ccenv.live.emulator.link import ON_TIME_S, count_services
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.layout import (
     DELIVER,
     DEPART,
@@ -26,7 +26,7 @@ from ccenv.engine.packet.layout import (
     SEND,
 )
 from ccenv.engine.packet.receiver import release_time_s
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.layout import CCAC
 
 ON_TIME_S = 1e-9  # what happens so little after an instant has happened by then: rounding of sums

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ccenv.engine.packet.layout import ACK_EVENT
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.box import play_network
 from ccenv.live.emulator.calls import (
     CLOSE,

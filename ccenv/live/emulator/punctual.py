@@ -6,7 +6,7 @@ that, nothing on this machine had the core: its host did.
 
 from __future__ import annotations
 
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.calls import CLOCK, CLOCK_MONOTONIC, PREAD, call_c
 from ccenv.live.emulator.layout import BACKLOG, ERROR_BINS, HOST, MACHINE, UNKNOWN
 

@@ -10,7 +10,7 @@ import math
 
 from ccenv.engine.packet.layout import AGGREGATIONS
 from ccenv.engine.packet.receiver import ack_arrival_s
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 from ccenv.live.emulator.link import give_back, put
 
 NO_AGGREGATION = AGGREGATIONS["none"]

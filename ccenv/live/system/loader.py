@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE
+from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
 from ccenv.live.needs import LIBRARY
 from ccenv.live.scenario import LiveError
 
@@ -88,7 +88,7 @@ class Program:
 
         Args:
             name: under which it was exported.
-            content: of ``ccenv.export.compile.compile_bpf``.
+            content: of ``ccenv.live.export.compile.compile_bpf``.
             records: of a recording program: how many to keep room for.
 
         Raises:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents import make_sender
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import watched_core
-from ccenv.errors import InputError
-from ccenv.interface.rewards import TERMS
-from ccenv.network.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.rewards import TERMS
+from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
 from ccenv.training.packet_evaluation import WARMUP_SHARE, cold_task
 from ccenv.training.path_sets import PathSet, path_seed
 from ccenv.training.recipes.settings import GapSettings

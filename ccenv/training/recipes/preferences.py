@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.envs.distribution import draw_numbers
+from ccenv.envs.curve.distribution import draw_numbers
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.interface.rewards import TERM_NUMBERS
+from ccenv.agents.interface.rewards import TERM_NUMBERS
 from ccenv.training.recipes.settings import PreferenceSettings
 
 _LANES = 2**40  # of the numbers that preferences are drawn from: no environment has one of them

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ccenv.config import StrictModel
+from ccenv.base.config import StrictModel
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import controlled_flows
-from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.training.algorithm_settings import check_widths
 
 

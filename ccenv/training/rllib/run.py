@@ -19,17 +19,17 @@ import numpy as np
 import yaml
 
 from ccenv.agents.learned import inner_cca
-from ccenv.cluster import start_ray
-from ccenv.document import json_bytes
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
-from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import is_empty, locked, make_folder, write_atomic
-from ccenv.foreign import read_yaml
-from ccenv.foreign.reading import read_text
-from ccenv.interface.interface import SENDER_V0
+from ccenv.base.cluster import start_ray
+from ccenv.base.document import json_bytes
+from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.base.errors import CcenvError, InputError, require_extra
+from ccenv.base.files import is_empty, locked, make_folder, write_atomic
+from ccenv.base.foreign import read_yaml
+from ccenv.base.foreign.reading import read_text
+from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.provenance import code_hash
+from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.base.provenance import code_hash
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.clock import Stopwatch
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
@@ -191,7 +191,7 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, env_config_of, register_rllib
+    from ccenv.envs.clients.rllib import FLOWS, PACKET_FLOWS, env_config_of, register_rllib
 
     register_rllib()
     env_config = env_config_of(config.environment)
@@ -293,7 +293,7 @@ def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | Contra
     sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
     if config.plays != "duel":
         return sender, None
-    from ccenv.envs.network import NetworkAction
+    from ccenv.envs.curve.network import NetworkAction
 
     settings = config.settings()
     columns = NetworkAction(settings, 1).columns

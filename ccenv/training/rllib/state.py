@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 _MODULE, _OPTIMIZER, _KL = "module.", "optimizer.", "kl."
 _STEP = "step"  # Adam's count of updates, one number

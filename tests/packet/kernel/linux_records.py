@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.document import json_bytes
-from ccenv.files import write_atomic
-from ccenv.page_tables import Place, markdown
+from ccenv.base.document import json_bytes
+from ccenv.base.files import write_atomic
+from ccenv.base.pages import Place, markdown
 from ccenv.simulation import simulate
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -11,10 +11,10 @@ from pathlib import Path as FilePath
 
 from ccenv.agents.learned import load_family, load_policy
 from ccenv.agents.learned.preferences import with_preference
-from ccenv.errors import InputError
-from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
-from ccenv.parameters import number
-from ccenv.programs import load_program
+from ccenv.base.errors import InputError
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.base.parameters import number
+from ccenv.agents.programs import load_program
 
 FOLDER = FilePath(__file__).parent
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccenv.engine.fluid.sweep import Sweep
-from ccenv.errors import InputError
-from ccenv.metrics.table import FLUID_METRICS
+from ccenv.base.errors import InputError
+from ccenv.network.metrics.table import FLUID_METRICS
 
 # What a step of 0.05 ms should stay within against 0.01 ms: Jain, loss in points, occupancy in points.
 TOLERANCES = {"jain": 0.01, "loss_pct": 0.13, "occupancy_pct": 1.6}

@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.engine.fluid.analysis.network import NetworkEquilibrium, network_equilibrium, propagation_s
 from ccenv.engine.fluid.scenario import Scenario
-from ccenv.errors import EngineError, InputError
+from ccenv.base.errors import EngineError, InputError
 
 _RADIUS = 60.0  # of the contour, over the shortest RTT: beyond it s^n outweighs all feedback
 _TURN = 0.5  # largest turn of the characteristic function between two points of the contour, rad

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.engine.fluid.analysis.reduced import Bottleneck, Model, derivatives, known_model, limited, window_factor
-from ccenv.errors import EngineError, InputError
+from ccenv.base.errors import EngineError, InputError
 
 _TOLERANCE = 1e-8  # residual relative to C at which a state counts as an equilibrium
 _STARVED = 1e-6  # share of C below which a flow counts as starved

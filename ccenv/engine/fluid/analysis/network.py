@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ccenv.engine.fluid.scenario import Flow, Link, Scenario
-from ccenv.errors import EngineError, InputError
+from ccenv.base.errors import EngineError, InputError
 
 _SWEEPS = 2000
 _BISECTIONS = 200

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.engine.fluid.analysis.equilibria import equilibrium
 from ccenv.engine.fluid.analysis.reduced import Bottleneck, Model, derivatives, limited
-from ccenv.errors import InputError, unknown_name
+from ccenv.base.errors import InputError, unknown_name
 
 PLANES = ("queue", "shares")
 _STEPS_PER_RTT = 10  # the queue moves within an RTT

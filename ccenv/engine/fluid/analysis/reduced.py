@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ccenv.errors import InputError, unknown_name
+from ccenv.base.errors import InputError, unknown_name
 
 Model = Literal["bbr1", "bbr2"]
 MODELS: tuple[Model, ...] = ("bbr1", "bbr2")

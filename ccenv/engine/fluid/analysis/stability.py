@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.engine.fluid.analysis.equilibria import Equilibrium
 from ccenv.engine.fluid.analysis.reduced import REGIONS, Bottleneck, Model, derivatives
-from ccenv.errors import InputError
+from ccenv.base.errors import InputError
 
 _COMPLEX_STEP = 1e-30
 _ZERO = 1e-9  # eigenvalues this close to 0 decide nothing (indirect method)

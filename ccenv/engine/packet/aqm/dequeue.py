@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ccenv.engine.compiled.calls import store
-from ccenv.engine.compiled.rng import uniform
+from ccenv.base.random import uniform
 from ccenv.engine.packet.aqm.lists import (
     AFTER,
     BYTES,
@@ -34,7 +34,7 @@ from ccenv.engine.packet.aqm.lists import (
 )
 from ccenv.engine.packet.layout import ACK_HOP, ARRIVED, DISCIPLINES, LINK_KEY, MARKED_ON_THE_WAY, TX_STRIDE
 from ccenv.engine.packet.queue import ROUNDING_BYTES, drop_taken, packet_bytes
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 CLASSIC, L4S = 0, 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import DISCIPLINES, Q_ENQUEUED_S, Q_FLOW, Q_HOP, Q_TX, QUEUE_STRIDE
 from ccenv.engine.packet.queue import packet_bytes
-from ccenv.kernels.decorator import kernel
+from ccenv.base.kernels.decorator import kernel
 
 # Record of a queue.
 (

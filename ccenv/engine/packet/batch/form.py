@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
-from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
-from ccenv.engine.packet.arrivals.slots import Slots
-from ccenv.engine.packet.batch.arrays import Beginnings, Tables
+from ccenv.agents.callbacks import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.engine.packet.batch.slots import Slots
+from ccenv.engine.packet.batch.players import Beginnings, Tables
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -32,13 +32,13 @@ from ccenv.engine.packet.layout import (
     WORKLOADS,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
-from ccenv.engine.packet.path.spec import LossBursts
+from ccenv.engine.packet.path_spec import LossBursts
 from ccenv.engine.packet.sources import sources_of
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.engine.packet.traces.made import generator_record
-from ccenv.errors import InputError
+from ccenv.engine.packet.rates.made import generator_record
+from ccenv.base.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.paths import load_trace
+from ccenv.network.links import load_trace
 
 
 class Form:

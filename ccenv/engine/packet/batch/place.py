@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.calls import store, unowned
-from ccenv.engine.compiled.signals import ON_TICK
+from ccenv.agents.callbacks import ON_TICK
 from ccenv.engine.packet.aqm.lists import clear_classes
-from ccenv.engine.packet.arrivals.events import arrival_time_s
+from ccenv.engine.packet.arrivals import arrival_time_s
 from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
@@ -33,9 +33,9 @@ from ccenv.engine.packet.layout import (
 from ccenv.engine.packet.monitor import BY_GRID
 from ccenv.engine.packet.queue import packet_bytes
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
-from ccenv.engine.packet.traces.generate import generate
-from ccenv.engine.packet.traces.service import NO_TRACE, begin_trace
-from ccenv.kernels.decorator import kernel
+from ccenv.engine.packet.rates.generate import generate
+from ccenv.engine.packet.rates.service import NO_TRACE, begin_trace
+from ccenv.base.kernels.decorator import kernel
 
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are

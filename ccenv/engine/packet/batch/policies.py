@@ -15,9 +15,9 @@ from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, act, has_belief_interface, pack_policies, require_signals
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
 from ccenv.engine.packet.spec import FlowSpec
-from ccenv.interface.measures import MEASURES
-from ccenv.interface.signals import N_SIGNALS, PACKET
-from ccenv.network.sender import PolicySender, Sender, bare
+from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.signals import N_SIGNALS, PACKET
+from ccenv.agents.sender import PolicySender, Sender, bare
 
 _WORD = 8
 _HEAD = POLICY_DTYPE.itemsize

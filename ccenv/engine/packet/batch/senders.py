@@ -8,13 +8,13 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.policies import has_belief_interface
-from ccenv.engine.compiled.signals import ACK, LOSS, STATE_SLOTS, TICK
-from ccenv.engine.packet.batch.arrays import SENDER_DTYPE
+from ccenv.agents.callbacks import ACK, LOSS, STATE_SLOTS, TICK
+from ccenv.engine.packet.batch.players import SENDER_DTYPE
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, ignore, step_watch
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import Decider
-from ccenv.errors import InputError, did_you_mean
-from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
 
 
 class SenderTable:

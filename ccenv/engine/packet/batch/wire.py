@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.agents.interface.observation import N_OBSERVATION
 from ccenv.engine.compiled.policies import SCRATCH_ROWS
 from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import ACK_HOP, LATE_HOP, PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, SENT_WITH_STRIDE, TX_STRIDE
-from ccenv.engine.packet.traces.generate import generated_rows
-from ccenv.kernels.decorator import kernel
-from ccenv.paths.table import ROW_WIDTH
-from ccenv.programs import INPUTS
+from ccenv.engine.packet.rates.generate import generated_rows
+from ccenv.base.kernels.decorator import kernel
+from ccenv.network.links.table import ROW_WIDTH
+from ccenv.agents.programs import INPUTS
 
 BELIEF_RINGS = 4  # S twice, E, L (ccenv.engine.compiled.rings)
 _N_INPUTS = len(INPUTS)

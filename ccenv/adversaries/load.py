@@ -1,0 +1,127 @@
+"""Adversaries that a user brings: a Python file or an installed plugin. No submission, suite or record of others is loaded so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path as FilePath
+from types import ModuleType
+from typing import Any, get_args
+
+import numpy as np
+
+from ccenv.adversaries import ADVERSARIES, make_adversary
+from ccenv.agents.callbacks import ADVERSARY_SLOTS, ADVERSARY_STATE, MOVE, VIEW
+from ccenv.base.errors import InputError, shown
+from ccenv.network.adversary import Adversary, ScriptedAdversary
+from ccenv.base.user import installed, limits
+from ccenv.base.user.python_file import (attribute_of, call, is_python_file, line_of, load_file, place, read_spec, require_arguments, require_known, said)
+from ccenv.base.registry import parse_parameters
+
+_FORMS = "a function adversary() that returns an adversary, or init(state, view) and play(state, view, move) with STATE"
+_STEPS = 400
+_VIEW = {
+    "dt_s": 0.005,
+    "steps_per_rtt": 8.0,
+    "n_flows": 1.0,
+    "rtt_s": 0.04,
+    "jitter_s": 0.04,
+    "link_rate_Bps": 6e6,
+    "buffer_bytes": 4.8e5,
+    "mss_bytes": 1500.0,
+    "seed": 1.0,
+}
+
+
+def load_adversary(spec: str) -> Adversary:
+    """Build an adversary as :func:`ccenv.adversaries.make_adversary` does, or from a file or plugin of a user, whose code runs.
+
+    Args:
+        spec: what ``make_adversary`` takes; ``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,...``; or a
+            plugin's name with optional parameters. Without an attribute: ``adversary``, else ``init`` and ``play`` with STATE.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: one line with file and line, if the code cannot be run or does not define an adversary.
+    """
+    if not isinstance(spec, str):
+        raise InputError(f"{shown(spec)} is no adversary: give a name (ccenv list adversaries) or a file")
+    if is_python_file(spec):
+        asked = read_spec(spec)
+        user = load_file(asked.file, "adversary", ADVERSARIES.names())
+        found = _found(user.module, asked.attribute, asked.file)
+        stem = FilePath(asked.file).stem
+        label = stem if asked.attribute in ("", "adversary") else f"{stem}.{asked.attribute}"
+        return _build(found, dict(asked.parameters), label, asked.where, user.path, user.sha256)
+    name, _, rest = spec.partition(":")
+    plugin = installed.find("adversary", name, ADVERSARIES.names())
+    if plugin is None:
+        return make_adversary(spec)
+    found, file, sha256 = installed.load(plugin)
+    return _build(found, parse_parameters(rest), name, f"{name} of {plugin.package}", file, sha256)
+
+
+def is_user_adversary(spec: str) -> bool:
+    """Tell whether a spec names code of a user: a Python file or a plugin."""
+    return is_python_file(spec) or installed.find("adversary", spec.partition(":")[0], ADVERSARIES.names()) is not None
+
+
+def _found(module: ModuleType, attribute: str, name: str) -> Any:
+    if attribute and not (attribute == "adversary" and not hasattr(module, "adversary")):
+        return attribute_of(module, attribute, name)
+    if hasattr(module, "adversary"):
+        return module.adversary
+    if hasattr(module, "play") or hasattr(module, "init"):
+        return module
+    raise InputError(f"{name} defines no adversary; what it can define: {_FORMS}")
+
+
+def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Adversary:
+    if isinstance(found, ModuleType):
+        require_known(lambda: None, given, where)
+        missing = [name for name in ("init", "play") if not hasattr(found, name)]
+        if missing:
+            raise InputError(f"{path.name}: {' and '.join(missing)} missing; what it can define: {_FORMS}")
+        found = ScriptedAdversary(label, getattr(found, "STATE", ADVERSARY_STATE), found.init, found.play)
+    elif not isinstance(found, get_args(Adversary)):
+        if not callable(found):
+            raise InputError(f"{where} is {shown(type(found).__name__)}; what it can be: {_FORMS}")
+        found = call(found, given, where, path)
+    if not isinstance(found, get_args(Adversary)):
+        raise InputError(f"{where} returned {shown(type(found).__name__)}, not an adversary")
+    if not isinstance(found, ScriptedAdversary):
+        return found  # type: ignore[no-any-return]
+    _rehearse(found, path)
+    return replace(found, name=label, source_sha256=sha256)
+
+
+def _rehearse(adversary: ScriptedAdversary, path: FilePath) -> None:
+    """Let it play some round trips in plain Python: compiled code cannot say in which line it failed."""
+    if not isinstance(adversary.state, np.dtype) or not 1 <= len(adversary.state.names or ()) <= ADVERSARY_SLOTS:
+        raise InputError(
+            f"{path.name}: STATE is {shown(adversary.state)}; make it with record(...), {ADVERSARY_SLOTS} fields at most"
+        )
+    require_arguments(adversary.init, ("state", "view"), str(path), "init")
+    require_arguments(adversary.play, ("state", "view", "move"), str(path), "play")
+    state, view, move = (np.zeros(1, dtype).view(np.recarray)[0] for dtype in (adversary.state, VIEW, MOVE))
+    for name, value in adversary.parameters.items():
+        state[name] = value
+    for name, value in _VIEW.items():
+        view[name] = value
+
+    def turn(name: str, function: Callable[..., None], *records: Any) -> None:
+        try:
+            with limits.limited(name, limits.CALL_LIMIT_S):
+                function(*records)
+        except Exception as error:
+            raise InputError(f"{place(path, error)}: {said(error)}") from error
+
+    with np.errstate(all="ignore"):
+        turn("init", adversary.init, state, view)
+        for step in range(_STEPS):
+            view.now_s, view.step, view.queue_bytes = step * view.dt_s, float(step), float(1500 * (step % 80))
+            turn("play", adversary.play, state, view, move)
+            for name in MOVE.names or ():
+                if not 0 <= move[name] <= 1:
+                    at = line_of(adversary.play, str(path))
+                    raise InputError(f"{at}: play set {name} to {move[name]:g} at {view.now_s:g} s; it must be in [0, 1]")

@@ -1,0 +1,32 @@
+"""The kind network: delivers at once, keeps no spare tokens, runs at its full rate, loses nothing.
+
+With it every model behaves as the ideal link of [CCmatic] s.3.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ccenv.adversaries.scripted.common import scripted
+from ccenv.agents.callbacks import record
+from ccenv.network.adversary import ScriptedAdversary
+
+STATE = record("unused")
+
+
+def adversary() -> ScriptedAdversary:
+    """Build the kind network."""
+    return scripted("kind", sys.modules[__name__], STATE)
+
+
+def init(state: Any, view: Any) -> None:
+    """Do nothing: no memory is needed."""
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Deliver everything now."""
+    move.service = 1.0
+    move.waste = 1.0
+    move.rate = 1.0
+    move.loss = 0.0

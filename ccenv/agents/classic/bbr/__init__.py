@@ -1,0 +1,1 @@
+"""BBR versions 1 to 3."""

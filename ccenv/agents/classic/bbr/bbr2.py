@@ -1,0 +1,320 @@
+"""BBR version 2 ([BBR-draft-02]: draft-cardwell-iccrg-bbr-congestion-control-02, March 2022). Section numbers are its own.
+
+The model of the path is in ``bbr2_model``, what version 3 does alike in ``bbr_model``.
+
+Deviations: the signals carry neither the bytes in flight when a packet was sent nor the bytes lost since: both are taken
+from the start of the round, so that a loss rate is that of one round (4.5.10.1), and the long-term bound falls to what was
+in flight then (no search for the packet that passed the threshold); bytes delivered in a sample are its rate times its RTT;
+STARTUP ends by loss when a round loses more than 2 % and so many segments, whatever their ranges (4.3.1.3); no ECN, no
+restart from idle (4.4.3), no undo of spurious loss; before the first RTT sample no pacing; conservation of packets for one
+round of recovery as in bbr1; the filter of aggregation is the three-sample estimator.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ccenv.agents.classic.bbr.bbr2_model import (NO_FEEDBACK, PROBE_FEEDBACK, PROBE_STARTING, PROBE_STOPPING, STATE, budget_bytes, end_of_update, is_inflight_too_high, is_limited, lost_this_round, lower_high_inflight, raise_high_inflight, start_round, update_model)
+from ccenv.agents.classic.bbr.common import (CRUISE, CWND_GAIN, DOWN, DRAIN, FULL_PIPE_GROWTH, FULL_PIPE_ROUNDS, LOSS_THRESHOLD, MAX_RENO_ROUNDS, MIN_CWND_MSS, PACING_MARGIN, PROBE_RTT, PROBE_RTT_CWND_GAIN, PROBE_RTT_S, PROBE_WAIT_S, REFILL, STARTUP, UP, UP_PACING_GAIN, advance_bandwidth_filter, bdp_bytes, inflight_with_headroom, probe_rtt_cwnd_bytes, reset_lower_bounds, save_cwnd, update_min_rtt)
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.base.random import uniform
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+
+STARTUP_PACING_GAIN = 2.89  # BBRv2 at IETF 104 to 112 and in its Linux code: 2/ln 2, rounded
+STARTUP_CWND_GAIN = 2.89  # as above
+DRAIN_PACING_GAIN = 1.0 / 2.89  # 4.3.2: the inverse of STARTUP's gain
+DOWN_PACING_GAIN = 0.75  # 4.3.3.1
+UP_CWND_GAIN = 2.0  # 2.5: as in the other phases
+FULL_LOSS_MSS = 8.0  # BBRv2's Linux code: loss events of a round that may end STARTUP
+
+
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+    """Build a BBRv2 sender.
+
+    Args:
+        initial_window_mss: window at the start in segments, >= 1.
+    """
+    return classic_sender(
+        "bbr2",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=initial_window("bbr2", initial_window_mss),
+        startup_pacing_gain=STARTUP_PACING_GAIN,
+        startup_cwnd_gain=STARTUP_CWND_GAIN,
+        drain_pacing_gain=DRAIN_PACING_GAIN,
+        down_pacing_gain=DOWN_PACING_GAIN,
+        up_cwnd_gain=UP_CWND_GAIN,
+        full_loss_mss=FULL_LOSS_MSS,
+        up_until_plateau=0.0,
+    )
+
+
+def init(state: Any) -> None:
+    """Start in STARTUP (4.3.1.1); all other fields are zero."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = np.inf
+    state.mode = STARTUP
+    state.pacing_gain = state.startup_pacing_gain
+    state.cwnd_gain = state.startup_cwnd_gain
+    state.round_inflight_bytes = state.cwnd_bytes
+    state.high_inflight_bytes = UNLIMITED_BYTES
+    reset_lower_bounds(state)
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Update model and state machine, then pacing rate and window (4.2.2)."""
+    update_model(state, ack)
+    _check_full_pipe(state, ack)
+    _check_drain(state, ack)
+    _update_probe_cycle(state, ack)
+    expired = update_min_rtt(state, ack)
+    _check_probe_rtt(state, ack, expired)
+    end_of_update(state, ack)
+    if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
+        state.in_recovery = 0.0
+        state.conserving = 0.0
+        state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
+    _set_pacing_rate(state, ack)
+    _set_cwnd(state, ack)
+
+
+@kernel
+def _check_full_pipe(state: Any, ack: Any) -> None:
+    """Notice that the bandwidth no longer grows (4.3.1.2), or in STARTUP that too much is lost (4.3.1.3)."""
+    if state.round_started == 0.0:
+        return
+    if state.full_now == 0.0 and not is_limited(state, ack):
+        if state.max_bandwidth_Bps >= FULL_PIPE_GROWTH * state.full_bandwidth_Bps:
+            state.full_bandwidth_Bps = state.max_bandwidth_Bps
+            state.full_rounds = 0.0
+        else:
+            state.full_rounds += 1.0
+            if state.full_rounds >= FULL_PIPE_ROUNDS:
+                state.full_now = 1.0
+    lost_bytes = lost_this_round(state)
+    round_bytes = lost_bytes + state.latest_inflight_bytes
+    much_lost = lost_bytes > LOSS_THRESHOLD * round_bytes and lost_bytes >= state.full_loss_mss * state.mss_bytes
+    if state.mode == STARTUP and state.full_pipe == 0.0 and much_lost:
+        state.full_now = 1.0
+        bdp = bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+        state.high_inflight_bytes = max(bdp, state.latest_inflight_bytes)
+    if state.mode == STARTUP and state.full_now > 0.0:
+        state.full_pipe = 1.0
+
+
+@kernel
+def _check_drain(state: Any, ack: Any) -> None:
+    """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.2)."""
+    if state.mode == STARTUP and state.full_pipe > 0.0:
+        state.mode = DRAIN
+        state.pacing_gain = state.drain_pacing_gain
+        state.cwnd_gain = state.startup_cwnd_gain
+    if state.mode == DRAIN and ack.inflight_bytes <= budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0)):
+        _enter_down(state, ack)
+
+
+@kernel
+def _enter_down(state: Any, ack: Any) -> None:
+    """Drain what the probe has queued; draw the time of the next one (4.3.3.1, 4.3.3.5)."""
+    state.loss_in_round = 0.0
+    state.latest_bandwidth_Bps = 0.0
+    state.latest_inflight_bytes = 0.0
+    counter = state.draws
+    state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
+    state.probe_wait_s = PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
+    state.draws += 2.0
+    state.phase_start_s = ack.now_s
+    state.ack_phase = PROBE_STOPPING
+    start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+    state.mode = DOWN
+    state.pacing_gain = state.down_pacing_gain
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_cruise(state: Any) -> None:
+    """Send at the bandwidth, with headroom (4.3.3.2)."""
+    state.mode = CRUISE
+    state.pacing_gain = 1.0
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_refill(state: Any, ack: Any) -> None:
+    """Fill the pipe for a round before probing (4.3.3.3)."""
+    reset_lower_bounds(state)
+    state.slope_doublings = 0.0
+    state.ack_phase = NO_FEEDBACK
+    start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+    state.mode = REFILL
+    state.pacing_gain = 1.0
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_up(state: Any, ack: Any) -> None:
+    """Probe for bandwidth (4.3.3.4)."""
+    state.samples_probe = 1.0
+    state.ack_phase = PROBE_STARTING
+    start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+    state.phase_start_s = ack.now_s
+    state.mode = UP
+    state.pacing_gain = UP_PACING_GAIN
+    state.cwnd_gain = state.up_cwnd_gain
+
+
+@kernel
+def _update_probe_cycle(state: Any, ack: Any) -> None:
+    """Adapt the long-term bound and go through DOWN, CRUISE, REFILL, UP (4.3.3.6)."""
+    if state.full_pipe == 0.0:
+        return
+    _adapt_upper_bound(state, ack)
+    if state.mode == DOWN:
+        if _is_time_to_probe(state, ack):
+            _enter_refill(state, ack)
+        elif ack.inflight_bytes <= inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(
+            state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+        ):
+            _enter_cruise(state)
+    elif state.mode == CRUISE:
+        if _is_time_to_probe(state, ack):
+            _enter_refill(state, ack)
+    elif state.mode == REFILL:
+        if state.round_started > 0.0:
+            _enter_up(state, ack)
+    elif state.mode == UP and _is_probe_over(state, ack):
+        _enter_down(state, ack)
+
+
+@kernel
+def _is_probe_over(state: Any, ack: Any) -> bool:
+    """End UP once there have been 1.25 BDP in flight, after an RTT at the earliest (4.3.3.6)."""
+    target_bytes = budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, UP_PACING_GAIN))
+    return bool(ack.now_s - state.phase_start_s > state.min_rtt_s and ack.inflight_bytes + ack.acked_bytes >= target_bytes)
+
+
+@kernel
+def _is_time_to_probe(state: Any, ack: Any) -> bool:
+    """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (4.3.3.5)."""
+    target_mss = min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes) / state.mss_bytes
+    due = state.rounds_since_probe >= min(target_mss, MAX_RENO_ROUNDS)
+    return bool(due or ack.now_s - state.phase_start_s > state.probe_wait_s)
+
+
+@kernel
+def _adapt_upper_bound(state: Any, ack: Any) -> None:
+    """Lower the long-term bound if the probe has lost too much, else raise it (4.3.3.6: BBRAdaptUpperBounds)."""
+    if state.round_started > 0.0:
+        if state.ack_phase == PROBE_STARTING:
+            state.ack_phase = PROBE_FEEDBACK
+        elif state.ack_phase == PROBE_STOPPING:
+            state.samples_probe = 0.0
+            state.ack_phase = NO_FEEDBACK
+            if state.mode != PROBE_RTT and not is_limited(state, ack):
+                advance_bandwidth_filter(state)
+    if is_inflight_too_high(state):
+        if state.samples_probe > 0.0:
+            lower_high_inflight(state, is_limited(state, ack))
+            if state.mode == UP:
+                _enter_down(state, ack)
+    else:
+        raise_high_inflight(state, ack)
+
+
+@kernel
+def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
+    """Enter, stay in and leave PROBE_RTT (4.3.4)."""
+    if state.mode != PROBE_RTT:
+        if not expired:
+            return
+        state.mode = PROBE_RTT
+        state.pacing_gain = 1.0
+        state.cwnd_gain = PROBE_RTT_CWND_GAIN
+        save_cwnd(state, state.in_recovery > 0.0)
+        state.probe_rtt_done_s = 0.0
+        state.ack_phase = PROBE_STOPPING
+        start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+    state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
+    if state.probe_rtt_done_s == 0.0:
+        if ack.inflight_bytes <= probe_rtt_cwnd_bytes(state):
+            state.probe_rtt_done_s = ack.now_s + PROBE_RTT_S
+            state.probe_rtt_round_done = 0.0
+            start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+        return
+    if state.round_started > 0.0:
+        state.probe_rtt_round_done = 1.0
+    if state.probe_rtt_round_done == 0.0 or ack.now_s <= state.probe_rtt_done_s:
+        return
+    state.probe_min_rtt_at_s = ack.now_s
+    state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
+    reset_lower_bounds(state)
+    if state.full_pipe > 0.0:
+        _enter_down(state, ack)
+        _enter_cruise(state)
+    else:
+        state.mode = STARTUP
+        state.pacing_gain = state.startup_pacing_gain
+        state.cwnd_gain = state.startup_cwnd_gain
+
+
+@kernel
+def _set_pacing_rate(state: Any, ack: Any) -> None:
+    """Pace at the gain times the bandwidth less 1 % (4.6.2); before the pipe is full never slower than before."""
+    if state.bandwidth_Bps <= 0.0:
+        return
+    if state.pacing_rate_Bps == np.inf:
+        state.pacing_rate_Bps = state.startup_pacing_gain * state.cwnd_bytes / ack.rtt_s
+    rate_Bps = state.pacing_gain * state.bandwidth_Bps * (1.0 - PACING_MARGIN)
+    if state.full_pipe > 0.0 or rate_Bps > state.pacing_rate_Bps:
+        state.pacing_rate_Bps = rate_Bps
+
+
+@kernel
+def _set_cwnd(state: Any, ack: Any) -> None:
+    """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (4.6.4)."""
+    minimum_bytes = MIN_CWND_MSS * state.mss_bytes
+    target_bytes = budget_bytes(state, bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
+    if state.conserving > 0.0:  # 4.6.4.5
+        state.cwnd_bytes = max(state.cwnd_bytes, ack.inflight_bytes + ack.acked_bytes)
+    elif state.full_pipe > 0.0:  # 4.6.4.3
+        state.cwnd_bytes = min(state.cwnd_bytes + ack.acked_bytes, target_bytes)
+    elif state.cwnd_bytes < target_bytes or ack.delivered_bytes < state.initial_window_mss * state.mss_bytes:
+        state.cwnd_bytes += ack.acked_bytes
+    bound_bytes = UNLIMITED_BYTES  # 4.6.4.6
+    if state.mode == PROBE_RTT:
+        bound_bytes = min(inflight_with_headroom(state), probe_rtt_cwnd_bytes(state))
+    elif state.mode == CRUISE:
+        bound_bytes = inflight_with_headroom(state)
+    elif state.mode not in (STARTUP, DRAIN):
+        bound_bytes = state.high_inflight_bytes
+    state.cwnd_bytes = max(min(state.cwnd_bytes, bound_bytes, state.low_inflight_bytes), minimum_bytes)
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Count the loss; conserve packets for a round; one segment after a time-out (4.6.4.5)."""
+    state.lost_total_bytes += loss.lost_bytes
+    state.loss_in_round = 1.0
+    state.round_end_bytes = max(0.0, state.round_end_bytes - loss.lost_bytes)  # these bytes will not arrive
+    if loss.timeout > 0.0:
+        save_cwnd(state, state.in_recovery > 0.0)
+        state.cwnd_bytes = state.mss_bytes
+        state.in_recovery = 1.0
+        state.conserving = 0.0
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    elif loss.new_episode > 0.0:
+        save_cwnd(state, state.in_recovery > 0.0)
+        state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
+        state.in_recovery = 1.0
+        state.conserving = 1.0
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    else:
+        state.cwnd_bytes = max(state.cwnd_bytes - loss.lost_bytes, state.mss_bytes)
+        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Do nothing: BBR acts on ACKs and losses only."""

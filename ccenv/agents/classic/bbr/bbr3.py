@@ -1,0 +1,338 @@
+"""BBR version 3, packet by packet (draft-ietf-ccwg-bbr-06, July 2026; section numbers are its own).
+
+Every lost packet is judged by what was in flight when it was sent and what was lost since (s.5.5.10.2); rounds, losses and
+rate samples are those of the packet that an ACK covers. The model of the path is in ``bbr3_model``, what
+version 2 does alike in ``bbr_model``.
+
+Deviations: no undo of spurious losses (s.5.5.11): the engines tell nobody of them; a restart from idle (s.5.4.1) is noticed at
+the next tick, 10 ms at most; a packet limited by the window is one before whose ACK there was no room for a segment; loss
+recovery lasts until as much was delivered as was in flight at its start; no reaction to ECN, of which the draft specifies none
+(s.3.7). The curve engine knows no packets: there what was in flight and lost is that since the start of the round, and the
+losses of a step are one packet.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from ccenv.agents.classic.bbr.bbr3_model import (ACKS_FEEDBACK, ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_STOPPING, IDLE, STATE, bound_cwnd, budget_bytes, check_full_bandwidth, end_of_update, inflight_at_loss, is_cwnd_limited, is_inflight_too_high, is_limited, raise_high_inflight, reset_full_bandwidth, set_pacing_rate, steepen_rise, update_model)
+from ccenv.agents.classic.bbr.common import (BETA, CRUISE, CWND_GAIN, DOWN, DRAIN, FULL_PIPE_ROUNDS, MAX_RENO_ROUNDS, MIN_CWND_MSS, PROBE_RTT, PROBE_RTT_CWND_GAIN, PROBE_RTT_S, PROBE_WAIT_S, REFILL, STARTUP, UP, UP_PACING_GAIN, advance_bandwidth_filter, bdp_bytes, inflight_with_headroom, probe_rtt_cwnd_bytes, reset_lower_bounds, save_cwnd, update_min_rtt)
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.base.random import uniform
+from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.sender import ClassicSender
+
+PER_PACKET = True  # the engines tell of each lost packet
+
+STARTUP_PACING_GAIN = 4.0 * math.log(2.0)  # s.2.5: 2.77
+STARTUP_CWND_GAIN = 2.0  # s.2.6: DefaultCwndGain
+DRAIN_PACING_GAIN = 0.5  # s.2.5
+DOWN_PACING_GAIN = 0.9  # s.5.3.3.1
+UP_CWND_GAIN = 2.25  # s.5.3.3.5
+FULL_LOSS_RANGES = 6.0  # s.5.3.1.3: BBRStartupFullLossCnt
+
+DRAIN_ROUNDS = 3.0  # s.5.3.2
+FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
+
+
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+    """Build a BBRv3 sender.
+
+    Args:
+        initial_window_mss: window at the start in segments, >= 1.
+    """
+    return classic_sender(
+        "bbr3",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=initial_window("bbr3", initial_window_mss),
+        startup_pacing_gain=STARTUP_PACING_GAIN,
+        startup_cwnd_gain=STARTUP_CWND_GAIN,
+        drain_pacing_gain=DRAIN_PACING_GAIN,
+        down_pacing_gain=DOWN_PACING_GAIN,
+        up_cwnd_gain=UP_CWND_GAIN,
+        full_loss_mss=FULL_LOSS_RANGES,
+        up_until_plateau=1.0,
+    )
+
+
+def init(state: Any) -> None:
+    """Start in STARTUP (s.5.2.1); all other fields are zero."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = state.startup_pacing_gain * state.cwnd_bytes / FIRST_RTT_S
+    state.high_inflight_bytes = UNLIMITED_BYTES
+    state.up_step_bytes = UNLIMITED_BYTES
+    state.mode = STARTUP
+    state.pacing_gain = state.startup_pacing_gain
+    state.cwnd_gain = state.startup_cwnd_gain
+    reset_lower_bounds(state)
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Update model and state machine, then pacing rate and window (s.5.2.3)."""
+    if state.min_rtt_s == 0.0:  # the first RTT sample (s.5.6.2)
+        state.pacing_rate_Bps = state.startup_pacing_gain * state.initial_window_mss * state.mss_bytes / ack.rtt_s
+    round_started, loss_round_started, ranges = update_model(state, ack)
+    check_full_bandwidth(state, ack, round_started)
+    _check_startup(state, ack, ranges)
+    _check_drain(state, ack)
+    _update_probe_cycle(state, ack, round_started)
+    expired = update_min_rtt(state, ack)
+    _check_probe_rtt(state, ack, expired, round_started)
+    end_of_update(state, ack, loss_round_started)
+    if state.recovery_rounds > 0.0 and ack.delivered_bytes >= state.recover_bytes:
+        state.recovery_rounds = 0.0
+        state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
+    set_pacing_rate(state, state.pacing_gain)
+    _set_cwnd(state, ack)
+
+
+@kernel
+def _check_startup(state: Any, ack: Any, ranges: float) -> None:
+    """Leave STARTUP when the pipe is full, or too much was lost in a round of recovery (s.5.3.1.1, s.5.3.1.3)."""
+    if state.mode != STARTUP:
+        return
+    much_lost = ranges >= state.full_loss_mss and is_inflight_too_high(ack.tx_inflight_bytes, ack.lost_since_bytes)
+    if state.full_pipe == 0.0 and much_lost and state.recovery_rounds > 1.0:
+        state.full_pipe = 1.0
+        state.full_rounds = FULL_PIPE_ROUNDS
+        state.high_inflight_bytes = max(bdp_bytes(state, state.max_bandwidth_Bps, 1.0), state.latest_inflight_bytes)
+    if state.full_pipe > 0.0:
+        state.mode = DRAIN
+        state.pacing_gain = state.drain_pacing_gain
+        state.cwnd_gain = state.startup_cwnd_gain
+        state.drain_start_round = state.rounds
+
+
+@kernel
+def _check_drain(state: Any, ack: Any) -> None:
+    """Leave DRAIN when the queue is gone, or after three rounds (s.5.3.2)."""
+    if state.mode != DRAIN:
+        return
+    drained = ack.inflight_bytes <= budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0))
+    if drained or state.rounds > state.drain_start_round + DRAIN_ROUNDS:
+        _enter_down(state, ack.now_s, ack.delivered_bytes)
+
+
+@kernel
+def _enter_down(state: Any, now_s: float, delivered_bytes: float) -> None:
+    """Drain what the probe has queued; draw the time of the next one (s.5.3.3.9: StartProbeBW_DOWN, PickProbeWait)."""
+    state.loss_ranges = 0.0
+    state.latest_bandwidth_Bps = 0.0
+    state.latest_inflight_bytes = 0.0
+    state.up_step_bytes = UNLIMITED_BYTES
+    counter = state.draws
+    state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
+    state.probe_wait_s = PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
+    state.draws += 2.0
+    state.cycle_start_s = now_s
+    state.ack_phase = ACKS_STOPPING
+    state.round_end_bytes = delivered_bytes
+    state.mode = DOWN
+    state.pacing_gain = state.down_pacing_gain
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_cruise(state: Any) -> None:
+    """Send at the bandwidth, with headroom (s.5.3.3.2)."""
+    state.mode = CRUISE
+    state.pacing_gain = 1.0
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_refill(state: Any, ack: Any) -> None:
+    """Fill the pipe for a round before probing (s.5.3.3.3)."""
+    reset_lower_bounds(state)
+    state.up_rounds = 0.0
+    state.up_acked_bytes = 0.0
+    state.probe_cautious = 0.0
+    state.ack_phase = ACKS_REFILLING
+    state.round_end_bytes = ack.delivered_bytes
+    state.mode = REFILL
+    state.pacing_gain = 1.0
+    state.cwnd_gain = CWND_GAIN
+
+
+@kernel
+def _enter_up(state: Any, ack: Any) -> None:
+    """Probe for bandwidth (s.5.3.3.5)."""
+    state.samples_probe = 1.0
+    state.ack_phase = ACKS_STARTING
+    state.round_end_bytes = ack.delivered_bytes
+    reset_full_bandwidth(state, ack.delivery_rate_Bps)
+    state.mode = UP
+    state.pacing_gain = UP_PACING_GAIN
+    state.cwnd_gain = state.up_cwnd_gain
+    steepen_rise(state)
+
+
+@kernel
+def _update_probe_cycle(state: Any, ack: Any, round_started: bool) -> None:
+    """Adapt the long-term bound and go through DOWN, CRUISE, REFILL, UP (s.5.3.3.9: UpdateProbeBWCyclePhase)."""
+    if state.full_pipe == 0.0 or _adapt_long_term(state, ack, round_started):
+        return
+    if state.mode == DOWN:
+        bdp = bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+        if _is_time_to_probe(state, ack):
+            _enter_refill(state, ack)
+        elif ack.inflight_bytes <= inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(state, bdp):
+            _enter_cruise(state)
+    elif state.mode == CRUISE:
+        if _is_time_to_probe(state, ack):
+            _enter_refill(state, ack)
+    elif state.mode == REFILL:
+        if round_started:
+            _enter_up(state, ack)
+    elif state.mode == UP and _is_time_to_go_down(state, ack):
+        state.probe_too_high = 0.0
+        _enter_down(state, ack.now_s, ack.delivered_bytes)
+
+
+@kernel
+def _is_time_to_go_down(state: Any, ack: Any) -> bool:
+    """End UP on a plateau of the bandwidth, or, after a probe with much loss, at the bound that it left (s.5.3.3.7)."""
+    if state.probe_too_high > 0.0 and ack.inflight_bytes >= state.high_inflight_bytes:
+        state.probe_cautious = 1.0
+        return True
+    if is_cwnd_limited(state, ack) and state.cwnd_bytes >= state.high_inflight_bytes:
+        reset_full_bandwidth(state, ack.delivery_rate_Bps)
+        return False
+    return bool(state.full_rounds >= FULL_PIPE_ROUNDS)
+
+
+@kernel
+def _target_bytes(state: Any) -> float:
+    """Return how much is wanted in flight (s.5.3.3.8.3: TargetInflight)."""
+    return min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
+
+
+@kernel
+def _is_time_to_probe(state: Any, ack: Any) -> bool:
+    """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (s.5.3.3.8.3)."""
+    due = state.rounds_since_probe >= min(_target_bytes(state) / state.mss_bytes, MAX_RENO_ROUNDS)
+    return bool(due or ack.now_s > state.cycle_start_s + state.probe_wait_s)
+
+
+@kernel
+def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
+    """Follow the meaning of ACKs; raise the long-term bound where losses are few (s.5.3.3.9: AdaptLongTermModel).
+
+    Returns:
+        Whether the next phase was decided.
+    """
+    if state.ack_phase == ACKS_STARTING and round_started:
+        state.ack_phase = ACKS_FEEDBACK
+    if state.ack_phase == ACKS_STOPPING and round_started:
+        state.samples_probe = 0.0
+        state.ack_phase = ACKS_INIT
+        probes_bandwidth = state.mode in (DOWN, CRUISE, REFILL, UP)
+        if probes_bandwidth and not is_limited(state, ack.app_limited, ack.prior_delivered_bytes):
+            advance_bandwidth_filter(state)
+        if probes_bandwidth and state.probe_cautious > 0.0 and state.probe_too_high == 0.0:  # s.5.3.3.6: acceleration
+            _enter_refill(state, ack)
+            return True
+    if not is_inflight_too_high(ack.tx_inflight_bytes, ack.lost_since_bytes):
+        raise_high_inflight(state, ack, round_started)
+    return False
+
+
+@kernel
+def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -> None:
+    """Enter, stay in and leave PROBE_RTT (s.5.3.4.3: CheckProbeRTT)."""
+    if state.mode != PROBE_RTT:
+        idle = state.probe_rtt_done_s == IDLE
+        state.probe_rtt_done_s = 0.0
+        if not expired or idle:
+            return
+        save_cwnd(state, state.recovery_rounds > 0.0)
+        state.mode = PROBE_RTT
+        state.pacing_gain = 1.0
+        state.cwnd_gain = PROBE_RTT_CWND_GAIN
+        state.ack_phase = ACKS_STOPPING
+        state.round_end_bytes = ack.delivered_bytes
+        state.limited_from_bytes = ack.delivered_bytes
+    state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
+    if state.probe_rtt_done_s == 0.0:
+        if ack.inflight_bytes <= probe_rtt_cwnd_bytes(state):
+            state.probe_rtt_done_s = ack.now_s + PROBE_RTT_S
+            state.probe_rtt_round_done = 0.0
+            state.round_end_bytes = ack.delivered_bytes
+        return
+    if round_started:
+        state.probe_rtt_round_done = 1.0
+    if state.probe_rtt_round_done > 0.0:
+        _check_probe_rtt_done(state, ack.now_s, ack.delivered_bytes)
+
+
+@kernel
+def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> None:
+    """Leave PROBE_RTT after 200 ms (s.5.3.4.3, s.5.3.4.4)."""
+    if state.probe_rtt_done_s == 0.0 or now_s <= state.probe_rtt_done_s:
+        return
+    state.probe_rtt_done_s = 0.0
+    state.probe_min_rtt_at_s = now_s
+    state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
+    reset_lower_bounds(state)
+    if state.full_pipe > 0.0:
+        _enter_down(state, now_s, delivered_bytes)
+        _enter_cruise(state)
+    else:
+        state.mode = STARTUP
+        state.pacing_gain = state.startup_pacing_gain
+        state.cwnd_gain = state.startup_cwnd_gain
+
+
+@kernel
+def _set_cwnd(state: Any, ack: Any) -> None:
+    """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (s.5.6.4.6)."""
+    target_bytes = budget_bytes(state, bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
+    if state.full_pipe > 0.0:
+        state.cwnd_bytes = min(state.cwnd_bytes + ack.acked_bytes, target_bytes)
+    elif state.cwnd_bytes < target_bytes or ack.delivered_bytes < state.initial_window_mss * state.mss_bytes:
+        state.cwnd_bytes += ack.acked_bytes
+    state.cwnd_bytes = max(state.cwnd_bytes, MIN_CWND_MSS * state.mss_bytes)
+    if state.mode == PROBE_RTT:
+        state.cwnd_bytes = min(state.cwnd_bytes, probe_rtt_cwnd_bytes(state))
+    bound_cwnd(state)
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Judge a lost packet (s.5.5.10.2: HandleLostPacket); after a time-out leave room for one segment (s.5.6.4.4)."""
+    if loss.new_episode > 0.0 or loss.timeout > 0.0:
+        save_cwnd(state, state.recovery_rounds > 0.0)
+        state.recovery_rounds = max(1.0, state.recovery_rounds)
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes + loss.lost_bytes
+    if state.loss_ranges == 0.0:
+        state.loss_round_end_bytes = loss.delivered_bytes
+    if state.loss_ranges == 0.0 or loss.contiguous == 0.0:
+        state.loss_ranges += 1.0
+    if state.samples_probe > 0.0 and is_inflight_too_high(loss.tx_inflight_bytes, loss.lost_since_bytes):
+        state.probe_too_high = 1.0
+        state.samples_probe = 0.0
+        if loss.app_limited == 0.0:
+            crossed_bytes = inflight_at_loss(loss.lost_bytes, loss.tx_inflight_bytes, loss.lost_since_bytes)
+            state.high_inflight_bytes = max(crossed_bytes, BETA * _target_bytes(state))
+        if state.mode == UP:
+            _enter_down(state, loss.now_s, loss.delivered_bytes)
+        # Losses are told after the ACK that shows them: what follows from them holds at once.
+        set_pacing_rate(state, state.pacing_gain)
+        bound_cwnd(state)
+    if loss.timeout > 0.0:
+        state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Notice that the flow is idle (s.5.4.1: HandleRestartFromIdle)."""
+    if tick.inflight_bytes > 0.0 or state.min_rtt_s == 0.0:
+        return
+    state.extra_start_s = tick.now_s
+    if state.mode == PROBE_RTT:
+        _check_probe_rtt_done(state, tick.now_s, tick.delivered_bytes)
+    else:
+        state.probe_rtt_done_s = IDLE
+        if state.mode in (DOWN, CRUISE, REFILL, UP):
+            set_pacing_rate(state, 1.0)

@@ -1,0 +1,1 @@
+"""PCC Vivace and Allegro, of the papers and of Linux."""

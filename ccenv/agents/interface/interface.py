@@ -1,0 +1,184 @@
+"""The interface of a policy: signals, history, action and decision times, as configs and cards write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
+
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import unknown_name
+from ccenv.agents.interface.actions import ACTION_NUMBERS, action
+from ccenv.agents.interface.user import ExtraSignals, as_signals, split
+from ccenv.agents.interface.rewards import REWARDS, term
+from ccenv.agents.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, SIGNALS_HIGH, SIGNALS_LOW, Signal, signal
+
+MAX_HISTORY = 32
+
+
+def _known_signal(name: str) -> str:
+    return signal(name).name
+
+
+def _known_action(name: str) -> str:
+    return action(name).name
+
+
+def as_weights(value: Any) -> Any:
+    """Return the weights of a reward that may be a name of REWARDS. Raises UnknownNameError with suggestions."""
+    if isinstance(value, str) and value not in REWARDS:
+        raise unknown_name("reward", value, REWARDS)
+    return dict(REWARDS[value]) if isinstance(value, str) else value
+
+
+class Clock(StrictModel):
+    """When a flow decides.
+
+    Attributes:
+        every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (told), seconds, ACKs, or the smallest RTT that it
+            has seen (0.1 s before the first), for senders that are told nothing.
+        count: how many of them.
+        common: all controlled flows of a network decide at the same times (those of the first one).
+    """
+
+    every: Literal["srtt", "rtt", "seconds", "acks", "min_rtt"] = "srtt"
+    count: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
+    common: bool = False
+
+
+class Interface(StrictModel):
+    """What a policy sees, what it sets, and when.
+
+    Attributes:
+        version: of the tables of signals and actions.
+        signals: names, in the order of the observation.
+        history: intervals that the observation holds, the newest last; before the first decision they are those of an idle flow.
+        action: name of the action.
+        parameters: of the action; those that are missing have their defaults.
+        inner: CCA inside, for actions that build on one.
+        clock: when it decides.
+        extra: what functions of a user add to the observation, after the history; None: nothing. No document holds it.
+    """
+
+    version: Literal[1] = 1
+    signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(min_length=1, max_length=64)
+    history: int = Field(default=1, ge=1, le=MAX_HISTORY, strict=True)
+    action: Annotated[str, AfterValidator(_known_action)] = "rate_log2"
+    parameters: dict[str, float] = Field(default_factory=dict)
+    inner: str = ""
+    clock: Clock = Clock()
+    _extra: ExtraSignals | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_set(cls, data: Any) -> Any:
+        """Let ``signals`` be the name of a set, whose history is the default."""
+        if isinstance(data, dict) and isinstance(data.get("signals"), str):
+            if data["signals"] not in SIGNAL_SETS and data["signals"] not in SIGNAL_NUMBERS:
+                raise unknown_name("signal or set of signals", data["signals"], [*SIGNAL_SETS, *SIGNAL_NUMBERS])
+            names, history = SIGNAL_SETS.get(data["signals"], ((data["signals"],), 1))
+            return {"history": history, **data, "signals": names}
+        return data
+
+    @model_validator(mode="after")
+    def _fits(self) -> Interface:
+        """Check the parameters of the action, and that it has what it needs."""
+        row = action(self.action)
+        for name, value in self.parameters.items():
+            if name not in row.parameters:
+                allowed = ", ".join(row.parameters) or "none"
+                raise ValueError(f"action {self.action!r} has no parameter {name!r}; it has {allowed}")
+            _, low, high = row.parameters[name]
+            if not low <= value <= high:
+                raise ValueError(f"parameter {name} of action {self.action!r} is {value}; it must be in [{low:g}, {high:g}]")
+        if (row.needs == "inner") != bool(self.inner):
+            needed = "needs" if row.needs == "inner" else "takes no"
+            raise ValueError(f"action {self.action!r} {needed} inner CCA (got {self.inner!r})")
+        return self
+
+    @property
+    def extra(self) -> ExtraSignals | None:
+        """What functions of a user add to the observation."""
+        return self._extra
+
+    @property
+    def rows(self) -> tuple[Signal, ...]:
+        """Rows of the signals' table, in the order of the observation."""
+        return tuple(signal(name) for name in self.signals)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Numbers of the signals, (len(signals),) int64."""
+        return np.array([SIGNAL_NUMBERS[name] for name in self.signals], np.int64)
+
+    @property
+    def action_row(self) -> tuple[int, float, float]:
+        """Number of the action and its two parameters, 0 where there is none."""
+        values = [self.parameters.get(name, default) for name, (default, _, _) in action(self.action).parameters.items()]
+        first, second = [*values, 0.0, 0.0][:2]
+        return ACTION_NUMBERS[self.action], first, second
+
+    @property
+    def table_width(self) -> int:
+        """Length of the part of the observation that is of the table: the history."""
+        return len(self.signals) * self.history
+
+    @property
+    def width(self) -> int:
+        """Length of the observation."""
+        return self.table_width + (len(self._extra.elements) if self._extra else 0)
+
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest values of the observation, (width,) float32 each."""
+        low, high = (np.tile(ends[self.numbers], self.history) for ends in (SIGNALS_LOW, SIGNALS_HIGH))
+        if self._extra is not None:
+            low, high = np.append(low, self._extra.low), np.append(high, self._extra.high)
+        return low.astype(np.float32), high.astype(np.float32)
+
+    def require_data(self) -> None:
+        """Raise ValueError where functions of a user add to the observation: policies that are stored are data."""
+        if self._extra is not None:
+            raise ValueError(
+                f"signals: {', '.join(self._extra.elements)} are Python code, and no signals of a config, whose policies are "
+                "stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+            )
+
+    def with_extra(self, seen: np.ndarray) -> np.ndarray:
+        """Return observations with what functions of a user add: (..., table_width) to (..., width).
+
+        Raises:
+            InputError: with file and line, where such a function fails.
+        """
+        if self._extra is None:
+            return seen
+        return np.concatenate([seen, self._extra.values(seen).astype(seen.dtype)], axis=-1)
+
+
+def read_interface(data: Mapping[str, Any], where: str) -> Interface:
+    """Return an interface for what a user asks for: its signals may hold functions of their own (``own_signals``).
+
+    Args:
+        data: fields of ``Interface``.
+        where: for messages.
+
+    Raises:
+        InputError: one line, with file and line for a function that fails.
+    """
+    of_table, owns = split(as_signals(data.get("signals")))
+    found = validate(Interface, {**data, "signals": of_table}, where)
+    if owns:
+        found._extra = ExtraSignals(owns, found.signals, found.history)
+    return found
+
+
+def _known_weights(value: dict[str, float]) -> dict[str, float]:
+    for name in value:
+        term(name)
+    return value
+
+
+Weights = Annotated[dict[str, float], BeforeValidator(as_weights), AfterValidator(_known_weights)]
+SENDER_V0 = Interface(signals="beliefs", action="rate_log2", clock=Clock(every="rtt"))  # type: ignore[arg-type]
+"""What ``ccenv/Sender-v0`` has had from its first version."""

@@ -1,0 +1,311 @@
+"""Policies of other libraries as senders: Stable-Baselines3, torch, ONNX. What comes out is data, ready for the board.
+
+The engines play dense layers with tanh or ReLU and GRU and LSTM cells, over signals by name (``ccenv.agents.interface``) with their
+history. What is exactly such a network is taken; anything else is refused with what is in the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.agents.learned import MAX_WIDTH, Head, check_playable, inner_cca
+from ccenv.agents.learned.onnx_file import read_onnx
+from ccenv.agents.learned.steps import Linear, Step, stages_of, width_of
+from ccenv.agents.learned.torch_steps import is_recurrent, torch_player, torch_steps
+from ccenv.agents.learned.observation import Observation
+from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.base.errors import InputError, require_extra, shown
+from ccenv.base.foreign import path_of
+from ccenv.agents.interface.interface import SENDER_V0, Interface, read_interface
+from ccenv.agents.learned.weights import MAX_LAYERS
+from ccenv.agents.sender import PolicySender
+from ccenv.base.registry import load_target
+
+_AGENTS = "ccenv.agents:AGENTS"  # looked up at run time: the registry lists the policies of this room
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_PROBES, _DECISIONS = 64, 8  # of a memory; a network without one has a single decision
+_WIDEST = 16.0  # of a probed signal: float32 of the other library would round away what a kilosecond changes
+_TOLERANCE = 1e-3  # of an action in [-1, 1]; the other library computes in float32
+
+InterfaceLike = Interface | Mapping[str, Any] | str
+"""Signals, history, action and clock: an Interface, what a card or a config says of one, or the name of a set of signals.
+
+Signals in a mapping may hold functions of one's own, as those of environments do (``ccenv.agents.interface.user``).
+"""
+Player = Callable[[np.ndarray], np.ndarray]
+"""(n, T, width) observations of T decisions to (n, T) actions of the other library, of discrete ones their numbers."""
+
+
+def from_sb3(
+    model: Any, *, observation: Observation | None = None, interface: InterfaceLike | None = None, name: str = "own_policy"
+) -> PolicySender:
+    """Return the sender that plays the mean action, or the likeliest of discrete ones, of a model of Stable-Baselines3.
+
+    Args:
+        model: a trained PPO, A2C, SAC, TD3, DDPG or DQN with ``MlpPolicy``, or RecurrentPPO with ``MlpLstmPolicy``; its action in
+            [-1, 1], or one of n. Its VecNormalize is built in.
+        observation: what it saw instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it saw, what it set and when; ``env.interface`` of the environments.
+        name: of the sender.
+
+    Returns:
+        PolicySender: for ``ccenv.compare``, ``ccenv.attack`` and ``ccenv.save_policy``.
+
+    Raises:
+        InputError: for a model that is no network of this kind, or does something else than its layers say.
+        MissingExtraError: without Stable-Baselines3.
+    """
+    require_extra("stable_baselines3", "train")
+    policy = getattr(model, "policy", None)
+    if policy is None:
+        hint = ": load it first, as with PPO.load(path)" if isinstance(model, (str, FilePath)) else ""
+        raise InputError(f"from_sb3: {shown(model)} is no model of Stable-Baselines3{hint}")
+    kind, space = type(model).__name__, model.action_space
+    discrete = int(getattr(space, "n", 0))
+    if discrete < 2 and (getattr(space, "shape", None) != (1,) or not (np.all(space.low == -1) and np.all(space.high == 1))):
+        raise InputError(f"from_sb3: {kind} acts in {space}; Box(-1, 1, (1,)) or Discrete(n) of one flow is needed")
+    sees = _interface("from_sb3", interface, observation)
+    steps = _sb3_steps(policy, kind)
+    normalise = model.get_vec_normalize_env()
+    if normalise is not None and normalise.norm_obs:
+        steps = [_normaliser(normalise, *_features(sees, observation)), *steps]
+
+    def play(seen: np.ndarray) -> np.ndarray:
+        out, state, begins = np.empty(seen.shape[:2]), None, np.ones(len(seen), bool)
+        for decision in range(seen.shape[1]):
+            given = seen[:, decision]
+            given = normalise.normalize_obs(given) if normalise is not None else given
+            acted, state = model.predict(given.astype(np.float32), state=state, episode_start=begins, deterministic=True)
+            out[:, decision], begins = np.asarray(acted, np.float64).reshape(len(seen)), np.zeros(len(seen), bool)
+        return out
+
+    head: Head = "categorical" if discrete else "mean"
+    return _sender("from_sb3", steps, sees, observation, name, head, play, discrete)
+
+
+def _sb3_steps(policy: Any, kind: str) -> list[Step]:
+    if hasattr(policy, "action_net"):
+        memory = torch_steps("from_sb3", policy.lstm_actor) if hasattr(policy, "lstm_actor") else []
+        steps = [*memory, *torch_steps("from_sb3", policy.mlp_extractor.policy_net, policy.action_net)]
+        return [*steps, "tanh"] if getattr(policy, "squash_output", False) else steps
+    if hasattr(getattr(policy, "actor", None), "latent_pi"):
+        return [*torch_steps("from_sb3", policy.actor.latent_pi, policy.actor.mu), "tanh"]
+    if hasattr(getattr(policy, "actor", None), "mu"):
+        return torch_steps("from_sb3", policy.actor.mu)
+    if hasattr(getattr(policy, "q_net", None), "q_net"):
+        return torch_steps("from_sb3", policy.q_net.q_net)
+    raise InputError(f"from_sb3: {kind} has no actor; PPO, A2C, SAC, TD3, DDPG, DQN and RecurrentPPO are known")
+
+
+def from_torch(
+    module: Any,
+    *,
+    observation: Observation | None = None,
+    interface: InterfaceLike | None = None,
+    head: Head = "mean",
+    name: str = "own_policy",
+) -> PolicySender:
+    """Return the sender that plays a torch module of Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell layers.
+
+    Args:
+        module: from observations to actions. Without memory: (n, width) to (n, outputs). With GRU or LSTM: (n, T, width), or
+            (T, n, width) where they are not ``batch_first``, to as many actions, or a tuple that begins with them. With GRUCell
+            or LSTMCell: called with an observation (n, width) and a state, None at first; it returns actions and the next state.
+        observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it sees, what it sets and when.
+        head: ``"mean"``: one output, clipped to [-1, 1]; ``"squashed"``: its tanh is the action; ``"categorical"``: scores of
+            evenly spaced actions from -1 to 1.
+        name: of the sender.
+
+    Raises:
+        InputError: for other layers, or a module that does something else than its layers say.
+        MissingExtraError: without torch.
+    """
+    require_extra("torch", "train")
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"from_torch: {shown(module)} is no torch.nn.Module")
+    sees = _interface("from_torch", interface, observation)
+    return _sender("from_torch", torch_steps("from_torch", module), sees, observation, name, head, torch_player(module, head))
+
+
+def from_onnx(
+    file: FilePath | str,
+    *,
+    observation: Observation | None = None,
+    interface: InterfaceLike | None = None,
+    head: Head = "mean",
+    output: str = "",
+    name: str = "",
+) -> PolicySender:
+    """Return the sender that plays the network of an ONNX file.
+
+    The file is read as data with a reader of its own (``onnx_file``): no further package, and nothing in it runs.
+
+    Args:
+        file: with one input, the observations (n, width), or with GRU or LSTM (T, n, width); further inputs may be initial states
+            of cells, which begin at 0.
+        observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it sees, what it sets and when.
+        head: as of :func:`from_torch`.
+        output: which output of the graph is the action; by default the first.
+        name: of the sender; by default that of the file.
+
+    Raises:
+        InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU, LSTM in a
+            chain.
+    """
+    path = path_of("file", file)
+    sees = _interface("from_onnx", interface, observation)
+    return _sender("from_onnx", read_onnx(path, output), sees, observation, name or path.stem, head, None)
+
+
+def action_of(sender: PolicySender, observations: np.ndarray) -> np.ndarray:
+    """Return the actions of a policy in plain numpy, in [-1, 1].
+
+    Args:
+        sender: the policy.
+        observations: (n, width) of n flows, or (n, T, width) of T decisions of each; memories begin at 0.
+
+    Returns:
+        np.ndarray: (n,) or (n, T).
+    """
+    seen = np.asarray(observations, np.float64)
+    if seen.ndim == 2:
+        return action_of(sender, seen[:, None])[:, 0]
+    flows = [PolicyReference(sender) for _ in seen]
+    return np.array([[flow.act(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])
+
+
+def _interface(what: str, given: InterfaceLike | None, observation: Observation | None) -> Interface:
+    if observation is not None and not isinstance(observation, Observation):
+        raise InputError(f"{what}: observation is {shown(observation)}; make it with ccenv.Observation(...)")
+    if given is None:
+        return SENDER_V0
+    if observation is not None:
+        raise InputError(
+            f"{what}: observation is about the elements of ccenv/Sender-v0, interface names others; give one of them"
+        )
+    if isinstance(given, Interface):
+        return given
+    if not isinstance(given, (str, Mapping)):
+        raise InputError(f"{what}: interface is {shown(given)}; a set of signals, or a table with signals and action is needed")
+    return read_interface({"signals": given} if isinstance(given, str) else dict(given), f"{what}: interface")
+
+
+def _features(sees: Interface, view: Observation | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Return names, smallest and largest values of what the network sees."""
+    if view is not None:
+        return view.names, view.low, view.high
+    own = sees.extra.elements if sees.extra else ()
+    low, high = (ends.astype(np.float64) for ends in sees.limits())
+    return (*(row.name for row in sees.rows * sees.history), *own), low, high
+
+
+def _normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> Linear:
+    """Return what VecNormalize does; its clipping must not cut off anything that the features can be."""
+    mean, scale = np.asarray(normalise.obs_rms.mean), np.sqrt(np.asarray(normalise.obs_rms.var) + normalise.epsilon)
+    if mean.shape != low.shape:
+        raise InputError(f"from_sb3: it saw {mean.size} numbers, the interface has {low.size}; name what it saw")
+    reach = np.maximum(np.abs((low - mean) / scale), np.abs((high - mean) / scale))
+    worst = int(np.argmax(reach))
+    if reach[worst] > normalise.clip_obs:
+        raise InputError(
+            f"from_sb3: VecNormalize clips at {normalise.clip_obs:g}, and {names[worst]!r} can reach {reach[worst]:.4g}; "
+            "no layer of the engines does that: train with a larger clip_obs, or scale in ccenv.Observation instead"
+        )
+    return Linear(np.diag(1.0 / scale), -mean / scale)
+
+
+def _sender(
+    what: str,
+    steps: Sequence[Step],
+    sees: Interface,
+    view: Observation | None,
+    name: str,
+    head: Head,
+    play: Player | None,
+    n_actions: int = 0,
+) -> PolicySender:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"{what}: name is {shown(name)}; letters, digits, '_', '.' and '-' are allowed, a letter first")
+    if name in load_target(_AGENTS):
+        raise InputError(f"{what}: {name!r} is the name of a registered agent; give another name")
+    if head not in ("mean", "squashed", "categorical"):
+        raise InputError(f"{what}: head is {shown(head)}; mean, squashed and categorical are allowed")
+    steps = [*([] if view is None else [Linear(view.matrix.T, view.offset)]), *steps]
+    stages = stages_of(what, sees.width, steps)
+    outputs = width_of(steps, sees.width)
+    if head == "categorical" and outputs < 2:
+        raise InputError(f"{what}: the network gives {outputs} number; a score for each of two or more actions is needed")
+    if head != "categorical" and outputs != 1:
+        hint = ", or head='categorical' for scores of actions" if what != "from_sb3" else ""
+        raise InputError(f"{what}: the network gives {outputs} numbers; one is needed, the action{hint}")
+    if stages.squashed and head != "mean":
+        raise InputError(f"{what}: the network ends with tanh after ReLU; its head is 'mean', not {head!r}")
+    widths = [weight.shape[0] for weight in stages.weights] + [outputs]
+    if len(stages.weights) > MAX_LAYERS or max(widths[1:]) > MAX_WIDTH:
+        raise InputError(f"{what}: layers {widths[1:]}; at most {MAX_LAYERS} of at most {MAX_WIDTH} units are allowed")
+    arrays = (*stages.weights, *stages.biases, *stages.hidden_weights, *stages.hidden_biases)
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(f"{what}: a weight is not finite")
+    sender = PolicySender(
+        name,
+        stages.weights,
+        stages.biases,
+        stages.activation,
+        sees,
+        "squashed" if stages.squashed else head,
+        stages.kinds,
+        stages.hidden_weights,
+        stages.hidden_biases,
+        inner_cca(sees, what),
+    )
+    try:
+        check_playable(tuple(widths), sender.stage_kinds, sender.head, sees)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None
+    if play is not None:
+        _compare(what, sender, view, play, n_actions)
+    return sender
+
+
+def _compare(what: str, sender: PolicySender, view: Observation | None, play: Player, n_actions: int) -> None:
+    """Refuse a network that acts otherwise than its layers say, as a forward() of its own may."""
+    _, low, high = _features(sender.interface, None)
+    low, high = np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
+    n_decisions = _DECISIONS if is_recurrent(sender) else 1
+    shares = np.random.Generator(np.random.Philox(0)).random((_PROBES, n_decisions, len(low)))
+    seen = (low + shares * (high - low)).astype(np.float32)
+    features = seen if view is None else view.of(seen)
+    try:
+        theirs = np.asarray(play(features), np.float64).reshape(seen.shape[:2])
+    except Exception as error:
+        message = str(error).partition("\n")[0]
+        raise InputError(
+            f"{what}: the network does not take {features.shape[-1]} numbers ({type(error).__name__}: {message})"
+        ) from error
+    n_actions = sender.weights[-1].shape[1] if sender.head == "categorical" else n_actions
+    ours = action_of(sender, seen)
+    if sender.head == "categorical":
+        apart = np.abs(2.0 * theirs / (n_actions - 1) - 1.0 - ours) * _decided(sender, seen)
+    else:
+        apart = np.abs(np.clip(theirs, -1.0, 1.0) - ours)
+    if not apart.max() <= _TOLERANCE:
+        raise InputError(f"{what}: the network acts otherwise than its layers one after the other, by up to {apart.max():.3g}")
+
+
+def _decided(sender: PolicySender, seen: np.ndarray) -> np.ndarray:
+    """Tell for each decision whether the highest score is clearly the highest, (n, T)."""
+    flows = [PolicyReference(sender) for _ in seen]
+    scores = np.array([[flow.outputs(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])
+    best = np.sort(scores, axis=-1)
+    clear: np.ndarray = best[..., -1] - best[..., -2] > _TOLERANCE
+    return clear

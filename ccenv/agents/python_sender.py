@@ -1,0 +1,241 @@
+"""CCAs in plain Python: one object per flow, slow, but with everything that Python has."""
+
+from __future__ import annotations
+
+import copy
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ccenv.base.errors import did_you_mean
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.user import limits
+
+STATE_FIELD = "instance"
+_ENGINE_NAMES = ("cwnd_bytes", "pacing_rate_Bps", "mss_bytes")
+_NEAR = 0.8  # similarity from which a name counts as a slip of the pen
+
+
+class Ack(NamedTuple):
+    """What ``on_ack`` gets: ``ccenv.agents.callbacks.ACK`` as plain numbers; ``ccenv list signals`` says what each is."""
+
+    now_s: float
+    acked_bytes: float
+    delivered_bytes: float
+    rtt_s: float
+    min_rtt_s: float
+    delivery_rate_Bps: float
+    inflight_bytes: float
+    round_start: float
+    app_limited: float
+    ecn_fraction: float
+    mss_bytes: float
+    prior_delivered_bytes: float
+    tx_inflight_bytes: float
+    lost_since_bytes: float
+
+
+class Loss(NamedTuple):
+    """What ``on_loss`` gets: ``ccenv.agents.callbacks.LOSS`` as plain numbers."""
+
+    now_s: float
+    lost_bytes: float
+    inflight_bytes: float
+    delivered_bytes: float
+    timeout: float
+    new_episode: float
+    mss_bytes: float
+    tx_inflight_bytes: float
+    lost_since_bytes: float
+    app_limited: float
+    contiguous: float
+
+
+class Tick(NamedTuple):
+    """What ``on_tick`` gets: ``ccenv.agents.callbacks.TICK`` as plain numbers."""
+
+    now_s: float
+    dt_s: float
+    inflight_bytes: float
+    delivered_bytes: float
+    min_rtt_s: float
+    mss_bytes: float
+
+
+_SIGNALS: dict[str, Any] = {"on_ack": Ack, "on_loss": Loss, "on_tick": Tick}
+
+
+class _Refused(Exception):
+    """A method left a window or rate that is no number above 0, or an attribute that nothing reads.
+
+    Attributes:
+        where: file and line at which the method begins; None: unknown.
+    """
+
+    def __init__(self, flow: PythonSender, method: str, message: str) -> None:
+        super().__init__(f"{method} {message}")
+        code = getattr(getattr(type(flow), method), "__code__", None)
+        self.where = None if code is None else (code.co_filename, code.co_firstlineno)
+
+
+class PythonSender:
+    """Base class of a CCA in plain Python. Override what the CCA reacts to.
+
+    Both engines make one object per flow and call its methods. The engine reads ``cwnd_bytes`` and ``pacing_rate_Bps`` after
+    every call. Keyword parameters of ``__init__`` are the parameters of the sender.
+
+    Attributes:
+        cwnd_bytes: congestion window in bytes, > 0; ten segments at the start (RFC 6928 s.2).
+        pacing_rate_Bps: pacing rate in bytes/s, > 0; infinite: not paced.
+        mss_bytes: segment size in bytes, set before ``on_start``.
+        random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
+        per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
+
+    State of its own is set in the class, in ``__init__`` or in ``on_start``; what first appears later is refused, and
+    so is one that is nearly the name of an engine's, such as ``cwnd``.
+    """
+
+    cwnd_bytes: float
+    pacing_rate_Bps: float = math.inf
+    mss_bytes: float
+    random: np.random.Generator
+    per_packet: bool = False
+
+    def __repr__(self) -> str:
+        cwnd_bytes = getattr(self, "cwnd_bytes", None)
+        window = "not started" if cwnd_bytes is None else f"cwnd_bytes {cwnd_bytes:g}"
+        return f"{type(self).__name__}({window}, pacing_rate_Bps {self.pacing_rate_Bps:g})"
+
+    def on_start(self) -> None:
+        """Set the state at the start of the flow."""
+
+    def on_ack(self, ack: Ack) -> None:
+        """React to newly acknowledged bytes (``signals.ACK``: now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, ...)."""
+
+    def on_loss(self, loss: Loss) -> None:
+        """React to newly found losses (``signals.LOSS``: now_s, lost_bytes, timeout, new_episode, ...)."""
+
+    def on_tick(self, tick: Tick) -> None:
+        """React to the passing of time (``signals.TICK``: now_s, dt_s, inflight_bytes, ...)."""
+
+
+class Bridge:
+    """Hands the calls of an engine, which are about records, to one PythonSender object per flow.
+
+    Args:
+        build: returns a new object.
+        source: file of its class, for messages.
+    """
+
+    def __init__(self, build: Callable[[], PythonSender], source: str) -> None:
+        self._build = build
+        self._source = source
+        self._flows: list[PythonSender] = []
+        self._names: list[frozenset[str]] = []  # attributes of each flow when it has begun
+        self.failure: BaseException | None = None
+
+    def init(self, state: Any) -> None:
+        """Make the object of a flow."""
+
+        def start() -> PythonSender:
+            with limits.limited("on_start", limits.CALL_LIMIT_S):
+                flow = self._build()
+                flow.mss_bytes = float(state.mss_bytes)
+                flow.cwnd_bytes = 10.0 * flow.mss_bytes
+                flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
+                flow.on_start()
+            _require_positive(flow, "on_start")
+            _require_known(flow, "on_start", sorted(vars(flow)))
+            self._flows.append(flow)
+            self._names.append(frozenset(vars(flow)))
+            return flow
+
+        state[STATE_FIELD] = len(self._flows)
+        self._call(state, start)
+
+    def on_ack(self, state: Any, ack: Any) -> None:
+        """Pass an ACK on."""
+        self._pass(state, "on_ack", ack)
+
+    def on_loss(self, state: Any, loss: Any) -> None:
+        """Pass a loss on."""
+        self._pass(state, "on_loss", loss)
+
+    def on_tick(self, state: Any, tick: Any) -> None:
+        """Pass a tick on."""
+        self._pass(state, "on_tick", tick)
+
+    def copy(self, instance: int) -> int:
+        """Copy an object; return the number of the copy. A flow that has not begun has none yet."""
+        if instance >= len(self._flows):
+            return instance
+        self._flows.append(copy.deepcopy(self._flows[instance]))
+        self._names.append(self._names[instance])
+        return len(self._flows) - 1
+
+    def what_failed(self) -> str:
+        """Return file, line and message of the exception that a method raised; empty: none did."""
+        if self.failure is None:
+            return ""
+        if isinstance(self.failure, _Refused):
+            file, number = self.failure.where or ("", 0)
+            return f"{FilePath(self._source).name}{f':{number}' if file == self._source else ''}: {self.failure}"
+        own = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
+        line = f":{own[-1].lineno}" if own else ""
+        return f"{FilePath(self._source).name}{line}: {type(self.failure).__name__}: {self.failure}"
+
+    def _pass(self, state: Any, method: str, signal: Any) -> None:
+        def react() -> PythonSender:
+            number = int(state[STATE_FIELD])
+            flow = self._flows[number]
+            if getattr(type(flow), method) is not getattr(PythonSender, method):
+                told = _SIGNALS[method]._make(signal.item())
+                with limits.limited(method, limits.CALL_LIMIT_S):
+                    getattr(flow, method)(told)
+                _require_positive(flow, method)
+                if len(vars(flow)) > len(self._names[number]):
+                    _require_known(flow, method, sorted(vars(flow).keys() - self._names[number]), later=True)
+                    self._names[number] = frozenset(vars(flow))
+            return flow
+
+        self._call(state, react)
+
+    def _call(self, state: Any, act: Callable[[], PythonSender]) -> None:
+        """Act for a flow and copy what it asks for; an exception stops the engine through a window that is no number."""
+        if self.failure is not None:
+            state["cwnd_bytes"] = math.nan
+            return
+        try:
+            flow = act()
+            state["cwnd_bytes"], state["pacing_rate_Bps"] = float(flow.cwnd_bytes), float(flow.pacing_rate_Bps)
+        except BaseException as failure:  # an exception cannot pass through compiled code; the engine raises it again
+            self.failure = failure
+            state["cwnd_bytes"] = math.nan
+
+
+def _require_positive(flow: PythonSender, method: str) -> None:
+    if not (float(flow.cwnd_bytes) > 0 and float(flow.pacing_rate_Bps) > 0):
+        wrong = "pacing_rate_Bps" if float(flow.cwnd_bytes) > 0 else "cwnd_bytes"
+        raise _Refused(flow, method, f"left {wrong} at {getattr(flow, wrong)!r}; it must be above 0")
+
+
+def _require_known(flow: PythonSender, method: str, names: Sequence[str], later: bool = False) -> None:
+    """Refuse attributes that are nearly those that the engine reads, and ``later`` all that neither beginning has set."""
+    for name in (name for name in names if name not in _ENGINE_NAMES):
+        for meant in _ENGINE_NAMES:
+            if meant.startswith(f"{name}_") or SequenceMatcher(None, name.lower(), meant.lower()).ratio() >= _NEAR:
+                raise _Refused(flow, method, f"set {name!r}, which no engine reads. Did you mean {meant!r}?")
+        if later and not hasattr(type(flow), name) and name not in type(flow).__annotations__:
+            nearest = did_you_mean(name, vars(flow).keys() - {name})
+            raise _Refused(flow, method, f"set {name!r}, which the class, __init__ and on_start do not set.{nearest}")
+
+
+def bridge_of(sender: object) -> Bridge | None:
+    """Return the bridge of a sender that is plain Python; None for all others."""
+    owner = getattr(sender.init, "__self__", None) if isinstance(sender, ClassicSender) else None
+    return owner if isinstance(owner, Bridge) else None

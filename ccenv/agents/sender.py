@@ -1,0 +1,247 @@
+"""What a sender can be, for both engines and the solver. The agents themselves live in ``ccenv.agents``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ccenv.base.errors import InputError, ProgramError, shown
+from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.programs import Program
+from ccenv.base.registry import spec_text
+
+CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
+"""Who chooses inside a contract's interval; ``external``: an environment's action."""
+
+LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
+
+
+@dataclass(frozen=True)
+class ClassicSender:
+    """A CCA in the common on_ack/on_loss/on_tick interface (``ccenv.agents.callbacks``).
+
+    Attributes:
+        name: registry name.
+        state: record type made by ``state_record``.
+        init: sets the state at the start of a flow.
+        on_ack: called with newly acknowledged bytes.
+        on_loss: called with newly found losses.
+        on_tick: called as time passes.
+        parameters: initial values of state fields, set before ``init`` runs.
+        source_sha256: hash of the file it was loaded from; empty for what comes with ccenv.
+        per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
+    """
+
+    name: str
+    state: np.dtype
+    init: Callable[[Any], None]
+    on_ack: Callable[[Any, Any], None]
+    on_loss: Callable[[Any, Any], None]
+    on_tick: Callable[[Any, Any], None]
+    parameters: dict[str, float] = field(default_factory=dict)
+    source_sha256: str = ""
+    per_packet: bool = False
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ClassicSender({spec_text(self.name, self.parameters)})"
+
+
+@dataclass(frozen=True)
+class ProgramSender:
+    """A belief program; its rate is decided once per propagation RTT.
+
+    Attributes:
+        name: registry name.
+        program: what decides.
+        start: what decides before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are
+            found lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: nothing.
+    """
+
+    name: str
+    program: Program
+    start: Program | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ProgramSender({self.name}{f', starts as {self.start.name}' if self.start else ''})"
+
+    def __post_init__(self) -> None:
+        """Refuse contracts: they decide no rate."""
+        for program in (self.program, self.start):
+            if program is not None and program.is_contract:
+                raise ProgramError(
+                    f"{program.name!r} is a contract: it allows intervals of rates, and somebody must choose inside them "
+                    f"(contract:file=FILE,chooser=...: {', '.join(CHOOSERS)})"
+                )
+
+
+GATES = {"gru": 3, "lstm": 4}
+"""Recurrent cells, and how many gates have their weights side by side, in PyTorch's order: reset, update, new; input, forget,
+cell, output."""
+STAGES = ("dense", *GATES)
+HEADS = ("mean", "squashed", "categorical")
+
+
+@dataclass(frozen=True)
+class PolicySender:
+    """A small network that decides from signals, evaluated in the kernels.
+
+    Attributes:
+        name: registry name.
+        weights: per stage (n_in, n_out) float64, of a cell (n_in, gates * n_out).
+        biases: per stage (n_out,) float64, of a cell (gates * n_out,).
+        activation: ``"tanh"`` or ``"relu"``, after each dense stage but the last, which is linear.
+        interface: what it sees and sets, and when.
+        head: what the last stage is: ``"mean"`` (one output, clipped to [-1, 1]), ``"squashed"`` (its tanh) or ``"categorical"``
+            (scores of evenly spaced values from -1 to 1; the first of the highest is taken).
+        stages: ``"dense"``, ``"gru"`` or ``"lstm"`` each; empty: all dense.
+        hidden_weights: of the cells in their order, (n_out, gates * n_out) float64 each, for their state.
+        hidden_biases: of the cells, (gates * n_out,) float64 each.
+        inner: the CCA that ``interface.inner`` names, for actions that build on one.
+    """
+
+    name: str
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    activation: str
+    interface: Interface = SENDER_V0
+    head: str = "mean"
+    stages: tuple[str, ...] = ()
+    hidden_weights: tuple[np.ndarray, ...] = ()
+    hidden_biases: tuple[np.ndarray, ...] = ()
+    inner: ClassicSender | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        n_numbers = sum(array.size for array in self.arrays)
+        return (
+            f"PolicySender({self.name}: {len(self.interface.signals)} signals, {len(self.weights)} layers, {n_numbers} numbers)"
+        )
+
+    @property
+    def stage_kinds(self) -> tuple[str, ...]:
+        """Kind of each stage, written out."""
+        return self.stages or ("dense",) * len(self.weights)
+
+    @property
+    def is_first_version(self) -> bool:
+        """Tell whether it is what policies were before cards named an interface: belief signals, dense stages, a mean."""
+        return self.interface == SENDER_V0 and self.head == "mean" and set(self.stage_kinds) == {"dense"}
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All its numbers."""
+        return (*self.weights, *self.biases, *self.hidden_weights, *self.hidden_biases)
+
+
+@dataclass(frozen=True)
+class ContractSender:
+    """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
+
+    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that no chooser leaves what
+    was proved of the contract.
+
+    Attributes:
+        name: for listings and results.
+        program: the contract.
+        chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
+        policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
+
+    Raises:
+        ProgramError: for a program without intervals.
+        InputError: for an unknown chooser, or a policy where none is asked for or none where one is.
+    """
+
+    name: str
+    program: Program
+    chooser: str
+    policy: PolicySender | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ContractSender({self.name}: {self.chooser} chooses inside {self.program.name})"
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if not self.program.is_contract:
+            raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
+        if self.chooser not in CHOOSERS:
+            raise InputError(f"unknown chooser {shown(self.chooser)}; allowed are {', '.join(CHOOSERS)}")
+        if (self.chooser == "policy") != (self.policy is not None):
+            raise InputError(f"chooser {self.chooser!r} {'needs a policy' if self.policy is None else 'takes no policy'}")
+        if self.policy is not None and self.policy.interface != SENDER_V0:
+            raise InputError(f"policy {self.policy.name!r}: inside a contract a policy sees the belief signals of SENDER_V0 only")
+
+
+@dataclass(frozen=True)
+class ExternalSender:
+    """A flow whose rate comes from outside (an environment's action).
+
+    Attributes:
+        name: for listings.
+        inner: the CCA inside, for actions that build on one.
+    """
+
+    name: str = "external"
+    inner: ClassicSender | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ExternalSender({self.name}{f', on {self.inner.name}' if self.inner else ''})"
+
+
+@dataclass(frozen=True)
+class HeldSender:
+    """A sender behind a proxy that holds its ACKs back ([Delta] s.5.3): data take their way as they did, the RTT is longer.
+
+    Attributes:
+        name: for listings and results.
+        inner: the sender that reacts to the held ACKs.
+        mode: ``"lambda"``: the smallest RTT seen is to be target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for
+            target_s.
+        target_s: lambda, or the delay that is added.
+        window_s: W of Algorithm 1, for lambda.
+
+    Raises:
+        InputError: for an inner sender that is itself behind a proxy or is driven from outside.
+    """
+
+    name: str
+    inner: ClassicSender | ProgramSender | PolicySender | ContractSender
+    mode: Literal["lambda", "fixed"]
+    target_s: float
+    window_s: float = math.inf
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot stand behind a proxy."""
+        driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
+        if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ContractSender)):
+            raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
+
+    def rtt_s(self, propagation_s: float) -> float:
+        """Return the Rm that the inner sender goes by, on a path of this propagation RTT."""
+        return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
+
+
+Sender = ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender | HeldSender
+
+
+def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender:
+    """Return the sender itself, without its proxy if it has one."""
+    return sender.inner if isinstance(sender, HeldSender) else sender
+
+
+def takes_one_flow(sender: object) -> bool:
+    """Tell whether a sender goes by beliefs, which take a flow to be alone on its link."""
+    if isinstance(sender, PolicySender):
+        return any(signal.needs == "beliefs" for signal in sender.interface.rows)
+    return isinstance(sender, (ProgramSender, ContractSender))

@@ -1,0 +1,1 @@
+"""Attacks per packet: the delay element as adversary."""

@@ -1,0 +1,120 @@
+"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.load import is_user_adversary
+from ccenv.adversaries.learned import is_adversary
+from ccenv.base.errors import InputError, shown, unknown_name
+from ccenv.base.parameters import build
+from ccenv.base.user.python_file import call, is_python_file, load_file, read_spec
+from ccenv.base.registry import Registry
+
+if TYPE_CHECKING:
+    from ccenv.attacks.game import Found, Game
+
+SEARCHES = Registry("adversary")
+
+for _name, _target, _summary in (
+    ("corners", "patterns:search_corners", "all constant moves of 0, 1 (and 1/2) per choice"),
+    ("random_search", "patterns:search_random", "random periodic patterns"),
+    ("cem", "population:search_cem", "cross-entropy method over periodic patterns (parameters population, elite_share)"),
+    ("cma_es", "population:search_cma_es", "CMA-ES over periodic patterns (parameter population; extra attack)"),
+    ("greedy", "lookahead:search_greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
+    ("evolution", "evolution:search", "whole scenarios, path and moves, with novelty (parameter population)"),
+    ("beam", "lookahead:search_beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
+    ("solver", "solver:search", "the solver's worst continuation, again and again (parameters steps, asks, time_limit_s; extra verify)"),
+    ("mutation", "mutation:search", "a far beam, then changed piece by piece (parameters width, interval_rtts, horizon_rtts)"),
+    ("two_phase", "two_phase:search", "two patterns, one after the other, then changed piece by piece (parameter population)"),
+):
+    SEARCHES.add(_name, f"ccenv.attacks.searches.{_target}", tags=("search",), summary=_summary)
+for _name, _target, _summary in (
+    ("cem", "policies:search_policy_cem", "cross-entropy method over small policies on the network's observation (parameters population, changes)"),
+    ("cma_es", "policies:search_policy_cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
+    ("ppo", "ppo:search", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
+):
+    SEARCHES.add(f"policy_{_name}", f"ccenv.attacks.searches.{_target}", tags=("search",), summary=_summary)
+for _name, _target, _summary in (
+    ("slow_link", "slow_link:search", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
+    ("strong_starvation", "strong_starvation:search", "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)"),
+    ("starvation", "starvation:search", "theorem 1 of [Starvation]: one of two flows starves (parameters ratio, converge_rtts)"),
+):
+    SEARCHES.add(_name, f"ccenv.attacks.constructions.{_target}", tags=("emulation",), summary=_summary)
+
+PANELS: dict[str, tuple[str, ...]] = {
+    "v1": ("corners", "slow_link", "random_search", "cem", "greedy", "beam"),
+    "v2": ("corners", "slow_link", "cem", "two_phase", "mutation", "policy_cem"),
+}
+"""The panels by version: adversaries that need no extra. Records name the adversaries that they were made with."""
+
+PANEL: tuple[str, ...] = PANELS["v2"]
+"""The adversaries of an attack if nobody names others."""
+
+
+class Search(Protocol):
+    """A search over moves.
+
+    One that needs more than one run at least also has ``least_flow_steps(game)``: what the smallest budget must be, or what it
+    takes where the weight is 0.
+
+    Attributes:
+        weight: its part of a common budget; 0: it needs a fixed number of steps, whatever the budget.
+    """
+
+    @property
+    def weight(self) -> float:
+        """Part of a common budget."""
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
+
+
+def make_search(spec: str, *, code: bool = True) -> Search:
+    """Build a search, or wrap what is played as it is.
+
+    Args:
+        spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
+            files of a learned one, a solver's trace (``.npz``), or code of a user: a plugin, or a Python file with an adversary
+            (``ccenv.adversaries.load``) or a function ``search`` that returns a Search.
+        code: the spec may name code of a user: the user named it, not a suite or a record of others.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: if a parameter is unknown or out of range.
+    """
+    name = spec.partition(":")[0]
+    if name in SEARCHES:
+        search: Search = build(SEARCHES, spec)
+        return search
+    if spec.endswith(".npz"):
+        from ccenv.attacks.replay import Replay
+
+        return Replay(spec)
+    if name in ADVERSARIES or is_adversary(spec):
+        from ccenv.attacks.scripted import Scripted
+
+        return Scripted(spec)
+    if code and is_python_file(spec):
+        return _user_search(spec)
+    if code and is_user_adversary(spec):
+        from ccenv.attacks.scripted import Scripted
+
+        return Scripted(spec)
+    raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])
+
+
+def _user_search(spec: str) -> Search:
+    asked = read_spec(spec)
+    user = load_file(asked.file, "adversary", [*SEARCHES.names(), *ADVERSARIES.names()])
+    name = asked.attribute or "search"
+    build_search = getattr(user.module, name, None)
+    if name != "search" or build_search is None:
+        from ccenv.attacks.scripted import Scripted
+
+        return Scripted(spec)
+    search: Search = call(build_search, asked.parameters, asked.where, user.path)
+    if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):
+        raise InputError(f"{asked.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
+    return search

@@ -1,0 +1,159 @@
+"""Starvation by a late start: one flow has the link to itself, then others come, and the network holds every byte for D.
+
+For senders whose beliefs say nothing about a share of a link, so that several flows have no encoding. It is a construction, not
+an emulation: the run is played in the curve engine, and what counts is a cycle in it. Where everything that the flows and the
+network remember comes back after P Rm, the run goes on like that for ever, belief time-outs included.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ccenv.adversaries import make_adversary
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.base.errors import InputError
+from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
+from ccenv.agents.sender import Sender
+from ccenv.network.trace import Trace
+
+if TYPE_CHECKING:
+    from ccenv.proofs.claims.report import Outcome
+    from ccenv.proofs.formulas.setting import Setting
+
+STEPS_PER_RTT = 8
+RTT_MS = 40.0
+SEGMENTS_PER_RATIO = 8  # C Rm in MSS for each unit of the ratio: the one that is there uses more than a quarter of the link
+ALONE_RTTS_PER_SEGMENT = 16  # additive senders need a few Rm for each segment
+AFTER_RTTS = 400
+LONGEST_CYCLE_RTTS = 120
+PERIOD_RTTS, REMEMBERED_RTTS = 10, 20  # of beliefs
+MOST_RATIO = 1000.0
+MOST_FLOWS = 16
+SAME = 1e-9  # relative to C Rm and C
+BELIEFS = ("C_L", "C_U", "C_L_lambda")
+
+
+@dataclass(frozen=True)
+class LateStart:
+    """A run that ends in a cycle.
+
+    Attributes:
+        ratio: bytes of the flow that gets most over those of the one that gets least, in a cycle.
+        cycle_rtts: length of the cycle.
+        shares: throughput of each flow over C.
+        alone_rtts: Rm that the first flow had to itself.
+        trace: the whole run.
+        legal: the independent checker accepts it.
+    """
+
+    ratio: float
+    cycle_rtts: int
+    shares: tuple[float, ...]
+    alone_rtts: int
+    trace: Trace
+    legal: bool
+
+
+def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_delay") -> LateStart | None:
+    """Play a late start; return the cycle in which it ends, None if there is none.
+
+    Args:
+        sender: of every flow; D = Rm, a buffer without end.
+        ratio: what is aimed at, 1 to MOST_RATIO: the link carries SEGMENTS_PER_RATIO segments per Rm for each unit of it.
+        flows: 2 to MOST_FLOWS.
+        model: ``cbr_delay`` or ``ccac``.
+
+    Raises:
+        InputError: for another ratio or number of flows.
+    """
+    if not 1 <= ratio <= MOST_RATIO:
+        raise InputError(f"late start: the ratio is {ratio:g}; it must be 1 to {MOST_RATIO:g}")
+    if not 2 <= flows <= MOST_FLOWS:
+        raise InputError(f"late start: {flows} flows; it must be 2 to {MOST_FLOWS}")
+    segments = SEGMENTS_PER_RATIO * math.ceil(ratio)
+    alone_rtts = ALONE_RTTS_PER_SEGMENT * segments
+    link_rate_mbps = segments * 1500 * 8e-3 / RTT_MS
+    path = make_path(link_rate_mbps=link_rate_mbps, rtt_ms=RTT_MS, jitter_ms=RTT_MS, n_flows=flows)
+    late = [flow.model_copy(update={"start_s": alone_rtts * RTT_MS / 1e3}) for flow in path.flows[1:]]
+    path = path.model_copy(update={"flows": (path.flows[0], *late)})
+    slowest = make_adversary("slowest")
+    engine = CurveEngine(
+        [path], model=model, senders=[sender] * flows, adversary=slowest, steps_per_rtt=STEPS_PER_RTT, record=True
+    )
+    engine.advance((alone_rtts + AFTER_RTTS) * STEPS_PER_RTT)
+    trace = engine.trace(0)
+    cycle = _cycle(trace)
+    if cycle is None:
+        return None
+    got = trace.S[-1] - trace.S[-1 - cycle * STEPS_PER_RTT]
+    shares = got / (cycle * trace.header.path.bdp_bytes)
+    ratio_found = float(got.max() / max(got.min(), 1e-300))
+    return LateStart(ratio_found, cycle, tuple(map(float, shares)), alone_rtts, trace, not check_trace(trace))
+
+
+def late_start_outcome(name: str, ratio: Fraction, flows: int, folder: FilePath) -> tuple[Outcome, dict[str, Any], Setting]:
+    """Tell, as ``ccenv verify fairness`` does, whether flows of a sender starve by a late start.
+
+    Returns:
+        tuple: the outcome, ``refuted`` with a trace or ``unknown`` with a reason, what it is about, and its setting.
+    """
+    from ccenv.agents import make_sender
+    from ccenv.proofs.claims.report import Outcome, save_counterexample
+    from ccenv.proofs.formulas.setting import Setting
+
+    sender = make_sender(name)
+    found = late_start(sender, float(ratio), flows)
+    setting = Setting("cbr_delay", samples=3 * STEPS_PER_RTT + 1, steps_per_rtt=STEPS_PER_RTT, past_steps=STEPS_PER_RTT)
+    about: dict[str, Any] = {
+        "ratio": float(ratio),
+        "claim": f"in a cycle one flow gets at most {float(ratio):g} times another's bytes",
+        "evidence": {"method": "late start, played in the engine"},
+        "sender": name,
+        "flows": flows,
+        "model": setting.model,
+        "property": "fairness",
+        "setting_name": "sound",
+        "buffer": str(setting.buffer),
+    }
+    if found is None or not found.legal or found.ratio <= ratio:
+        reason = (
+            "C_L_lambda and q_U mean nothing for a share of a link, so several flows have no encoding; and after a late start "
+            "on the slowest network no cycle starves one"
+        )
+        return Outcome("fairness", "unknown", details={"reason": reason}), about, setting
+    about["evidence"] |= {
+        "found_ratio": found.ratio,
+        "cycle_rtts": found.cycle_rtts,
+        "shares": list(found.shares),
+        "alone_rtts": found.alone_rtts,
+        "legal": found.legal,
+    }
+    told = f"one flow gets {found.ratio:.4g} times another's bytes, in a cycle of {found.cycle_rtts} Rm"
+    file = save_counterexample(found.trace, folder, f"{sender.name}-{flows}-flows-late-start")
+    return Outcome("fairness", "refuted", trace=file, details={"violates": told}), about, setting
+
+
+def _cycle(trace: Trace) -> int | None:
+    """Return the shortest P, in Rm, with which a run's end repeats itself; None: there is none.
+
+    P is a multiple of the beliefs' period. Everything that a row shows must come back after P Rm, for so long that all that is
+    remembered came back too: bytes held by the network (D), and belief windows.
+    """
+    bdp, rate = trace.header.path.bdp_bytes, trace.header.path.link_rate_Bps
+    state = [trace.A - trace.L - trace.S, trace.E - trace.S, trace.queue_bytes[:, None]]
+    state += [trace.beliefs["q_U"]] if "q_U" in trace.beliefs else []
+    rates = [trace.rate_Bps, *(trace.beliefs[name] for name in BELIEFS if name in trace.beliefs)]
+    curves = [part[1:] / bdp for part in state] + [np.diff(trace.S, axis=0) / bdp] + [part[1:] / rate for part in rates]
+    rows = np.nan_to_num(np.hstack(curves), nan=-1.0, posinf=-2.0)
+    for cycle in range(PERIOD_RTTS, LONGEST_CYCLE_RTTS + 1, PERIOD_RTTS):
+        steps, span = cycle * STEPS_PER_RTT, (cycle + REMEMBERED_RTTS) * STEPS_PER_RTT
+        if np.abs(rows[-span:] - rows[-span - steps : -steps]).max() <= SAME:
+            return cycle
+    return None

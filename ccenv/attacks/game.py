@@ -1,0 +1,325 @@
+"""The game that searches play: moves in, what the goal counts out; every engine step is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ccenv.attacks.goals import UTILISATION, Goal, goal_of
+from ccenv.attacks.windows import ANY_WINDOW, Claim, SampleLog, samples_of
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.path_arrays import PathArrays
+from ccenv.engine.curve.tracing import Snapshot
+from ccenv.base.errors import InputError
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, Adversary, MlpAdversary, RecordedAdversary
+from ccenv.network.model import Model, get_model
+from ccenv.network.path import Path, grid_of
+from ccenv.agents.sender import ExternalSender, Sender
+from ccenv.network.trace import Trace
+
+SERVICE = FIRST_SERVICE  # of flow 0
+KIND = (1.0, 1.0, 1.0, 0.0)  # of one flow: everything delivered at once, nothing kept, the fastest link, no loss
+MOST_STEPS = 100_000  # of one run: a search holds the moves of several hundred runs at a time
+CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that decides a game besides the moves.
+
+    Attributes:
+        sender: the sender under attack; all flows of the path are such senders.
+        path: of one flow or several.
+        model: network model.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1, losses told by an oracle).
+        steps_per_rtt: K.
+        warmup_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        calm_rtts: Rm at the start in which the network is kind.
+        seed: of the sender's random numbers.
+        claim: in proof timing, which windows count.
+        goal: what adversaries aim at, a name of ``ccenv.attacks.goals.GOALS``.
+    """
+
+    sender: Sender
+    path: Path
+    model: str
+    timing: str = "engine"
+    steps_per_rtt: int = 8
+    warmup_rtts: int = 60
+    window_rtts: int = 60
+    calm_rtts: int = 0
+    seed: int = 0
+    claim: Claim = ANY_WINDOW
+    goal: str = UTILISATION
+
+    def __post_init__(self) -> None:
+        """Check what the engine does not."""
+        if isinstance(self.sender, ExternalSender):
+            raise InputError("an external sender cannot be attacked: its rate comes from outside")
+        least = goal_of(self.goal).least_flows
+        if self.path.n_flows < least:
+            raise InputError(f"goal {self.goal!r} needs at least {least} flows; the path has {self.path.n_flows}")
+        if self.timing == "smt" and (self.path.n_flows > 1 or self.goal != UTILISATION):
+            raise InputError("timing 'smt' has one flow and the goal 'utilisation'")
+        get_model(self.model)
+        if self.timing == "smt" and self.steps_per_rtt != 1:
+            raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
+        for name, low in (("warmup_rtts", 0), ("window_rtts", 1), ("calm_rtts", 0), ("seed", 0), ("steps_per_rtt", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 1_000_000:
+                raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to 1000000")
+        n_steps = (self.warmup_rtts + self.window_rtts) * self.steps_per_rtt
+        if n_steps > MOST_STEPS:
+            raise InputError(f"warmup_rtts, window_rtts and steps_per_rtt make runs of {n_steps} steps; at most {MOST_STEPS}")
+        if self.calm_rtts >= self.warmup_rtts + self.window_rtts:
+            raise InputError(
+                f"calm_rtts is {self.calm_rtts}: nothing is left to attack in {self.warmup_rtts + self.window_rtts} Rm"
+            )
+        if self.timing == "smt" and self.window_rtts < self.claim.samples - 1:
+            raise InputError(
+                f"window_rtts is {self.window_rtts}; windows of T = {self.claim.samples} need {self.claim.samples - 1}"
+            )
+        grid_of(self.path, self.steps_per_rtt)
+
+
+@dataclass
+class Found:
+    """What a search came to.
+
+    Attributes:
+        adversary: the moves, playable; None where ``trace`` says it all.
+        trace: of the worst run, if the search made it itself (another path, several flows).
+        first_row: row of that trace at which the measured window starts, if not the scene's.
+        preconditions: name -> whether it held, or the measured value; for constructions.
+        details: anything JSON can hold that helps to understand or replicate the finding.
+    """
+
+    adversary: Adversary | None = None
+    trace: Trace | None = None
+    first_row: int | None = None
+    preconditions: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Game:
+    """Play moves against the sender of a scene.
+
+    Attributes:
+        scene: who plays where.
+        flow_steps: engine steps of flows spent so far.
+    """
+
+    def __init__(self, scene: Scene, report: Callable[[int], None] | None = None) -> None:
+        """Start counting at zero; report is called with the flow-steps spent so far."""
+        self.scene = scene
+        self.flow_steps = 0
+        self._report = report
+
+    @cached_property
+    def model(self) -> Model:
+        """The network model."""
+        return get_model(self.scene.model)
+
+    @cached_property
+    def goal(self) -> Goal:
+        """What adversaries aim at."""
+        return goal_of(self.scene.goal)
+
+    @cached_property
+    def kind(self) -> np.ndarray:
+        """The moves of a kind network, (2 + 2 N,)."""
+        n_flows = self.scene.path.n_flows
+        return np.array([*KIND[:SERVICE], *([KIND[SERVICE]] * n_flows), *([KIND[SERVICE + 1]] * n_flows)])
+
+    @property
+    def n_steps(self) -> int:
+        """Engine steps of one run."""
+        return (self.scene.warmup_rtts + self.scene.window_rtts) * self.scene.steps_per_rtt
+
+    @property
+    def run_flow_steps(self) -> int:
+        """Engine steps of all flows in one run."""
+        return self.n_steps * self.scene.path.n_flows
+
+    @property
+    def first_row(self) -> int:
+        """Row at which the measured window starts."""
+        return self.scene.warmup_rtts * self.scene.steps_per_rtt
+
+    @property
+    def calm_steps(self) -> int:
+        """Steps in which the network is kind."""
+        return self.scene.calm_rtts * self.scene.steps_per_rtt
+
+    @cached_property
+    def open_moves(self) -> tuple[int, ...]:
+        """Columns of the moves that model and path leave open. Raises InputError if there are none."""
+        path, flows = self.scene.path, self.scene.path.flows
+        jitter = [self.model.has_jitter and flow.jitter_s > 0 for flow in flows]
+        hoards = self.model.hoards_tokens and jitter[0]
+        varies = self.model.varies_rate and (path.link_rate_min_Bps, path.link_rate_max_Bps) != (None, None)
+        is_open = {WASTE: hoards, RATE: varies}
+        for i, flow in enumerate(flows):  # where tokens are hoarded, flow 0's service is that of all flows
+            is_open[SERVICE + i] = jitter[i] and (i == 0 or not self.model.hoards_tokens)
+            is_open[SERVICE + len(flows) + i] = flow.loss_budget > 0
+        columns = tuple(column for column in sorted(is_open) if is_open[column])
+        if not columns:
+            raise InputError(
+                f"model {self.model.name!r} on this path leaves the network no choice: no jitter, no rate range, no loss budget"
+            )
+        return columns
+
+    @property
+    def open_names(self) -> tuple[str, ...]:
+        """Names of the open moves; those of several flows end in the flow's number."""
+        n_flows = self.scene.path.n_flows
+        each = [""] if n_flows == 1 else [f"_{i}" for i in range(n_flows)]
+        names = ["waste", "rate", *(f"service{end}" for end in each), *(f"loss{end}" for end in each)]
+        return tuple(names[column] for column in self.open_moves)
+
+    def moves(self, values: np.ndarray) -> np.ndarray:
+        """Return complete moves (B, n_steps, 2 + 2 N) from patterns that are repeated.
+
+        Args:
+            values: (B, length, number of open moves), in [0, 1].
+        """
+        B, length, _ = values.shape
+        out = np.empty((B, self.n_steps, len(self.kind)))
+        out[:] = self.kind
+        rows = np.arange(self.n_steps - self.calm_steps) % length
+        out[:, self.calm_steps :, self.open_moves] = values[:, rows]
+        return out
+
+    def engine(
+        self, adversaries: Adversary | Sequence[Adversary], n_envs: int, record: bool = False, paths: PathArrays | None = None
+    ) -> CurveEngine:
+        """Return a batch of this game; every environment draws the same random numbers."""
+        scene = self.scene
+        engine = CurveEngine(
+            [scene.path] * n_envs if paths is None else paths,
+            model=scene.model,
+            senders=[scene.sender] * scene.path.n_flows,
+            adversary=adversaries,
+            steps_per_rtt=scene.steps_per_rtt,
+            seed=scene.seed,
+            timing=scene.timing,
+            loss_detection="oracle" if scene.timing == "smt" else "acks",
+            record=record,
+        )
+        if n_envs > 1:
+            engine.reset(keys=np.zeros(n_envs))
+        return engine
+
+    def play(self, moves: np.ndarray) -> np.ndarray:
+        """Return what the goal counts under each of several sequences of moves; lower is worse for the sender.
+
+        Args:
+            moves: (B, n_steps, 2 + 2 N).
+        """
+        return self.play_adversaries([RecordedAdversary("search", row) for row in moves])
+
+    def play_adversaries(self, adversaries: Sequence[Adversary]) -> np.ndarray:
+        """Return what the goal counts against each of several adversaries; lower is worse for the sender."""
+        groups = [adversaries[i : i + CHUNK] for i in range(0, len(adversaries), CHUNK)]
+        return np.concatenate([self._play(group, None)["outcome"] for group in groups])
+
+    def play_paths(self, moves: np.ndarray, paths: PathArrays | None) -> dict[str, np.ndarray]:
+        """Play moves on one path each (None: the scene's); return outcome, sent, lost and queue_bdp, (B,) each.
+
+        ``sent`` and ``lost`` are bytes of the measured window, ``queue_bdp`` is the queue at its end in units of C*Rm.
+        """
+        return self._play([RecordedAdversary("search", row) for row in moves], paths)
+
+    def _play(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> dict[str, np.ndarray]:
+        engine = self._begun(adversaries, paths)
+        engine.advance(self.first_row - int(engine.env("step")[0]))
+        before = engine.totals()
+        if self.scene.timing == "smt":
+            log = SampleLog(engine)
+            for _ in range(self.n_steps - self.first_row):
+                engine.advance(1)
+                log.take()
+            outcome = self.scene.claim.worst(log.samples())
+        else:
+            engine.advance(self.n_steps - self.first_row)
+        self.count(engine, self.n_steps)
+        after = engine.totals()
+        change = {name: after[name] - before[name] for name in after}
+        if self.scene.timing != "smt":
+            outcome = self.goal.outcome(change)
+        bdp = engine.env("link_rate_Bps") * engine.flow("rtt_s")[:, 0]
+        return {
+            "outcome": outcome,
+            "sent": change["A"].sum(axis=1),
+            "lost": change["L"].sum(axis=1),
+            "queue_bdp": engine.queue_bytes / bdp,
+        }
+
+    def _begun(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> CurveEngine:
+        """Return an engine at its start; policies, which hold no moves of their own, after the calm beginning."""
+        engine = self.engine(adversaries, len(adversaries), paths=paths)
+        if self.calm_steps == 0 or not any(isinstance(one, MlpAdversary) for one in adversaries):
+            return engine
+        quiet = self.engine(RecordedAdversary("kind", self.kind[None]), len(adversaries), paths=paths)
+        quiet.advance(self.calm_steps)
+        arrays = dict(quiet.snapshot().arrays)
+        for name in ("adversary_kind", "adversary_index"):
+            arrays["_env"][name] = engine.env(name)
+        engine.restore(Snapshot(arrays))
+        return engine
+
+    def moves_of(self, adversary: Adversary) -> np.ndarray:
+        """Return the moves that an adversary makes in one run, (n_steps, 2 + 2 N); the run is counted."""
+        engine = self._begun([adversary], None)
+        first = int(engine.env("step")[0])
+        out = np.tile(self.kind, (self.n_steps, 1))
+        for row in out[first:]:
+            engine.advance(1)
+            moves = engine.snapshot().arrays["_flow_moves"]
+            row[:] = (moves["waste"][0], moves["rate"][0], *moves["service"], *moves["loss"])
+        self.count(engine, self.n_steps)
+        clipped: np.ndarray = np.clip(out, 0.0, 1.0)
+        return clipped
+
+    def need_one_flow(self, name: str) -> None:
+        """Raise InputError if an adversary that knows only one flow and the goal utilisation meets another game."""
+        if self.scene.path.n_flows > 1 or self.scene.goal != UTILISATION:
+            raise InputError(
+                f"adversary {name!r} attacks the utilisation of one flow; this is the goal {self.scene.goal!r} with "
+                f"{self.scene.path.n_flows} flows"
+            )
+
+    def count(self, engine: CurveEngine, steps: int) -> None:
+        """Add what an engine has played to the account."""
+        self.flow_steps += engine.n_envs * engine.n_flows * steps
+        if self._report is not None:
+            self._report(self.flow_steps)
+
+    def trace(self, adversary: Adversary) -> Trace:
+        """Return the trace of one complete run against an adversary; not counted: it only writes down what was found."""
+        engine = self.engine(adversary, 1, record=True)
+        engine.advance(self.n_steps)
+        return engine.trace(0)
+
+    def measure(self, trace: Trace, first_row: int | None = None) -> float:
+        """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up).
+
+        What the goal measures is ``goal.measure``.
+        """
+        first = self.first_row if first_row is None else first_row
+        if self.scene.timing == "smt":
+            return float(self.scene.claim.worst(samples_of(trace, first))[0])
+        window = slice(first + 1, None)
+        capacity = float(trace.link_rate_Bps[window].sum()) * trace.header.dt_s
+        return float((trace.S[-1] - trace.S[first]).sum()) / capacity
+
+
+def generator(seed: int, name: str) -> np.random.Generator:
+    """Return counter-based random numbers that depend on a seed and the name of the search only."""
+    key = int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "little")
+    return np.random.Generator(np.random.Philox(key=[seed, key]))

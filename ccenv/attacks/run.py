@@ -1,0 +1,376 @@
+"""Attack a sender: several adversaries on one path under one budget; what is reported has been replayed and checked."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ccenv.agents.load import SenderLike, as_sender
+from ccenv.attacks.catalog import PANEL, Search, make_search
+from ccenv.attacks.game import Game, Scene, generator
+from ccenv.attacks.goals import UTILISATION, goal_of
+from ccenv.attacks.scenes import attack_path, scene_of, scene_set
+from ccenv.attacks.windows import ANY_WINDOW, Claim
+from ccenv.base.errors import InputError, require_extra, shown
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.path import Path
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import Sender
+from ccenv.network.trace import Trace
+from ccenv.base.figure import table
+
+DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
+LARGEST_BUDGET = 10**12  # days
+PYTHON_BUDGET_S = 60.0
+"""Seconds of an attack on a sender in plain Python if nobody gives a budget: 20 million flow-steps would take many minutes."""
+_TIMED_S, _TIMED_RUNS = 0.5, 4
+DEFAULT_RTTS = 60  # warm-up and window
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The worst that one adversary found.
+
+    Attributes:
+        adversary: its name; where several specs have one name, the spec.
+        spec: name and parameters.
+        worst_utilisation: measured on the recorded trace, as the game counts it.
+        legal: the independent checker accepts the trace.
+        violations: what it says otherwise.
+        flow_steps: engine steps of flows that the search took.
+        seconds: wall time; the only field that differs between equal runs.
+        preconditions: of a construction: name -> whether it held, or the value measured.
+        details: what helps to understand or replicate the finding.
+        trace: the run.
+        moves: (steps, 4) what a search played, to be played again; None for adversaries that answer to what they see, and for
+            constructions.
+        value: what the goal measures on the trace; None where that is the utilisation, or undefined.
+    """
+
+    adversary: str
+    spec: str
+    worst_utilisation: float
+    legal: bool
+    violations: tuple[str, ...]
+    flow_steps: int
+    seconds: float
+    preconditions: dict[str, Any]
+    details: dict[str, Any]
+    trace: Trace
+    moves: np.ndarray | None = None
+    value: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Finding({self.spec}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; trace and moves are left out."""
+        data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
+        if self.value is not None:
+            data["value"] = self.value
+        if "ratio" in self.details:
+            data["ratio"] = self.details["ratio"]
+        if self.violations:
+            data["violations"] = list(self.violations)
+        if self.preconditions:
+            data["preconditions"] = self.preconditions
+        return data | ({"details": self.details} if self.details else {})
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack came to.
+
+    Attributes:
+        sender: its name.
+        scene: who played where.
+        budget_flow_steps: what was allowed.
+        seed: of the searches.
+        by_adversary: name -> finding, in the order given; where several specs have one name, spec -> finding.
+    """
+
+    sender: str
+    scene: Scene
+    budget_flow_steps: int
+    seed: int
+    by_adversary: dict[str, Finding]
+
+    @property
+    def worst(self) -> Finding:
+        """The finding that serves the goal best among the legal ones (all of them, unless the engine is broken)."""
+        goal = goal_of(self.scene.goal)
+
+        def badness(finding: Finding) -> float:
+            return goal.badness(finding.worst_utilisation if goal.name == UTILISATION else finding.value)
+
+        return min(self.by_adversary.values(), key=lambda f: (not f.legal, badness(f)))
+
+    @property
+    def worst_utilisation(self) -> float:
+        """The lowest utilisation found; with another goal that of the run that serves it best."""
+        return self.worst.worst_utilisation
+
+    @property
+    def worst_adversary(self) -> str:
+        """Who found it."""
+        return self.worst.adversary
+
+    @property
+    def trace(self) -> Trace:
+        """Its trace."""
+        return self.worst.trace
+
+    @property
+    def legal(self) -> bool:
+        """Whether the independent checker accepts the traces of all findings."""
+        return all(finding.legal for finding in self.by_adversary.values())
+
+    def __repr__(self) -> str:
+        return f"AttackResult({self.sender} on {self.scene.model}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        columns = ("worst_utilisation", "legal", "flow_steps", "seconds")
+        rows = {name: {column: getattr(found, column) for column in columns} for name, found in self.by_adversary.items()}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
+
+    def _repr_html_(self) -> str:
+        """Show the findings and the worst trace in a notebook."""
+        rows = [[name, found.worst_utilisation, found.legal, found.flow_steps] for name, found in self.by_adversary.items()]
+        return table(repr(self), ("adversary", "utilisation", "legal", "flow-steps"), rows) + self.trace._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; traces are left out."""
+        scene = self.scene
+        names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
+        return {
+            "sender": self.sender,
+            "worst_utilisation": self.worst_utilisation,
+            "worst_adversary": self.worst_adversary,
+            **({} if scene.goal == UTILISATION else {"goal": scene.goal, "worst_value": self.worst.value}),
+            "legal": self.legal,
+            "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
+            "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
+            "budget_flow_steps": self.budget_flow_steps,
+            "seed": self.seed,
+            **{name: getattr(scene, name) for name in names},
+            **({"windows": scene.claim.text} if scene.timing == "smt" else {}),
+            "scene": scene_of(scene.path),
+            "scene_set": scene_set(scene_of(scene.path)),
+            "path": scene.path.to_dict(),
+        }
+
+
+def attack(
+    sender: SenderLike,
+    *,
+    path: Path | str = "deep",
+    model: str = "ccac",
+    adversaries: Sequence[str] = PANEL,
+    budget_flow_steps: int | None = None,
+    budget_s: float | None = None,
+    seed: int = 0,
+    timing: str = "engine",
+    steps_per_rtt: int | None = None,
+    warmup_rtts: int = DEFAULT_RTTS,
+    window_rtts: int = DEFAULT_RTTS,
+    calm_rtts: int = 0,
+    claim: Claim = ANY_WINDOW,
+    goal: str = UTILISATION,
+    report: Callable[[int, int], None] | None = None,
+    finished: Callable[[Finding], None] | None = None,
+    known: dict[str, Finding] | None = None,
+) -> AttackResult:
+    """Look for the network that hurts a sender most.
+
+    Args:
+        sender: a sender, a class of PythonSender, or what ``ccenv.agents.load.load_sender`` takes: a name, a program's or
+            Python file, a run's folder.
+        path: one of PATHS by name, or any other; several flows are as many such senders.
+        model: network model.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
+        budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
+            rest by their weights, and what one leaves goes to the next. Default: 20 million.
+        budget_s: instead, seconds on this machine: about so many flow-steps as they pay for, which the result names
+            (:func:`flow_steps_within`). For a sender in plain Python the default is 60 s.
+        seed: of searches and senders; equal seeds give equal results.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window that ``claim``
+            speaks about, counted as the proofs count it.
+        steps_per_rtt: K; default 8, and 1 in proof timing.
+        warmup_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        calm_rtts: Rm at the start in which the network is kind.
+        claim: in proof timing, which windows count; by default all of T = 10 samples.
+        goal: what adversaries aim at, a name of ``ccenv.attacks.goals.GOALS``; goals for several flows need a path with several.
+        report: called with the flow-steps spent and allowed.
+        finished: called with each finding.
+        known: findings of an earlier, interrupted call with the same arguments, by name.
+
+    Returns:
+        AttackResult: with the trace of each finding.
+
+    Raises:
+        UnknownNameError: for an unknown sender, path, model, goal or adversary.
+        InputError: for a number out of range, a model without choices, or a budget below what the adversaries need in all.
+    """
+    player = as_sender(sender)
+    scene = Scene(
+        player,
+        attack_path(path),
+        model,
+        timing=timing,
+        steps_per_rtt=(1 if timing == "smt" else 8) if steps_per_rtt is None else steps_per_rtt,
+        warmup_rtts=warmup_rtts,
+        window_rtts=window_rtts,
+        calm_rtts=calm_rtts,
+        seed=seed,
+        claim=claim,
+        goal=goal,
+    )
+    searches = _searches(adversaries)
+    least = _least_budget(searches, Game(scene))
+    if budget_flow_steps is None:
+        seconds = default_budget_s(player) if budget_s is None else budget_s
+        budget_flow_steps = DEFAULT_BUDGET if seconds is None else max(least, flow_steps_within(scene, seconds))
+    elif budget_s is not None:
+        raise InputError("budget_flow_steps and budget_s: give one of them")
+    if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
+    if budget_flow_steps < least:
+        raise InputError(
+            f"the budget is {budget_flow_steps} flow-steps; {', '.join(searches)} take at least {least} in all: raise the budget"
+        )
+    findings: dict[str, Finding] = {}
+    spent = 0
+    fixed = [name for name, one in searches.items() if one.search.weight == 0]
+    for name in [*fixed, *(name for name in searches if name not in fixed)]:
+        if known and name in known:
+            findings[name] = known[name]
+        else:
+            share = _share(name, searches, findings, budget_flow_steps - spent)
+            findings[name] = _run(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
+            if finished is not None:
+                finished(findings[name])
+        spent += findings[name].flow_steps
+        if fixed and name == fixed[-1] and len(fixed) < len(searches) and spent > budget_flow_steps:
+            raise InputError(
+                f"the budget is {budget_flow_steps} flow-steps; {', '.join(fixed)} took {spent}, which does not depend on the "
+                f"budget: give at least {spent}"
+            )
+    ordered = {name: findings[name] for name in searches}
+    return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
+
+
+def default_budget_s(sender: Sender) -> float | None:
+    """Return the seconds of an attack on a sender if nobody gives a budget; None: the default is one in flow-steps."""
+    return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
+
+
+def _least_budget(searches: dict[str, _Named], game: Game) -> int:
+    """Return the smallest budget that pays for each adversary by its weight; 0 where none depends on the budget."""
+    needs = {
+        name: one.search.least_flow_steps(game) if hasattr(one.search, "least_flow_steps") else game.run_flow_steps
+        for name, one in searches.items()
+    }
+    weights = {name: Fraction(one.search.weight) for name, one in searches.items()}
+    shared = [need * sum(weights.values()) / weights[name] for name, need in needs.items() if weights[name]]
+    return sum(need for name, need in needs.items() if not weights[name]) + math.ceil(max(shared)) if shared else 0
+
+
+def flow_steps_within(scene: Scene, seconds: float) -> int:
+    """Return about how many flow-steps of a game this machine plays in a time: 1, 2 or 5 times a power of ten, rounded down.
+
+    Args:
+        scene: the game; some of its runs are played and timed.
+        seconds: > 0.
+
+    Raises:
+        InputError: if ``seconds`` is no positive number.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise InputError(f"the budget is {shown(seconds)} s; it must be above 0")
+    game = Game(scene)
+    moves = game.moves(generator(0, "speed").random((_TIMED_RUNS, game.n_steps, len(game.open_moves))))
+    game.play(moves[:1])  # compiles
+    first, begin = game.flow_steps, time.perf_counter()
+    while (took := time.perf_counter() - begin) < _TIMED_S:
+        game.play(moves)
+    paid = max(1.0, (game.flow_steps - first) / took * seconds)
+    power: int = 10 ** int(math.log10(paid))
+    round_steps = max(factor * power for factor in (1, 2, 5) if factor * power <= paid)
+    return min(max(round_steps, game.run_flow_steps), LARGEST_BUDGET)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A search and the spec that it was built from."""
+
+    spec: str
+    search: Search
+
+
+def _searches(adversaries: Sequence[str]) -> dict[str, _Named]:
+    if isinstance(adversaries, str) or not adversaries:
+        raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
+    if len(set(adversaries)) != len(adversaries):
+        raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
+    short = [spec.partition(":")[0] for spec in adversaries]
+    names = [name if short.count(name) == 1 else spec for name, spec in zip(short, adversaries, strict=True)]
+    return {name: _Named(spec, make_search(spec)) for name, spec in zip(names, adversaries, strict=True)}
+
+
+def _share(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
+    """Return the part of what is left of the budget that the next search gets."""
+    weight = searches[name].search.weight
+    waiting = sum(one.search.weight for other, one in searches.items() if other not in done)
+    return left if weight == 0 else max(0, int(left * weight / waiting))
+
+
+def _run(
+    name: str,
+    named: _Named,
+    scene: Scene,
+    budget: int,
+    seed: int,
+    spent: int,
+    total: int,
+    report: Callable[[int, int], None] | None,
+) -> Finding:
+    game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
+    begin = time.perf_counter()
+    found = named.search.run(game, budget, seed)
+    seconds = time.perf_counter() - begin
+    if found.trace is not None:
+        trace = found.trace
+    elif found.adversary is not None:
+        trace = game.trace(found.adversary)
+    else:
+        raise InputError(f"adversary {named.spec!r} came back with nothing to play")
+    here = trace.header.path == scene.path  # a construction may have chosen another one
+    played = found.adversary.moves if here and isinstance(found.adversary, RecordedAdversary) else None
+    first_row = game.first_row if found.first_row is None else found.first_row
+    violations = tuple(violation.message for violation in check_trace(trace))
+    return Finding(
+        name,
+        named.spec,
+        game.measure(trace, found.first_row),
+        not violations,
+        violations,
+        game.flow_steps,
+        round(seconds, 3),
+        found.preconditions,
+        found.details,
+        trace,
+        played,
+        None if scene.goal == UTILISATION else game.goal.measure(trace, min(first_row, trace.n_steps - 1)),
+    )

@@ -1,0 +1,113 @@
+"""Patterns of two phases: first bring the sender into a state, then exploit it.
+
+A periodic pattern of moves until a moment, another one after it; both patterns and the moment are searched for by cross-entropy
+over several shapes (``ccenv.attacks.searches.halving``). Half of the budget goes into changes of the worst sequence found
+(``ccenv.attacks.searches.attack_mutation``).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.attacks.game import Found, Game, generator
+from ccenv.attacks.searches.halving import Normal, elite_of, halve, population_of
+from ccenv.attacks.searches.attack_mutation import mutate
+from ccenv.attacks.searches.patterns import Shape, affordable
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.base.parameters import number
+
+SHAPES = (Shape(1, 1), Shape(2, 2), Shape(4, 1))
+PROOF_SHAPES = (Shape(2, 1), Shape(7, 1), Shape(20, 1))
+FIRST_DEVIATION, SMALLEST_DEVIATION = 0.5, 0.02
+ELITE_SHARE = 0.125
+MUTATION_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The shapes of two phases.
+
+    Attributes:
+        first: of the pattern before the switch.
+        second: of the pattern after it.
+    """
+
+    first: Shape
+    second: Shape
+
+    def n_values(self, game: Game) -> int:
+        """Return how many numbers describe it: the moment of the switch, then the values of both patterns."""
+        return 1 + (self.first.n_values + self.second.n_values) * len(game.open_moves)
+
+    def switch_step(self, game: Game, value: float) -> int:
+        """Return the step at which the second phase begins."""
+        return game.calm_steps + round(value * (game.n_steps - game.calm_steps))
+
+    def moves(self, game: Game, values: np.ndarray) -> np.ndarray:
+        """Return complete moves (B, n_steps, 2 + 2 N) from (B, n_values) numbers."""
+        width, split = len(game.open_moves), 1 + self.first.n_values * len(game.open_moves)
+        before = self.first.moves(game, values[:, 1:split].reshape(-1, self.first.n_values, width))
+        after = self.second.moves(game, values[:, split:].reshape(-1, self.second.n_values, width))
+        for row, (value, later) in enumerate(zip(values[:, 0], after, strict=True)):
+            switch = self.switch_step(game, float(value))
+            before[row, switch:] = later[game.calm_steps : game.calm_steps + game.n_steps - switch]
+        return before
+
+
+def _distribution(game: Game, phases: Phases) -> Normal:
+    size = phases.n_values(game)
+
+    def opening(values: np.ndarray) -> np.ndarray:
+        values[::2, 1:] = np.round(values[::2, 1:])
+        return values
+
+    def play(values: np.ndarray) -> np.ndarray:
+        return game.play(phases.moves(game, values))
+
+    return Normal(np.full(size, 0.5), np.full(size, FIRST_DEVIATION), play, SMALLEST_DEVIATION, (0.0, 1.0), opening)
+
+
+@dataclass(frozen=True)
+class TwoPhase:
+    """The search.
+
+    Attributes:
+        population: most patterns per generation.
+    """
+
+    population: int
+    weight: float = 5.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst sequence."""
+        draw = generator(seed, "two_phase")
+        runs = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "two_phase")))
+        population = population_of(runs, self.population)
+        each = PROOF_SHAPES if game.scene.timing == "smt" else SHAPES
+        every = [Phases(first, second) for first, second in itertools.product(each, repeat=2)]
+        arms = [_distribution(game, phases) for phases in every]
+        before = game.flow_steps
+        which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
+        phases, best = every[which], arms[which]
+        moves = phases.moves(game, best.best_values[None])[0]
+        moves, outcome = mutate(game, moves, best.best, budget_flow_steps - (game.flow_steps - before), draw)
+        details = {
+            "first_period_rtts": phases.first.period_rtts,
+            "second_period_rtts": phases.second.period_rtts,
+            "switch_rtts": phases.switch_step(game, float(best.best_values[0])) / game.scene.steps_per_rtt,
+            "before_mutation": best.best,
+            "after_mutation": outcome,
+        }
+        return Found(RecordedAdversary("two_phase", moves), details=details)
+
+
+def search(population: int = 64) -> TwoPhase:
+    """Build the search.
+
+    Args:
+        population: most patterns per generation, 4 to 4096.
+    """
+    return TwoPhase(int(number("two_phase", "population", population, low=4, high=4096, whole=True)))

@@ -1,0 +1,142 @@
+"""Strict JSON: bytes, nesting, counts and numbers are bounded before anything is built."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ccenv.base.errors import InputError, shown
+from ccenv.base.foreign.numbers import float_of, whole_of
+
+# A decimal as people write it: no exponent, at most nine digits on either side, eighteen for whole numbers.
+_PLAIN_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?", re.ASCII)
+_PLAIN_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"?')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+@dataclass(frozen=True)
+class JsonRules:
+    """What a document may be.
+
+    Attributes:
+        max_bytes: its largest length.
+        max_depth: how many objects and lists may be nested.
+        max_values: how many objects, lists and members it may have together; bounds the memory that it takes.
+        plain_numbers: no exponents, at most 18 digits, as decimal at most 9 on either side of the point.
+    """
+
+    max_bytes: int = 64 << 20
+    max_depth: int = 64
+    max_values: int = 8_000_000
+    plain_numbers: bool = False
+
+
+RULES = JsonRules()
+STRANGER = JsonRules(max_bytes=65_536, max_depth=6, max_values=65_536, plain_numbers=True)
+"""Rules for what somebody hands in to a board: only numbers that an exact verifier reads at once."""
+
+
+def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> Any:
+    """Parse a JSON document.
+
+    Args:
+        content: the document.
+        where: its name for messages.
+        rules: what is allowed.
+
+    Returns:
+        dict, list, str, int, float, bool or None; every float is finite.
+
+    Raises:
+        InputError: for anything else: too long, too deep, too many values, not UTF-8, half a surrogate pair, a key twice in one
+            object, NaN or Infinity, a number of too many digits or beyond what a float can hold.
+    """
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    if len(raw) > rules.max_bytes:
+        raise InputError(f"{where}: longer than {rules.max_bytes} bytes")
+    _check_size(raw, where, rules)
+    whole, decimal = _plain_numbers(where) if rules.plain_numbers else _numbers(where)
+
+    def refuse_constant(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not a number that JSON allows")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in out:
+                raise ValueError(f"key {shown(key)} is given twice")
+            out[key] = value
+        return out
+
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
+    try:
+        value = json.loads(text, parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique)
+        if _SURROGATE.search(raw):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:  # where the caller is already deep
+        raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: not valid JSON (a text holds half a surrogate pair)") from None
+    except ValueError as error:
+        raise InputError(f"{where}: not valid JSON ({error})") from None
+    return value
+
+
+def is_version(value: Any, *known: int) -> bool:
+    """Tell whether a format version is one of the known ones; ``true`` and ``1.0`` are not 1."""
+    return type(value) is int and value in known
+
+
+def depth_of(content: bytes) -> int:
+    """Return how deeply objects and lists are nested, without parsing: brackets outside strings are counted."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.finditer(_outside_strings(content)):
+        depth += 1 if bracket[0] in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _outside_strings(content: bytes) -> bytes:
+    return _STRING.sub(b"", _ESCAPE.sub(b"", content))
+
+
+def _check_size(content: bytes, where: str, rules: JsonRules) -> None:
+    opened = content.count(b"[") + content.count(b"{")
+    if opened + content.count(b",") <= rules.max_depth:  # strings included, so that short documents cost nothing
+        return
+    outside = _outside_strings(content)
+    values = outside.count(b"[") + outside.count(b"{") + outside.count(b",")
+    if values > rules.max_values:
+        raise InputError(f"{where}: {values} values; at most {rules.max_values} are allowed")
+    depth = depth_of(outside)
+    if depth > rules.max_depth:
+        raise InputError(f"{where}: {depth} levels of nesting; at most {rules.max_depth} are allowed")
+
+
+def _numbers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
+    return lambda text: whole_of(text, where), lambda text: float_of(text, where)
+
+
+def _plain_numbers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
+    def refuse(text: str) -> NoReturn:
+        cut = text if len(text) <= 24 else text[:21] + "..."
+        raise InputError(
+            f"{where}: number {cut} is not allowed: no exponent, at most 18 digits, as decimal at most 9 on either side"
+        )
+
+    def whole(text: str) -> int:
+        return int(text) if _PLAIN_WHOLE.fullmatch(text) else refuse(text)
+
+    def decimal(text: str) -> float:
+        return float(text) if _PLAIN_DECIMAL.fullmatch(text) else refuse(text)
+
+    return whole, decimal

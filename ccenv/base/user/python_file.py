@@ -1,0 +1,254 @@
+"""A Python file of a user as a module, known by the hash of its content, and errors in it by file and line."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.abc
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from types import ModuleType
+from typing import Any
+
+from ccenv.base.errors import CcenvError, InputError, did_you_mean, shown
+from ccenv.base.foreign import read_bounded
+from ccenv.base.user import limits
+from ccenv.base.registry import parse_parameters
+
+MAX_BYTES = 4 << 20
+_held: dict[FilePath, str] = {}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What ``FILE.py``, ``FILE.py:ATTRIBUTE`` and ``FILE.py:ATTRIBUTE:key=value,...`` say.
+
+    Attributes:
+        file: as the user wrote it.
+        attribute: empty: not given.
+        parameters: by name.
+    """
+
+    file: str
+    attribute: str
+    parameters: dict[str, int | float | str]
+
+    @property
+    def where(self) -> str:
+        """How messages call it."""
+        return f"{self.file}:{self.attribute}" if self.attribute else self.file
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A file that has been run.
+
+    Attributes:
+        path: absolute.
+        module: what it defines.
+        sha256: of its content.
+    """
+
+    path: FilePath
+    module: ModuleType
+    sha256: str
+
+
+def is_python_file(spec: object) -> bool:
+    """Tell whether a spec names a Python file: ``FILE.py``, ``FILE.py:ATTRIBUTE``, ``FILE.py:ATTRIBUTE:key=value,...``."""
+    return isinstance(spec, str) and spec.partition(":")[0].endswith(".py")
+
+
+def read_spec(spec: str) -> Spec:
+    """Return the parts of a spec that names a Python file. Raises InputError for malformed parameters."""
+    file, _, rest = spec.partition(":")
+    attribute, _, parameters = rest.partition(":")
+    return Spec(file, attribute, parse_parameters(parameters))
+
+
+def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
+    """Run a Python file; the same content is run once.
+
+    Args:
+        name: of the file.
+        kind: of what it is to define, for messages: ``agent``.
+        taken: registered names of this kind, which no file may have.
+
+    Raises:
+        InputError: one line with file and line, if it cannot be read or run, or has changed since the run began.
+    """
+    file = FilePath(name)
+    content = read_bounded(file, MAX_BYTES)
+    if file.stem in taken:
+        where = f"{file.name}:{_first_definition(content)}"
+        raise InputError(f"{where}: {file.stem!r} is the name of a registered {kind}; give the file another name")
+    path, sha256 = file.resolve(), hashlib.sha256(content).hexdigest()
+    if _held.get(path, sha256) != sha256:
+        raise InputError(f"{name} changed while the run went on: run it again")
+    return UserFile(path, _run(path, content, sha256), sha256)
+
+
+def _first_definition(content: bytes) -> int:
+    """Return the line of the first function or class of a file, which is not run; 1 if there is none."""
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return 1
+    return next((node.lineno for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)), 1)
+
+
+class _Content(importlib.abc.SourceLoader):
+    """Runs what was read and hashed, never a stored compilation of something older, and stores none."""
+
+    def __init__(self, path: FilePath, content: bytes) -> None:
+        self._path, self._content = str(path), content
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self._content
+
+
+def _run(path: FilePath, content: bytes, sha256: str) -> ModuleType:
+    name = f"ccenv_user_{path.stem}_{hashlib.sha256(f'{path}:{sha256}'.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    loader = _Content(path, content)
+    spec = importlib.util.spec_from_loader(name, loader)
+    if spec is None:
+        raise InputError(f"{path.name}: cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with limits.limited("loading the file", limits.LOAD_LIMIT_S):
+            loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, (Exception, SystemExit)):
+            raise
+        raise InputError(f"{place(path, error)}: {said(error)}") from error
+    return module
+
+
+def hashes_of(specs: Iterable[object]) -> dict[FilePath, str]:
+    """Return the hash of each Python file among specs, for :func:`held`. Raises InputError for one that cannot be read."""
+    files = {FilePath(str(spec).partition(":")[0]) for spec in specs if is_python_file(spec)}
+    return {file.resolve(): hashlib.sha256(read_bounded(file, MAX_BYTES)).hexdigest() for file in files}
+
+
+def with_files(data: Any) -> tuple[Any, dict[str, str]]:
+    """Prepare nested data for other processes: the Python files that it names by their absolute paths, and their hashes.
+
+    Returns:
+        tuple: the data; absolute file -> hash of its content now, for :func:`held`.
+
+    Raises:
+        InputError: for a file that cannot be read.
+    """
+    hashes: dict[str, str] = {}
+
+    def prepared(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: prepared(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [prepared(one) for one in value]
+        if not is_python_file(value):
+            return value
+        hashes.update({str(file): sha256 for file, sha256 in hashes_of([value]).items()})
+        file, colon, rest = value.partition(":")
+        return f"{FilePath(file).resolve()}{colon}{rest}"
+
+    return prepared(data), hashes
+
+
+@contextmanager
+def held(hashes: Mapping[FilePath, str]) -> Iterator[None]:
+    """Refuse, in this process and for a while, to run one of these files if its content has another hash."""
+    before = dict(_held)
+    _held.update(hashes)
+    try:
+        yield
+    finally:
+        _held.clear()
+        _held.update(before)
+
+
+def place(path: FilePath | str, error: BaseException) -> str:
+    """Return a file's name with the line in it at which an error came up."""
+    file = FilePath(path)
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file.name}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{file.name}:{lines[-1]}" if lines else file.name
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says; its kind where it is not one of ours."""
+    return str(error) if isinstance(error, (CcenvError, TimeoutError)) else f"{type(error).__name__}: {error}"
+
+
+def attribute_of(module: ModuleType, attribute: str, name: str) -> Any:
+    """Return an attribute of a user's module. Raises InputError with suggestions."""
+    if not hasattr(module, attribute):
+        names = [n for n in vars(module) if not n.startswith("_")]
+        raise InputError(f"{name} has no {shown(attribute)}.{did_you_mean(attribute, names)}")
+    return getattr(module, attribute)
+
+
+def line_of(function: Any, name: str) -> str:
+    """Return a file's name with the line at which a function of it begins."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return f"{FilePath(name).name}:{code.co_firstlineno}" if code is not None else FilePath(name).name
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the file of a function; what it is where it has none."""
+    try:
+        return inspect.getsourcefile(inspect.unwrap(function)) or shown(function)
+    except TypeError:
+        return shown(function)
+
+
+def require_arguments(function: Any, names: tuple[str, ...], where: str, label: str) -> None:
+    """Refuse a function that does not take so many positional arguments.
+
+    Raises:
+        InputError: with file and line.
+    """
+    if not callable(function):
+        raise InputError(f"{FilePath(where).name}: {label} is {shown(function)}, not a function")
+    try:
+        inspect.signature(function).bind(*names)
+    except TypeError:
+        wrong = inspect.signature(function)
+        raise InputError(f"{line_of(function, where)}: {label}{wrong} must take ({', '.join(names)})") from None
+
+
+def require_known(found: Callable[..., Any], given: Mapping[str, Any], where: str) -> None:
+    """Refuse a parameter that a function or class does not take. Raises InputError with suggestions."""
+    parameters = inspect.signature(found).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = list(parameters)
+    for key in given:
+        if key not in known:
+            raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, known) if known else ''}")
+
+
+def call(found: Callable[..., Any], given: Mapping[str, Any], where: str, path: FilePath) -> Any:
+    """Call a function of a user that builds something. Raises InputError with file and line for whatever it raises."""
+    require_known(found, given, where)
+    try:
+        with limits.limited(getattr(found, "__name__", where), limits.CALL_LIMIT_S):
+            return found(**given)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{place(path, error)}: {said(error)}") from error

@@ -1,0 +1,237 @@
+"""Work on several cores: worker processes, or Ray tasks. Results in a fixed order do not depend on the speed of a worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ccenv.base.cluster import start_ray
+from ccenv.base.errors import CcenvError, CcenvWarning, InputError, require_extra, unknown_name
+from ccenv.base.interrupts import become_worker
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext
+
+BACKENDS = ("processes", "ray")
+MOST_JOBS = 256
+DIED = "a worker died (killed, or out of memory); what was stored is kept: run the same command again"
+
+_QUIET = "ignore:resource_tracker:UserWarning"
+
+Result = Callable[[], Any]
+"""Waits for a task and returns its result."""
+
+
+class Watched(NamedTuple):
+    """What work of another process came to.
+
+    Attributes:
+        result: of the work.
+        warnings: what ccenv warned of meanwhile.
+    """
+
+    result: Any
+    warnings: tuple[str, ...]
+
+
+def watched(work: Callable[..., Any], *arguments: Any) -> Watched:
+    """Do work in this process, a worker, and keep ccenv's warnings for :func:`tell`; others are shown here."""
+    kept: dict[str, None] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CcenvWarning)
+        warnings.showwarning = partial(_keep, kept, warnings.showwarning)
+        return Watched(work(*arguments), tuple(kept))
+
+
+def _keep(kept: dict[str, None], others: Callable[..., None], message: Warning | str, kind: type[Warning], *where: Any) -> None:
+    if issubclass(kind, CcenvWarning):
+        kept[str(message)] = None
+    else:
+        others(message, kind, *where)
+
+
+def tell(found: Watched) -> Any:
+    """Return the result of watched work, and warn here of what it warned of there."""
+    for message in found.warnings:
+        warnings.warn(message, CcenvWarning, stacklevel=3)
+    return found.result
+
+
+class Workers:
+    """Up to ``jobs`` tasks at a time; nothing is started before the first task.
+
+    With ``processes`` and one job tasks run in this process, when their result is asked for. ``ray`` uses the cluster that
+    RAY_ADDRESS names (there its own cores are the limit), or starts one here with ``jobs`` cores.
+
+    Raises:
+        InputError: for a number of jobs out of range.
+        UnknownNameError: for an unknown backend.
+        MissingExtraError: if Ray is wanted and not installed.
+    """
+
+    def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
+        """Remember backend and number of jobs."""
+        if not 1 <= jobs <= MOST_JOBS:
+            raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
+        if backend not in BACKENDS:
+            raise unknown_name("backend", backend, BACKENDS)
+        if backend == "ray":
+            require_extra("ray", "rllib")
+        self.jobs = jobs
+        self.backend = backend
+        self._pool: Any = None
+        self._open: list[Any] = []
+
+    @property
+    def parallel(self) -> bool:
+        """Whether tasks run elsewhere than in this process."""
+        return self.jobs > 1 or self.backend == "ray"
+
+    def __enter__(self) -> Workers:
+        """Return the workers; they end with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all workers, also those that are busy."""
+        self.drop()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Result:
+        """Start a task: a function of a module with arguments that can go to another process."""
+        if not self.parallel:
+            return partial(work, *arguments)
+        if self._pool is None:
+            self._pool = _Processes(self.jobs, work.__module__) if self.backend == "processes" else _Ray(self.jobs)
+        task = self._pool.start(work, arguments)
+        self._open.append(task)
+        return partial(self._pool.result, task)
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of work on each item, in the order of the items."""
+        results = [self.submit(work, item) for item in items]
+        for result in results:
+            yield result()
+
+    def drop(self) -> None:
+        """End all tasks that still wait or run."""
+        if self._pool is not None and self._pool.drop(self._open):
+            self._pool = None
+        self._open = []
+
+
+def worker_context(module: str) -> ForkServerContext:
+    """Return the context of workers: copies of a process without threads that has imported this module of ccenv beforehand."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("forkserver")
+    if module.startswith("ccenv."):
+        context.set_forkserver_preload([module])  # nothing where the server runs already: then workers import it
+    return context
+
+
+class ProcessPool:
+    """Worker processes that end with this process, also when it is killed.
+
+    Each holds the reading end of a pipe whose writing end only this process has: the system closes it at our end.
+
+    Args:
+        jobs: how many.
+        module: of the work.
+
+    Attributes:
+        executor: runs the tasks.
+    """
+
+    def __init__(self, jobs: int, module: str) -> None:
+        """Prepare the workers; they start with the tasks."""
+        from concurrent.futures import ProcessPoolExecutor
+
+        # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.
+        if _QUIET not in sys.warnoptions:
+            sys.warnoptions.append(_QUIET)  # what it is started with
+        context = worker_context(module)
+        reading, self._writing = context.Pipe(duplex=False)
+        begin = (reading, dict(os.environ))
+        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=begin)
+
+    def end(self) -> None:
+        """End all workers at once, also those that are busy."""
+        # The executor has no public way to end a busy worker before Python 3.14.
+        for process in list((getattr(self.executor, "_processes", None) or {}).values()):
+            process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Wait for running tasks, drop waiting tasks, and end the workers."""
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        self._writing.close()
+
+
+class _Processes:
+    """A pool of processes."""
+
+    def __init__(self, jobs: int, module: str) -> None:
+        self.pool = ProcessPool(jobs, module)
+
+    def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            return self.pool.executor.submit(watched, work, *arguments)
+        except BrokenProcessPool:
+            raise CcenvError(DIED) from None
+
+    def result(self, task: Any) -> Any:
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            return tell(task.result())
+        except BrokenProcessPool:
+            raise CcenvError(DIED) from None
+
+    def drop(self, tasks: list[Any]) -> bool:
+        """Cancel waiting tasks; if a task runs, end the whole pool. Returns whether the pool is gone."""
+        busy = [task for task in tasks if not task.done() and not task.cancel()]
+        if not busy:
+            return False
+        self.pool.end()
+        return True
+
+    def shutdown(self) -> None:
+        self.pool.close()
+
+
+class _Ray:
+    """Ray tasks."""
+
+    def __init__(self, jobs: int) -> None:
+        import ray
+
+        self.started = not ray.is_initialized()
+        self.ray = start_ray(jobs, os.environ.get("RAY_ADDRESS")) if self.started else ray
+
+    def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return self.ray.remote(num_cpus=1, max_retries=0)(watched).remote(work, *arguments)
+
+    def result(self, task: Any) -> Any:
+        try:
+            return tell(self.ray.get(task))
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, CcenvError) else error from None
+        except self.ray.exceptions.RayError:
+            raise CcenvError(DIED) from None
+
+    def drop(self, tasks: list[Any]) -> bool:
+        for task in self.ray.wait(tasks, num_returns=len(tasks), timeout=0)[1] if tasks else []:
+            self.ray.cancel(task, force=True)
+        return False
+
+    def shutdown(self) -> None:
+        if self.started:
+            self.ray.shutdown()

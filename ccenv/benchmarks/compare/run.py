@@ -1,0 +1,360 @@
+"""Run several senders, one after the other or in several processes, each on the same network."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.adversaries.load import load_adversary
+from ccenv.agents.load import SenderLike, as_sender, is_user_sender, load_sender
+from ccenv.benchmarks.compare.picture import ALLOWED, draw
+from ccenv.benchmarks.compare.table import COLUMNS, Row, Setting, merge_rows
+from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
+from ccenv.base.files import write_atomic
+from ccenv.network.metrics.measures import jain
+from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
+from ccenv.network.metrics.table import METRICS, measure_run, run_metric
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
+from ccenv.network.figure import picture, require_picture
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import ClassicSender, Sender
+from ccenv.base.parameters import number
+from ccenv.base.user.python_file import hashes_of, held, is_python_file
+from ccenv.simulation import Result, simulate
+from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
+from ccenv.base.workers import ProcessPool, Workers, tell, watched
+
+DPI = 150
+LEGAL = "legal"
+ATTACK_FLOW_STEPS = 4_000_000
+MOST_FLOWS = 64
+MOST_RUNS = 1000
+MOST_SEEDS = 2**53
+_SENDERS = "A name (ccenv list agents), a Python file, a program (.json) or a policy is needed"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of :func:`compare`.
+
+    Attributes:
+        setting: the network.
+        rows: one per sender, in their order.
+        results: the runs, None for a sender that failed; with several seeds those of the first one.
+    """
+
+    setting: Setting
+    rows: tuple[Row, ...]
+    results: tuple[Result | None, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"Comparison({', '.join(row.sender for row in self.rows)} on {self.setting})"
+
+    @cached_property
+    def columns(self) -> list[tuple[str, str]]:
+        """The columns that hold something: (key, heading)."""
+        further = {name: run_metric(name).axis for row in self.rows for name in row.metrics}
+        known = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
+        return [*known, *((name, title) for name, title in further.items() if name not in dict(known))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the setting and the rows as plain data."""
+        return {"setting": self.setting.to_dict(), "senders": [asdict(row) for row in self.rows]}
+
+    def to_frame(self) -> Any:
+        """Return the rows as a ``pandas.DataFrame`` with the senders as index. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        kept = [key for key, _ in self.columns] + (["error"] if any(row.error for row in self.rows) else [])
+        data = {key: [row.value(key) if key != "error" else row.error for row in self.rows] for key in kept}
+        return pandas.DataFrame(data, index=pandas.Index([row.sender for row in self.rows], name="sender"))
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw rate, queue and loss of all senders over time into a .png, .svg or .pdf file."""
+        target = require_picture(path, ALLOWED)
+        write_atomic(target, picture(draw(self.setting, self.rows, self.results), target.suffix, DPI))
+
+    def _repr_html_(self) -> str:
+        """Show the table and the picture in a notebook."""
+        drawn = picture(draw(self.setting, self.rows, self.results), ".svg").decode()
+        head = "".join(f"<th>{html.escape(title)}</th>" for _, title in self.columns)
+        body = "".join(
+            f"<tr><th>{html.escape(row.sender)}</th>" + "".join(f"<td>{row.text(key)}</td>" for key, _ in self.columns) + "</tr>"
+            for row in self.rows
+        )
+        table = f"<table><caption>{html.escape(str(self.setting))}</caption><tr><th></th>{head}</tr>{body}</table>"
+        return f"<div>{table}{drawn[drawn.index('<svg') :]}</div>"
+
+
+def compare(
+    senders: Sequence[SenderLike],
+    *,
+    rate: str | float = "48mbps",
+    rtt: str | float = "40ms",
+    buffer: str | float = "1bdp",
+    flows: int = 1,
+    against: str = "",
+    loss_rate: str | float = 0.0,
+    network: str = "",
+    jitter: str | float = "",
+    metrics: Sequence[str] = (),
+    duration: str | float = "30s",
+    seed: int = 0,
+    seeds: int = 1,
+    adversary: str = "",
+    attack_flow_steps: int = ATTACK_FLOW_STEPS,
+    jobs: int = 1,
+    limit: str | float = "",
+    report: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Run each sender on the same network, packet by packet.
+
+    Args:
+        senders: registered names, programs, policies or Python files (``ccenv.agents.load.load_sender``), senders
+            (``ccenv.from_sb3``), classes of ``ccenv.PythonSender``.
+        rate: of the link: ``"50mbps"``; a number is in Mbit/s.
+        rtt: propagation RTT: ``"40ms"``; a number is in ms.
+        buffer: ``"1bdp"``, ``"100packets"``, ``"250kB"``; a number is in bandwidth-delay products.
+        flows: of each sender.
+        against: add one flow of this sender to every run.
+        loss_rate: share of packets lost at random, in [0, 1): ``"1%"``.
+        network: scripted adversary, by name or Python file, that holds packets behind the link (``square:period_rtts=4``).
+        jitter: D, the longest time for which it may hold a packet; a number is in ms; by default the propagation RTT.
+        metrics: further columns: names (``ccenv list metrics``) or Python files.
+        duration: of a run: ``"30s"``; a number is in seconds.
+        seed: of all random numbers.
+        seeds: runs of each sender, with ``seed`` and the numbers after it; the rows are then means with 95 % intervals.
+        adversary: ``"legal"``: also attack each sender on CCAC with this path and D = Rm, and show its worst case.
+        attack_flow_steps: budget of each attack.
+        jobs: senders at a time, each in a process of its own; senders that are objects run in this one.
+        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a process of its own,
+            since compiled code cannot be interrupted; empty: none. Plain Python is limited call by call
+            (``ccenv.base.user.limits``).
+        report: called with the numbers of finished and of all senders.
+
+    Returns:
+        Comparison: rows and runs. A sender that fails has a row that says why; the others run on.
+
+    Raises:
+        InputError: for a network that cannot be, no sender, or one sender twice.
+
+    Example:
+        >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
+    """
+    given = _players(senders)
+    flows = int(number("compare", "flows", flows, low=1, high=MOST_FLOWS, whole=True))
+    seeds = int(number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True))
+    seed = int(number("compare", "seed", seed, low=0, high=MOST_SEEDS - MOST_RUNS, whole=True))
+    loss_rate = number("compare", "loss_rate", quantity("loss_rate", loss_rate, SHARE), low=0, high=0.999)
+    if adversary not in ("", LEGAL):
+        raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
+    if against:
+        load_sender(against)
+    for spec in (spec for spec, sender in given.items() if sender is None):
+        _require_there(spec)
+    link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
+    room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
+    setting = Setting(
+        link_Bps,
+        rtt_s,
+        room_bytes,
+        flows,
+        against,
+        loss_rate,
+        positive("duration", duration, SECONDS),
+        seed,
+        network,
+        _jitter_s(network, jitter, rtt_s),
+        seeds,
+    )
+    steps = attack_flow_steps if adversary else 0
+    hashes = hashes_of([*given, against, network, *metrics])
+    first = _Task(setting, steps, _further(metrics), hashes)
+    others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
+    limit_s = positive("limit", limit, SECONDS) if limit else 0.0
+    found = []
+    with Workers(jobs) as workers:
+        waiting = [
+            partial(_alone, task, spec, limit_s)
+            if limit_s and sender is None and _is_compiled(spec)
+            else workers.submit(_run, task, spec)
+            if sender is None
+            else partial(_run, task, spec, sender)
+            for spec, sender in given.items()
+            for task in (first, *others)
+        ]
+        for done, result in enumerate(waiting, 1):
+            found.append(result())
+            if report is not None:
+                report(done, len(waiting))
+    runs = [found[n : n + seeds] for n in range(0, len(found), seeds)]
+    return Comparison(setting, tuple(merge_rows([row for row, _ in same]) for same in runs), tuple(same[0][1] for same in runs))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What every sender does; plain data, so that it can go to another process.
+
+    Attributes:
+        setting: the network.
+        attack_flow_steps: budget of an attack; 0: none.
+        metrics: further ones.
+        hashes: of the users' files, by path; a worker runs no other content.
+    """
+
+    setting: Setting
+    attack_flow_steps: int
+    metrics: tuple[str | OwnMetric, ...]
+    hashes: dict[FilePath, str]
+
+
+def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
+    """Return the senders by spec; those that are objects by name, with the object."""
+    if isinstance(senders, (str, bytes)) or not isinstance(senders, Sequence):
+        raise InputError(f"senders is {shown(senders)}; a list is needed, such as ['cubic', 'copa']")
+    if not senders:
+        raise InputError("no sender to compare; name at least one, such as cubic")
+    given: dict[str, Sender | None] = {}
+    for one in senders:
+        sender = None if isinstance(one, str) else as_sender(one)
+        spec = one if isinstance(one, str) else str(getattr(sender, "name", ""))
+        if spec in given:
+            raise InputError(f"sender {spec!r} is given twice")
+        given[spec] = sender
+    return given
+
+
+def _require_there(spec: str) -> None:
+    """Refuse a name that nothing has and a file that is not there: nobody runs. Whatever else is wrong with one, others run."""
+    try:
+        if is_python_file(spec):
+            hashes_of([spec])
+        elif not is_user_sender(spec):
+            load_sender(spec)
+    except MissingFileError as error:
+        raise MissingFileError(f"sender {error}{'' if str(error).endswith('?') else '.'} {_SENDERS}") from None
+    except UnknownNameError:
+        raise
+    except CcenvError:
+        pass
+
+
+def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
+    if not network:
+        if jitter != "":
+            raise InputError(f"jitter is {shown(jitter)}; it is for an adversary: give network too")
+        return 0.0
+    if not isinstance(load_adversary(network), ScriptedAdversary):
+        raise InputError(
+            f"network {network!r} is not scripted; per packet a scripted adversary is needed (ccenv list adversaries)"
+        )
+    return rtt_s if jitter == "" else positive("jitter", jitter, SECONDS_OF_MS)
+
+
+def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
+    if isinstance(metrics, (str, bytes)) or not isinstance(metrics, Sequence):
+        raise InputError(f"metrics is {shown(metrics)}; a list is needed, such as ['power']")
+    further = tuple(spec if spec in METRICS else load_metric(spec) for spec in metrics)
+    for metric in further:
+        run_metric(metric if isinstance(metric, str) else metric.name)
+    return further
+
+
+def _is_compiled(spec: str) -> bool:
+    """Tell whether a spec names compiled functions of a user; one that cannot be loaded says so when it is run."""
+    try:
+        sender = load_sender(spec) if is_user_sender(spec) else None
+    except CcenvError:
+        return False
+    return isinstance(sender, ClassicSender) and bridge_of(sender) is None
+
+
+def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
+    pool = ProcessPool(1, __name__)
+    try:
+        found: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
+    except TimeoutError:
+        return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
+    except BrokenExecutor:
+        return Row(spec, error="its process died"), None
+    finally:
+        pool.end()
+    return found
+
+
+def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Result | None]:
+    setting, name = task.setting, spec
+    try:
+        with held(task.hashes):
+            sender = load_sender(spec) if given is None else given
+            name = sender.name
+            for metric in task.metrics:
+                if isinstance(metric, OwnMetric):
+                    require_metric(metric)
+            result = simulate(setting.scenario(spec), senders={spec: sender})
+            worst = _worst(sender, setting, task.attack_flow_steps) if task.attack_flow_steps else None
+    except CcenvError as error:
+        return Row(name, error=str(error)), None
+    return _row(name, task, result, worst), result
+
+
+def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
+    setting, summary = task.setting, result.summary()
+    own = summary["flows"][: setting.flows]
+    rates = np.array([flow["throughput_mbps"] for flow in own])
+    sent = [flow for flow in own if flow["loss"] is not None]
+    first = int(np.searchsorted(result.time_s, result.scenario.warmup_s))
+    waits_ms = 1e3 * result.link_log["queue_bytes"][first:, 0] / setting.rate_Bps
+    fair_mbps = setting.rate_Bps / MBPS_IN_BPS / (setting.flows + 1)
+    ends = result.flow_log[-1, : setting.flows]
+    sent_bytes = float(ends["sent_bytes"].sum())
+    heard = [flow["rtt"] for flow in own if flow["rtt"] is not None]
+    return Row(
+        name,
+        throughput_mbps=float(rates.sum()),
+        utilisation=summary["links"][0]["utilisation"],
+        rtt_ms=1e3 * float(np.mean(heard)) if heard else None,
+        queue_p95_ms=float(np.percentile(waits_ms, 95)) if waits_ms.size else None,
+        loss=float(np.mean([flow["loss"] for flow in sent])) if sent else None,
+        jain=jain(rates) if setting.flows > 1 and rates.any() else None,
+        share=float(rates.mean() / fair_mbps) if setting.against else None,
+        worst_utilisation=worst,
+        total_mb=float(result.throughput_Bps()[:, : setting.flows].sum()) * result.scenario.log_s / 1e6,
+        total_loss=float((ends["dropped_bytes"] + ends["random_lost_bytes"]).sum() / sent_bytes) if sent_bytes else None,
+        metrics=_metrics(task, result),
+    )
+
+
+def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
+    """Return the further metrics of the sender's own flows, after the warm-up; None where one is undefined."""
+    found: dict[str, float | None] = {}
+    span = (result.scenario.warmup_s, result.scenario.duration_s)
+    for metric in task.metrics:
+        name = metric if isinstance(metric, str) else metric.name
+        value = measure_run(result.measured(), name, [span], result.scenario.flows[0].sender)
+        found[name] = None if math.isnan(value) else value
+    return found
+
+
+def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:
+    from ccenv.attacks import attack
+
+    path = make_path(
+        link_rate_mbps=setting.rate_Bps / MBPS_IN_BPS,
+        rtt_ms=1e3 * setting.rtt_s,
+        jitter_ms=1e3 * setting.rtt_s,
+        buffer_bdp=setting.buffer_bytes / (setting.rate_Bps * setting.rtt_s),
+    )
+    return attack(sender, path=path, model="ccac", budget_flow_steps=flow_steps, seed=setting.seed).worst_utilisation

@@ -1,0 +1,156 @@
+"""What senders are compared on, and what each of them did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ccenv.network.path import MBPS_IN_BPS
+
+WARMUP_SHARE = 0.25  # of the run, left out of the averages
+# Columns of the table: key, heading.
+COLUMNS = (
+    ("throughput_mbps", "throughput (Mbit/s)"),
+    ("utilisation", "utilisation"),
+    ("rtt_ms", "mean RTT (ms)"),
+    ("queue_p95_ms", "queue, 95 % (ms)"),
+    ("loss", "loss"),
+    ("jain", "Jain"),
+    ("share", "share of fair"),
+    ("worst_utilisation", "worst case"),
+    ("total_mb", "whole run: MB"),
+    ("total_loss", "whole run: loss"),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The network on which senders are compared.
+
+    Attributes:
+        rate_Bps: of the link.
+        rtt_s: propagation RTT of all flows.
+        buffer_bytes: of the link, drop-tail; infinite: nothing is dropped.
+        flows: of the sender that is measured.
+        against: one more flow of this sender; empty: none.
+        loss_rate: share of packets lost at random.
+        duration_s: length of a run; its first quarter is left out of the averages.
+        seed: of all random numbers; of the first run where there are several.
+        seeds: runs of each sender, with this seed and the following ones.
+        network: adversary that holds packets behind the link, for at most jitter_s; empty: none.
+        jitter_s: D of its jitter box.
+    """
+
+    rate_Bps: float
+    rtt_s: float
+    buffer_bytes: float
+    flows: int = 1
+    against: str = ""
+    loss_rate: float = 0.0
+    duration_s: float = 30.0
+    seed: int = 0
+    network: str = ""
+    jitter_s: float = 0.0
+    seeds: int = 1
+
+    @property
+    def warmup_s(self) -> float:
+        """What is left out of the averages."""
+        return WARMUP_SHARE * self.duration_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self) | {"warmup_s": self.warmup_s}
+
+    def scenario(self, spec: str) -> dict[str, Any]:
+        """Return the scenario (``ccenv.simulation.read_scenario``) in which a sender runs."""
+        flow: dict[str, Any] = {"rtt_s": self.rtt_s, "loss_rate": self.loss_rate}
+        if self.network:
+            flow["jitter"] = {"kind": "adversary", "adversary": self.network, "max_s": self.jitter_s}
+        flows = [{**flow, "sender": spec} for _ in range(self.flows)]
+        flows += [{**flow, "sender": self.against, "name": f"against {self.against}"}] if self.against else []
+        link = {"rate_Bps": self.rate_Bps, "buffer_bytes": self.buffer_bytes}
+        run = {"duration_s": self.duration_s, "warmup_s": self.warmup_s, "seed": self.seed}
+        return {"name": spec, "links": [link], "flows": flows, **run}
+
+    def __str__(self) -> str:
+        """Describe the network in one line."""
+        bdp = self.buffer_bytes / (self.rate_Bps * self.rtt_s)
+        parts = [f"{self.rate_Bps / MBPS_IN_BPS:g} Mbit/s", f"{1e3 * self.rtt_s:g} ms", f"buffer {bdp:.3g} BDP"]
+        parts += [f"{self.flows} flows each"] if self.flows > 1 else []
+        parts += [f"against {self.against}"] if self.against else []
+        parts += [f"{100 * self.loss_rate:g} % loss"] if self.loss_rate else []
+        parts += [f"network {self.network}, D {1e3 * self.jitter_s:g} ms"] if self.network else []
+        parts += [f"{self.duration_s:g} s (averages without the first {self.warmup_s:g} s)"]
+        return ", ".join([*parts, *([f"{self.seeds} seeds"] if self.seeds > 1 else [])])
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one sender did, after the warm-up unless said otherwise.
+
+    With several seeds the values are interquartile means over the runs (:mod:`ccenv.benchmarks.intervals`).
+
+    Attributes:
+        sender: its name.
+        throughput_mbps: of all its flows together.
+        utilisation: of the link, by all flows.
+        rtt_ms: mean over its ACKs.
+        queue_p95_ms: 95th percentile over time of the time that a new packet waits.
+        loss: share of its packets that were lost.
+        jain: Jain's index of its flows; None for one flow.
+        share: its throughput per flow over the fair share of a flow; None without ``against``.
+        worst_utilisation: the lowest that an attack on the legal networks of CCAC found; None: not asked for.
+        total_mb: bytes of its flows that arrived in the whole run, in MB.
+        total_loss: share of its packets that were lost in the whole run.
+        metrics: further metrics by name; None: undefined.
+        intervals: with several seeds, the 95 % interval of each value.
+        error: why it could not be run; the other fields are None then.
+    """
+
+    sender: str
+    throughput_mbps: float | None = None
+    utilisation: float | None = None
+    rtt_ms: float | None = None
+    queue_p95_ms: float | None = None
+    loss: float | None = None
+    jain: float | None = None
+    share: float | None = None
+    worst_utilisation: float | None = None
+    total_mb: float | None = None
+    total_loss: float | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    error: str = ""
+
+    def value(self, key: str) -> float | None:
+        """Return what a column of the table shows: a field or a further metric."""
+        value: float | None = self.metrics[key] if key in self.metrics else getattr(self, key, None)
+        return value
+
+    def text(self, key: str) -> str:
+        """Return a value with its interval; empty where it is undefined."""
+        value, interval = self.value(key), self.intervals.get(key)
+        return "" if value is None else f"{value:.4g}" + (" [{:.4g}, {:.4g}]".format(*interval) if interval else "")
+
+
+def merge_rows(rows: Sequence[Row]) -> Row:
+    """Return the row of a sender from those of its runs: one that failed, or estimates."""
+    failed = [row for row in rows if row.error]
+    if failed or len(rows) == 1:
+        return (failed or rows)[0]
+    from ccenv.benchmarks.intervals import estimate
+
+    values: dict[str, Any] = {}
+    intervals: dict[str, tuple[float, float]] = {}
+    for key in [*(key for key, _ in COLUMNS), *rows[0].metrics]:
+        runs = [value for row in rows if (value := row.value(key)) is not None]
+        values[key] = None
+        if runs:
+            estimated = estimate([runs])
+            values[key] = estimated.iqm
+            if len(runs) > 1:
+                intervals[key] = (estimated.low, estimated.high)
+    metrics = {name: values.pop(name) for name in rows[0].metrics}
+    return replace(rows[0], **values, metrics=metrics, intervals=intervals)

@@ -1,0 +1,149 @@
+"""Which sender for which network: the suite of kinds of network, as a table with intervals for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.store import cells_of
+from ccenv.benchmarks.intervals import Estimate, estimate
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import load_suite
+from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.base.errors import InputError, unknown_name
+
+SUITE = "networks"
+FOLDER = FilePath("runs") / "which"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One sender on one kind of network.
+
+    Attributes:
+        sender: its name.
+        network: name of the kind.
+        values: metric -> interquartile mean over the drawn networks with its 95 % interval; None: undefined in all.
+        place: 1 and how many senders are better by an interval that lies wholly beyond this one's; equal places are a tie.
+    """
+
+    sender: str
+    network: str
+    values: dict[str, Estimate | None]
+    place: int = 1
+
+    def texts(self) -> list[str]:
+        """Return the values for a table: mean [low, high]; empty where one is undefined."""
+        return [f"{v.iqm:.3g} [{v.low:.3g}, {v.high:.3g}]" if v else "" for v in self.values.values()]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What :func:`which` found.
+
+    Attributes:
+        rows: per kind of network the senders, best first.
+        by: metric that they are sorted by.
+        failed: senders of the user that failed: name -> why.
+    """
+
+    rows: tuple[Choice, ...]
+    by: str
+    failed: dict[str, str]
+
+    def __repr__(self) -> str:
+        best = {kind: " = ".join(self.best(kind)) for kind in dict.fromkeys(row.network for row in self.rows)}
+        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {kind}" for kind, names in best.items()) + ")"
+
+    def best(self, network: str) -> list[str]:
+        """Return the senders in the first place on a kind of network; several are a tie."""
+        return [row.sender for row in self.rows if row.network == network and row.place == 1]
+
+
+def networks() -> dict[str, str]:
+    """Return the kinds of network: name -> what it is."""
+    return {scenario.name: scenario.summary for scenario in _suite().scenarios}
+
+
+def which(
+    network: str = "",
+    *,
+    senders: Sequence[str] = (),
+    by: str = "power",
+    out: FilePath = FOLDER,
+    jobs: int | None = None,
+    fresh: bool = False,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Choices:
+    """Run the senders on a kind of network, drawn by five seeds; what is stored is not run again.
+
+    Args:
+        network: a kind (:func:`networks`); empty: all.
+        senders: further ones: names or Python files.
+        by: metric of the suite that sorts the senders.
+        out: folder of the stored runs.
+        jobs: parallel workers; by default one per core.
+        fresh: run again what is stored.
+        report: called with the numbers of finished and of all runs.
+
+    Returns:
+        Choices: the best first.
+
+    Raises:
+        UnknownNameError: for an unknown kind of network or sender.
+        InputError: for a metric by which nothing can be sorted.
+    """
+    suite, known = _suite(), networks()
+    if network and network not in known:
+        raise unknown_name("kind of network", network, known)
+    if by not in suite.metrics:
+        raise unknown_name("metric of this suite", by, suite.metrics)
+    only = [f"{network}/*"] if network else []
+    manifest = run_suite(
+        suite,
+        out,
+        extra_agents=senders,
+        only=only,
+        backend="processes",
+        workers=jobs,
+        fresh=fresh,
+        pictures=False,
+        progress=report,
+    )
+    records = cells_of(out)
+    kinds = [network] if network else list(known)
+    rows = [row for kind in kinds for row in _of_kind(suite, kind, [r for r in records if r["scenario"] == kind], by)]
+    return Choices(tuple(rows), by, {one["agent"]: one["error"] for one in manifest["failed"]})
+
+
+def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str) -> list[Choice]:
+    sign = suite.measure(by).sign
+
+    def estimated(agent: str, metric: str) -> Estimate | None:
+        values = [r["metrics"][metric] for r in records if r["agent"] == agent and r["metrics"].get(metric) is not None]
+        return estimate([values]) if values else None
+
+    agents = dict.fromkeys(record["agent"] for record in records)
+    rows = [Choice(agent, kind, {metric: estimated(agent, metric) for metric in suite.metrics}) for agent in agents]
+
+    def key(row: Choice) -> tuple[bool, float, str]:
+        value = row.values[by]
+        return (value is None, 0.0 if value is None else -sign * value.iqm, row.sender)
+
+    def place(row: Choice) -> int:
+        value, others = row.values[by], [other for one in rows if (other := one.values[by]) is not None]
+        if value is None:
+            return 1 + len(others)
+        return 1 + sum(other.low > value.high if sign > 0 else other.high < value.low for other in others)
+
+    return [replace(row, place=place(row)) for row in sorted(rows, key=key)]
+
+
+def _suite() -> PacketSuite:
+    suite = load_suite(SUITE)
+    if not isinstance(suite, PacketSuite):
+        raise InputError(f"suite {SUITE!r} is not of the packet engine")
+    return suite

@@ -1,0 +1,155 @@
+"""Committed records of runs: numbers, agreement and small pictures of a suite, without its raw cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.report.figures import draw
+from ccenv.benchmarks.results import suite_in
+from ccenv.benchmarks.store import cells_of, read_manifest
+from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
+from ccenv.base.document import Format, plain
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import write_atomic
+from ccenv.network.figure import picture
+
+FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
+RECORD = "record.json"
+DPI = 50  # of the pictures: small enough to be kept
+_KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
+
+
+def write_record(folder: FilePath, out: FilePath) -> FilePath:
+    """Write the record of a finished run.
+
+    Args:
+        folder: of ``ccenv bench run``.
+        out: a folder of records; the record goes to ``out/SUITE``.
+
+    Returns:
+        FilePath: the record's folder.
+
+    Raises:
+        InputError: if the run is not complete.
+        CcenvError: if a file cannot be written.
+    """
+    manifest = read_manifest(folder)
+    if not manifest.get("complete"):
+        raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")
+    suite = suite_in(manifest, f"{folder}/manifest.json")
+    records = cells_of(folder)
+    target = out / suite.name
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for old in target.glob("*.png"):
+            old.unlink()
+    except OSError as error:
+        raise CcenvError(f"{target}: cannot be written ({error.strerror})") from None
+    pictures = []
+    for figure in suite.figures:
+        canvas = draw(suite, records, figure)
+        if canvas is not None:
+            write_atomic(target / f"{figure.name}.png", picture(canvas, ".png", DPI))
+            pictures.append(f"{figure.name}.png")
+    senders = [
+        {
+            "agent": e["agent"],
+            "score": e["score"],
+            "means": e["against"][suite.score.adversary],
+            "worst_case": _where(e["worst_case"]),
+        }
+        for e in manifest["summary"]
+    ]
+    data = {
+        "suite": suite.name,
+        "version": suite.version,
+        "suite_sha256": suite.sha256,
+        "command": f"ccenv bench run {suite.name}",
+        **{name: manifest[name] for name in _KEPT},
+        "senders": senders,
+        "pictures": pictures,
+    }
+    FORMAT.write(target / RECORD, plain(_rounded(data)))
+    return target
+
+
+def _where(worst: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if worst is None else {name: worst[name] for name in ("metric", "value", "scenario", "adversary", "seed")}
+
+
+def _rounded(value: Any) -> Any:
+    """Round numbers to six digits: a record is for reading, the run has them all."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def read_record(folder: FilePath) -> dict[str, Any]:
+    """Read a record. Raises InputError if there is none, or one of another format."""
+    return FORMAT.read(folder / RECORD)
+
+
+def read_records(folder: FilePath) -> list[dict[str, Any]]:
+    """Read all records of a folder, by name. Raises InputError if there are none."""
+    found = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
+    if not found:
+        raise InputError(f"{folder}: holds no records; make one with: ccenv bench report DIR --record {folder}")
+    return found
+
+
+def overview(records: list[dict[str, Any]]) -> list[str]:
+    """Return a table in Markdown, one line per record: how many published values agree."""
+    names = (REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED)
+    lines = [f"| suite | cells | {' | '.join(names)} |", "| --- |" + " ---: |" * (1 + len(names))]
+    total: Counter[str] = Counter()
+    for record in records:
+        counts = Counter(reference["agreement"] for reference in record["references"])
+        total += counts
+        lines.append(f"| `{record['suite']}` | {record['n_cells']} | " + " | ".join(str(counts[name]) for name in names) + " |")
+    cells = sum(record["n_cells"] for record in records)
+    return [*lines, f"| all | {cells} | " + " | ".join(str(total[name]) for name in names) + " |"]
+
+
+def statements(record: dict[str, Any]) -> list[str]:
+    """Return a table in Markdown of a record's published values beside ours."""
+    lines = ["| statement | source | published | here | agreement |", "| --- | --- | --- | ---: | --- |"]
+    for r in record["references"]:
+        measured = "" if r["measured"] is None else f"{r['measured']:.4g}"
+        agreement = r["agreement"] + (f": {r['why']}" if r["why"] else "")
+        lines.append(f"| {r['name']} | {r['source']} | {r['claim']} | {measured} | {agreement} |")
+    return lines
+
+
+def write_page(folder: FilePath, page: FilePath) -> None:
+    """Write all records of a folder as one page in Markdown.
+
+    Args:
+        folder: of records.
+        page: the file, in a folder from which the records can be linked.
+
+    Raises:
+        InputError: if there are no records.
+        CcenvError: if the page cannot be written.
+    """
+    found = read_records(folder)
+    link = folder.name if folder.parent == page.parent else str(folder.relative_to(page.parent))
+    lines = [
+        "# What the papers' experiments give here",
+        "",
+        "Written by `ccenv bench records`; do not edit. Ours are simulations of what the papers measured on kernels, emulators",
+        "and other simulators. *Reproduced*: within the stated factor of the published value, or the claimed bound or ranking",
+        "holds; *same direction*: the effect is there and of another size.",
+        "",
+        *overview(found),
+    ]
+    for record in found:
+        machine = f"{record['machine']['processor']}, {record['machine']['cores']} cores"
+        lines += ["", f"## {record['suite']}", "", *statements(record), ""]
+        lines += [f"`{record['command']}`: version {record['version']}, {record['finished_at'][:10]}, {machine}."]
+        for name in record["pictures"][:2]:
+            lines += ["", f"![{record['suite']}: {name.removesuffix('.png')}]({link}/{record['suite']}/{name})"]
+    write_atomic(page, ("\n".join(lines) + "\n").encode())

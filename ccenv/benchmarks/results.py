@@ -1,0 +1,127 @@
+"""What a run of a suite gives to Python: a manifest and records that are also tables, and how to run it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import Field
+
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError, require_extra
+from ccenv.network.metrics.user import OwnMetric
+from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
+from ccenv.base.figure import table
+
+OWN_METRICS = "own_metrics"
+ASKED = "asked"
+"""Key of a manifest: suite, adversaries and metrics as the user named them."""
+SHOWN = 20  # records of a list in a notebook
+RUNS = FilePath("runs") / "bench"
+"""Where results of suites go by default."""
+
+
+class OwnDescription(StrictModel):
+    """What a manifest says of a user's metric; its code is not needed to read the results."""
+
+    name: str = Field(pattern=r"^[A-Za-z_]\w{0,63}$")
+    label: str = Field(max_length=80)
+    unit: str = Field(max_length=20)
+    direction: Direction
+    meaning: str = Field(max_length=300)
+    spec: str = Field(max_length=400)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(dict[str, Any]):
+    """The manifest of a run: what was played, by which code, and the summary of each sender."""
+
+    def to_frame(self) -> Any:
+        """Return the summary as a ``pandas.DataFrame``: a row per sender. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        rows = {entry["agent"]: self._row(entry) for entry in self["summary"]}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("sender")
+
+    def _row(self, entry: dict[str, Any]) -> dict[str, Any]:
+        score, worst = entry["score"] or {}, entry["worst_case"] or {}
+        row = {"score": score.get("iqm"), "score_low": score.get("low"), "score_high": score.get("high")}
+        row |= {f"{name}, {player}": value for player, means in entry["against"].items() for name, value in means.items()}
+        return row | {"worst": worst.get("value"), "worst_in": worst.get("scenario"), "cells": entry["n_cells"]}
+
+    def __repr__(self) -> str:
+        suite = self["suite"]
+        return (
+            f"Manifest(suite {suite['name']} version {suite['version']}, {len(self['summary'])} senders, {self['n_cells']} cells)"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [{"sender": entry["agent"], **self._row(entry)} for entry in self["summary"]]
+        return table(repr(self), list(rows[0]) if rows else ["sender"], [list(row.values()) for row in rows])
+
+
+class Records(list[dict[str, Any]]):
+    """Records of cells, in the order of the suite."""
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per cell and a column per metric. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        names = ("scenario", "agent", "adversary", "seed", "model")
+        return pandas.DataFrame([{**{n: record[n] for n in names}, **record["metrics"]} for record in self])
+
+    def __repr__(self) -> str:
+        senders = ", ".join(dict.fromkeys(str(record["agent"]) for record in self))
+        return f"Records({len(self)} cells of {senders or 'nobody'})"
+
+    def _repr_html_(self) -> str:
+        names = list(self[0]["metrics"]) if self else []
+        rows = [[r["scenario"], r["agent"], r["adversary"], r["seed"], *map(r["metrics"].get, names)] for r in self[:SHOWN]]
+        return table(repr(self), ["scenario", "sender", "adversary", "seed", *names], rows)
+
+
+def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
+    """Return what a manifest keeps of a user's metrics; nothing without any."""
+    found = []
+    for own in metrics:
+        known = _metric_of(own.name)
+        texts = {"label": known.label[:80], "unit": known.unit[:20], "direction": known.direction, "meaning": known.meaning[:300]}
+        found.append({"name": own.name, **texts, "spec": own.spec, "sha256": own.sha256})
+    return {OWN_METRICS: found} if found else {}
+
+
+def _metric_of(name: str) -> Metric:
+    try:
+        return trace_metric(name)
+    except InputError:
+        return run_metric(name)
+
+
+def suite_in(manifest: dict[str, Any], where: str) -> SuiteBase:
+    """Return the suite of a manifest; metrics of a user are known by what the manifest says of them, no code runs.
+
+    Raises:
+        InputError: with the key, the value seen and what is allowed.
+    """
+    for data in manifest.get(OWN_METRICS, ()):
+        about = validate(OwnDescription, data, f"{where}: {OWN_METRICS}")
+        if about.name not in METRICS and not own_metric(about.name):
+            add_metric(Metric(about.name, about.label, about.unit, about.direction, about.meaning), about.sha256)
+    return suite_of(manifest["suite"], where)
+
+
+def how_to_run(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
+    """Return the commands that run a suite again and write its report."""
+    asked = manifest.get(ASKED, {})
+    words = ["ccenv", "bench", "run", str(asked.get("suite", suite.name))]
+    words += [word for agent in manifest["agents"] if agent["spec"] not in suite.agents for word in ("--agent", agent["spec"])]
+    for option in ("adversary", "metric"):
+        words += [word for spec in asked.get(option, ()) for word in (f"--{option}", str(spec))]
+    words += ["--out", str(folder)] if folder != RUNS / suite.name else []
+    return [shlex.join(words), f"ccenv bench report {shlex.quote(str(folder))}"]

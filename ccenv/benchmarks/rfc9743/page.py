@@ -1,0 +1,190 @@
+"""The page of a report: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import html
+from typing import Any
+
+from ccenv.benchmarks.cells.players import Player
+from ccenv.benchmarks.suite.base import CellData
+from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria
+from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED
+from ccenv.benchmarks.rfc9743.pictures import draw_beside, draw_rates
+
+_CLASSES = {MEETS: "good", FAILS: "bad", REPORTED: "plain", NOT_MEASURED: "none"}
+_STYLE = """
+:root{color-scheme:light}
+body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+h1,h2,h3{line-height:1.2}table{border-collapse:collapse;width:100%;font-size:.9rem}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.scroll{overflow-x:auto}figure{margin:1.2rem 0}figure img{max-width:100%;height:auto}
+figcaption,small{color:#555;font-size:.85rem}
+td small{display:block}
+.good{color:#0a6b2d;font-weight:600}.bad{color:#a11212;font-weight:600}.plain{color:#33507a}.none{color:#666}
+code,pre{background:#f4f4f4;padding:.1rem .3rem}
+"""
+_HEAD = (
+    "<th>Measure</th><th class=n>Value</th><th class=n>95 % of the IQM</th><th class=n>{baseline}</th><th>Unit</th>"
+    "<th>Threshold</th><th>Verdict</th>"
+)
+
+
+def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
+    """Return the page."""
+    e, name = html.escape, data["sender"]["name"]
+    parts = [
+        "<!doctype html><html lang=en><head><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width,initial-scale=1">',
+        f"<title>{e(name)}: report</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{e(name)}</h1><p>{e(data['document'])}. {data['suite']['n_cells']} cells of the suite "
+        f"<code>{e(suite.name)}</code>, beside {e(data['baseline'])} in the same cells.</p>",
+    ]
+    if data["failed"]:
+        parts.append(f'<p class="bad">The sender failed: {e(data["failed"])}</p>')
+    parts.append(_overview(data))
+    for found, asked in zip(data["criteria"], criteria.criteria, strict=True):
+        drawn = draw_rates(asked.pictures, records, name, data["baseline"])
+        beside = draw_beside(found["measures"], name, data["baseline"])
+        parts += [_criterion(found, data["baseline"]), _figure(beside, f"Beside {data['baseline']}, same cells")]
+        parts.append(_figure(drawn, "Throughput over time, first seed"))
+    parts += [_worst_cases(data["worst_cases"]), _proofs(data["proofs"]), _topics(data), _scenarios(suite, records)]
+    parts.append(_origin(data, player))
+    return "\n".join(part for part in parts if part) + "\n</body></html>\n"
+
+
+def _overview(data: dict[str, Any]) -> str:
+    e = html.escape
+    rows = "".join(
+        f'<tr><td><a href="#{e(c["id"])}">{e(c["title"])}</a></td><td>{e(c["source"])}</td>'
+        f'<td class="{_CLASSES[c["verdict"]]}">{c["verdict"]}</td></tr>'
+        for c in data["criteria"]
+    )
+    return (
+        "<h2>Verdicts</h2><p>RFC 9743 s.5 states no thresholds. A verdict stands only where another source states a number or "
+        "a comparison; all else is reported.</p>"
+        f"<div class=scroll><table><thead><tr><th>Criterion</th><th>Source</th><th>Verdict</th></tr></thead><tbody>{rows}"
+        "</tbody></table></div>"
+    )
+
+
+def _criterion(found: dict[str, Any], baseline: str) -> str:
+    e = html.escape
+    rows = "".join(_measure(measure) for measure in found["measures"])
+    return (
+        f'<h2 id="{e(found["id"])}">{e(found["title"])} <small>{e(found["source"])}: '
+        f'<span class="{_CLASSES[found["verdict"]]}">{found["verdict"]}</span></small></h2><p>{e(found["asks"])}</p>'
+        f"<div class=scroll><table><thead><tr>{_HEAD.format(baseline=e(baseline))}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _measure(m: dict[str, Any]) -> str:
+    e = html.escape
+    interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else ""
+    where = ", ".join(f"{name} {value}" for name, value in m["where"].items())
+    cells = f"{m['aggregate']} of {m['metric']} over {m['n_cells']} cells of {m['scenario']}{': ' + where if where else ''}"
+    seeds = f"; seeds {', '.join(map(str, m['seeds']))}" if m["seeds"] else ""
+    why = f"<small>{e(m['why'])}</small>" if "why" in m else ""
+    limit = ""
+    if m["threshold"]:
+        words = [("at least", m["threshold"]["at_least"]), ("at most", m["threshold"]["at_most"])]
+        told = " and ".join(f"{word} {number(bound)}" for word, bound in words if bound is not None)
+        limit = f"{told}<small>{e(m['threshold']['source'])}</small>"
+    return (
+        f"<tr><td>{e(m['label'])}<small>{e(cells + seeds)}</small>{why}</td><td class=n>{number(m['value'])}</td>"
+        f"<td class=n>{interval}</td><td class=n>{number(m['baseline'])}</td><td>{e(m['unit'])}</td><td>{limit}</td>"
+        f'<td class="{_CLASSES[m["verdict"]]}">{m["verdict"]}</td></tr>'
+    )
+
+
+def _worst_cases(found: list[dict[str, Any]]) -> str:
+    e = html.escape
+    if not found:
+        return ""
+    rows = "".join(
+        f"<tr><td>{e(w['scene'])}</td><td colspan=4>{e(w['why'])}</td></tr>"
+        if "why" in w
+        else f"<tr><td>{e(w['scene'])}<small>{8e-6 * w['link_rate_Bps']:g} Mbit/s, Rm {1e3 * w['rtt_s']:g} ms, D "
+        f"{1e3 * w['jitter_s']:g} ms, buffer {w['buffer_bytes'] / w['link_rate_Bps'] / w['rtt_s']:.3g} BDP</small></td>"
+        f"<td class=n>{number(w['worst_utilisation'])}</td><td>{e(w['adversary'])}</td><td>{'yes' if w['legal'] else 'no'}</td>"
+        f"<td class=n>{w['budget_flow_steps']:,}</td></tr>"
+        for w in found
+    )
+    return (
+        "<h2>Worst legal case</h2><p>The lowest share of the link that <code>ccenv attack</code> found on networks that the "
+        "model CCAC allows, under a small stated budget: others may be worse.</p><div class=scroll><table><thead><tr>"
+        "<th>Scene</th><th class=n>Utilisation</th><th>Found by</th><th>Legal</th><th class=n>Budget (flow-steps)</th>"
+        "</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _proofs(found: list[dict[str, Any]]) -> str:
+    e = html.escape
+    if not found:
+        return ""
+    reasons = list(dict.fromkeys(p["why"] for p in found if "why" in p))
+    if len(reasons) == 1 and all("why" in p for p in found):
+        return f"<h2>Proofs</h2><p>None: {e(reasons[0])}</p>"
+    rows = "".join(
+        f"<tr><td>{e(p['claim'])}{' of ' + e(p['at_least']) if p['at_least'] else ''}</td>"
+        f"<td>{e(p['model'])}, buffer {e(p['buffer'])}, T = {p['samples']}</td>"
+        f"<td>{e(p.get('verdict', 'not decided'))}<small>{e(p.get('why') or p.get('reason', ''))}</small></td></tr>"
+        for p in found
+    )
+    return (
+        "<h2>Proofs</h2><p>Answers of the solver for every trace of a model; unknown is what its time did not suffice for, or "
+        "where a step of the argument fails.</p>"
+        "<div class=scroll><table><thead><tr><th>Claim</th><th>Network</th><th>Verdict</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _topics(data: dict[str, Any]) -> str:
+    e, out = html.escape, []
+    measures = [(c["id"], m) for c in data["criteria"] for m in c["measures"]]
+    for topic in TOPICS.values():
+        lines = "".join(
+            f'<tr><td><a href="#{e(name)}">{e(m["label"])}</a></td><td class=n>{number(m["value"])}</td>'
+            f"<td>{e(m['unit'])}</td></tr>"
+            for name, m in measures
+            if m["topic"] == topic
+        )
+        out.append(f"<h3>{e(topic)}</h3><div class=scroll><table><tbody>{lines}</tbody></table></div>" if lines else "")
+    return f"<h2>The same numbers by the metrics of RFC 5166</h2>{''.join(out)}"
+
+
+def _scenarios(suite: PacketSuite, records: list[CellData]) -> str:
+    e, played = html.escape, {record["scenario"].partition("[")[0] for record in records}
+    rows = "".join(
+        f"<tr><td><code>{e(s.name)}</code></td><td>{e(s.summary)}</td></tr>" for s in suite.scenarios if s.name in played
+    )
+    return (
+        f"<h2>Scenarios</h2><p>{e(suite.notes)}</p><div class=scroll><table><tbody>{rows}</tbody></table></div>"
+        f"<p>Run {suite.duration_s:g} s each, the first {suite.warm_up_s:g} s left out, where a scenario says nothing else.</p>"
+    )
+
+
+def _origin(data: dict[str, Any], player: Player) -> str:
+    e = html.escape
+    packages = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    return (
+        f"<h2>Run it again</h2><pre>ccenv report {e(player.spec)}</pre><p>Sender <code>{data['sender']['sha256'][:16]}</code>, "
+        f"suite <code>{data['suite']['sha256'][:16]}</code>, code <code>{data['code_sha256'][:16]}</code>; {e(packages)}.</p>"
+    )
+
+
+def _figure(png: bytes | None, caption: str) -> str:
+    if png is None:
+        return ""
+    data = base64.b64encode(png).decode()
+    text = html.escape(caption)
+    return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
+
+
+def number(value: float | None) -> str:
+    """Return a number with four digits; nothing for None."""
+    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"

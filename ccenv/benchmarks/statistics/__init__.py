@@ -1,1 +1,0 @@
-"""Intervals, comparisons, profiles and summaries of results."""

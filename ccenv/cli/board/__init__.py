@@ -1,1 +1,0 @@
-"""``ccenv board``: one file for each group of its commands."""

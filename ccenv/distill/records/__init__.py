@@ -1,1 +1,0 @@
-"""Records of distilled programs, their scores and their page."""

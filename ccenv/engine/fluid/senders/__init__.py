@@ -1,1 +1,0 @@
-"""The fluid models' senders, one file each."""

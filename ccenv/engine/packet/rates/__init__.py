@@ -1,0 +1,1 @@
+"""Link rates that vary."""

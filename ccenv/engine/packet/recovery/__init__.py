@@ -1,1 +1,0 @@
-"""How a sender finds its losses by time instead of by counting: RACK-TLP (RFC 8985)."""

@@ -1,0 +1,1 @@
+"""Environments for Stable-Baselines3 and RLlib."""

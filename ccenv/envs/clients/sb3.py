@@ -1,0 +1,201 @@
+"""Stable-Baselines3's VecEnv over a task, natively batched, with its same-step autoreset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ccenv.envs.common.adapters import check_render_mode, draw
+from ccenv.envs.rollouts.memory import RolloutCore
+from ccenv.envs.curve.network import DEFAULTS as NETWORK_DEFAULTS
+from ccenv.envs.curve.network import NetworkTask
+from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
+from ccenv.envs.packet.settings import read_packet_settings
+from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
+from ccenv.envs.curve.settings import read_settings
+from ccenv.envs.curve.task import SenderTask, Task, episode_metrics, interface_of
+from ccenv.envs.curve.interface import WatchedTask, sender_task
+from ccenv.base.errors import InputError, require_extra, unknown_name
+from ccenv.agents.interface.interface import Interface
+
+require_extra("stable_baselines3", "train")
+
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
+
+_TASKS: dict[str, Callable[[int, Any, bool], Any]] = {
+    **{"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask},
+    **{"ccenv/Packet-v0": PacketTask, "ccenv/PacketNetwork-v0": PacketNetworkTask},
+}
+_READERS: dict[str, Callable[..., Any]] = {
+    **{"ccenv/Sender-v0": read_settings, "ccenv/Network-v0": read_settings},
+    **{"ccenv/Packet-v0": read_packet_settings, "ccenv/PacketNetwork-v0": read_packet_settings},
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS},
+    **{"ccenv/Packet-v0": {}, "ccenv/PacketNetwork-v0": PACKET_NETWORK_DEFAULTS},
+}
+_SHARED: dict[str, Callable[[int, Any, bool], Any]] = {
+    "ccenv/Sender-v0": partial(sender_task, shared=True),
+    "ccenv/Packet-v0": SharedPacketTask,
+}
+
+
+class CcenvVecEnv(VecEnv):
+    """A batch of environments for Stable-Baselines3.
+
+    Where an episode ends, the returned observation is already the next episode's first one;
+    ``infos[i]["terminal_observation"]`` and ``infos[i]["TimeLimit.truncated"]`` tell of the end, and the mean of each reward
+    term stands under its name. All other infos are empty, unless ``step_info`` is set. Wrap it in ``VecMonitor``
+    for episode returns.
+    """
+
+    def __init__(self, task: Task, render_mode: str | None = None) -> None:
+        """Wrap a task. Use ``make_sb3``."""
+        self.task = task
+        self.render_mode = render_mode
+        self._rollouts: tuple[Task, RolloutCore] | None = None
+        self._rows = task.rows_per_env
+        num_rows = self._rows * task.core.num_envs
+        self._actions = np.zeros((num_rows, *(task.single_action_space.shape or ())))
+        super().__init__(num_rows, task.single_observation_space, task.single_action_space)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
+
+    def reset(self) -> np.ndarray:
+        """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""
+        seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds[:: self._rows])
+        if any(self._options):
+            raise InputError(f"options {self._options[0]}: these environments take none")
+        self.task.core.reset(seed=seeds)
+        self._reset_seeds()
+        self._reset_options()
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        return self.task.observe()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keep the actions for ``step_wait``."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Take the step; start new episodes where it ended one."""
+        rewards = self.task.step(self._actions).astype(np.float32)
+        over = self.task.core.truncated()
+        ended = np.repeat(over, self._rows)
+        told = self.task.core.step_info(self._rows)
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if told:
+            infos = [dict(zip(told, row, strict=True)) for row in np.stack(list(told.values()), axis=1).tolist()]
+        observations = self.task.observe()
+        if over.any():
+            metrics = episode_metrics(self.task.core, over, self._rows)
+            for row, b in enumerate(np.flatnonzero(ended)):
+                infos[b] |= {name: float(values[row]) for name, values in metrics.items()}
+                infos[b]["terminal_observation"] = observations[b].copy()
+                infos[b]["TimeLimit.truncated"] = True
+            self.task.core.reset(over)
+            observations[ended] = self.task.observe()[ended]
+        return observations, rewards, ended, infos
+
+    def rollouts(self) -> RolloutCore:
+        """Return the kernel that plays the batch with a policy inside (``ccenv.training.ppo``).
+
+        Raises:
+            InputError: if the task has none.
+        """
+        if self._rollouts is None or self._rollouts[0] is not self.task:
+            self._rollouts = self.task, _rollouts_of(self.task)
+        return self._rollouts[1]
+
+    def close(self) -> None:
+        """Release nothing: there are no processes."""
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """Return an attribute of the batch, once per index."""
+        return [getattr(self, attr_name)] * len(self._chosen(indices))
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
+        """Set an attribute of the batch; it cannot differ between environments.
+
+        Raises:
+            InputError: for some of the environments only.
+        """
+        if len(self._chosen(indices)) != self.num_envs:
+            raise InputError(f"attribute {attr_name!r} belongs to the whole batch and cannot be set for some environments only")
+        setattr(self, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: int | Iterable[int] | None = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call a method of the batch once; return its result once per index."""
+        result = getattr(self, method_name)(*method_args, **method_kwargs)
+        return [result] * len(self._chosen(indices))
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: int | Iterable[int] | None = None
+    ) -> list[bool]:
+        """Return False: no environment has a Gymnasium wrapper."""
+        return [False] * len(self._chosen(indices))
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Return a picture of each environment's episode so far; None without a render mode."""
+        if self.render_mode is None:
+            return [None] * self.num_envs
+        return [draw(self.task.core, row // self._rows) for row in range(self.num_envs)]
+
+    def _chosen(self, indices: int | Iterable[int] | None) -> list[int]:
+        return list(self._get_indices(indices))
+
+
+def _rollouts_of(task: Any) -> RolloutCore:
+    """Return the kernel that plays a task; kernels are imported where they are asked for."""
+    interface = getattr(task, "interface", None)
+    if interface is not None and interface.extra is not None:
+        raise InputError("signals: rollouts in the kernel evaluate no Python; leave the functions out, or step the environment")
+    if isinstance(task, (PacketTask, PacketNetworkTask)):
+        from ccenv.envs.rollouts.packet import PacketRollouts
+
+        return PacketRollouts(task)
+    if isinstance(task, (SenderTask, NetworkTask)):
+        if isinstance(task, WatchedTask) and task.own_reward is not None:
+            raise InputError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
+        from ccenv.envs.rollouts.curve import CurveRollouts
+
+        return CurveRollouts(task)
+    raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
+
+
+def make_sb3(
+    env_id: str = "ccenv/Sender-v0",
+    num_envs: int = 128,
+    render_mode: str | None = None,
+    shared_policy: bool = False,
+    **settings: Any,
+) -> CcenvVecEnv:
+    """Build a batch for Stable-Baselines3.
+
+    Args:
+        env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"`` or ``"ccenv/PacketNetwork-v0"``.
+        num_envs: number of environments.
+        render_mode: None or ``"rgb_array"``.
+        shared_policy: each controlled flow is a row of its own (``SharedSenderTask``), so that all of them share one policy; the
+            batch has num_envs times the number of controlled flows as its ``num_envs``.
+        **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``.
+
+    Raises:
+        UnknownNameError: for another id.
+        InputError: for settings that are not allowed.
+    """
+    if env_id not in _TASKS:
+        raise unknown_name("environment", env_id, _TASKS)
+    checked = _READERS[env_id](settings, env_id, _DEFAULTS[env_id])
+    if shared_policy and env_id not in _SHARED:
+        raise InputError(f"shared_policy is for the flows of {' and '.join(_SHARED)}, not for {env_id}")
+    make = _SHARED[env_id] if shared_policy else _TASKS[env_id]
+    return CcenvVecEnv(make(num_envs, checked, check_render_mode(render_mode)), render_mode)

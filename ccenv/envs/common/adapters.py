@@ -1,0 +1,203 @@
+"""Gymnasium's two interfaces over a task. ``sender`` and ``network`` fill in the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from ccenv.envs.curve.core import Core, as_numbers
+from ccenv.envs.curve.task import Task, episode_metrics, interface_of
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.agents.interface.interface import Interface
+
+if TYPE_CHECKING:
+    from ccenv.envs.packet.core import PacketCore
+
+RENDER_MODES = (None, "rgb_array")
+FRAMES_PER_SECOND = 10
+WIDTH_PX, HEIGHT_PX = 900, 800
+
+
+def check_render_mode(render_mode: str | None) -> bool:
+    """Tell whether the engine must record. Raises InputError for a mode that there is not."""
+    if render_mode not in RENDER_MODES:
+        raise InputError(f"unknown render_mode {render_mode!r}.{did_you_mean(str(render_mode), ['rgb_array'])}")
+    return render_mode is not None
+
+
+def draw(core: Core | PacketCore, env: int) -> np.ndarray:
+    """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
+    if core.elapsed[env] == 0:
+        return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)
+    from ccenv.network.figure import draw_trace
+
+    return draw_trace(core.trace(env), WIDTH_PX, HEIGHT_PX)
+
+
+class TaskEnv(gym.Env[np.ndarray, Any]):
+    """A single environment over a task of one."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}  # type: ignore[misc]
+    _spec: EnvSpec | None = None
+
+    def __init__(self, make_task: Callable[[int, bool], Task], render_mode: str | None) -> None:
+        """Build the task.
+
+        Args:
+            make_task: called with the number of environments and whether to record.
+            render_mode: None or ``"rgb_array"``.
+        """
+        self.task = make_task(1, check_render_mode(render_mode))
+        self.render_mode = render_mode
+        self.observation_space = self.task.single_observation_space
+        self.action_space = self.task.single_action_space
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Specification of the environment; ``max_episode_steps`` is the length of its episodes, whatever decided it."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if spec is not None and spec.max_episode_steps is None:
+            spec.max_episode_steps = self.task.core.episode_steps
+        self._spec = spec
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start the next episode, or with a seed the first one of that seed. No options are used."""
+        super().reset(seed=seed)
+        self.task.core.reset(seed=seed)
+        return self.task.observe()[0].copy(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Take one step; the info of an episode's last step holds the mean of each reward term."""
+        reward = float(self.task.step(as_numbers(action)[None])[0])
+        truncated = bool(self.task.core.truncated()[0])
+        told = self.task.core.step_info()
+        if truncated:
+            told |= episode_metrics(self.task.core, np.ones(1, np.bool_))
+        info = {name: float(values[0]) for name, values in told.items()}
+        return self.task.observe()[0].copy(), reward, False, truncated, info
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """Return a picture of the episode so far: curves and queue."""
+        return None if self.render_mode is None else draw(self.task.core, 0)
+
+
+class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
+    """A batch of environments, natively vectorised.
+
+    Autoreset is NEXT_STEP (the step after an episode's last one ignores the action, starts the next episode and gives reward
+    0), SAME_STEP (the last step returns the next episode's first observation; ``final_obs`` and ``final_info`` of its info are
+    the episode's own) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
+    """
+
+    def __init__(
+        self, make_task: Callable[[int, bool], Task], num_envs: int, render_mode: str | None, autoreset_mode: AutoresetMode | str
+    ) -> None:
+        """Build the task.
+
+        Args:
+            make_task: called with the number of environments and whether to record.
+            num_envs: number of environments.
+            render_mode: None or ``"rgb_array"``.
+            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
+        """
+        self.task = make_task(num_envs, check_render_mode(render_mode))
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.autoreset_mode = _autoreset(autoreset_mode)
+        self.metadata = {**TaskEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_observation_space = self.task.single_observation_space
+        self.single_action_space = self.task.single_action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._ended = np.zeros(num_envs, np.bool_)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start new episodes.
+
+        Args:
+            seed: one number for the batch, or one per environment (each then plays what a single environment of that seed does).
+            options: ``{"reset_mask": (B,) bool}`` resets only some environments.
+        """
+        super().reset(seed=seed if seed is None or isinstance(seed, int) else None)
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None:
+            mask = np.asarray(mask)
+            if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+                raise InputError(f"reset_mask of shape {mask.shape}, {mask.dtype}; ({self.num_envs},) of bool is needed")
+        self.task.core.reset(mask, seed)
+        self._ended[... if mask is None else mask] = False
+        return self.task.observe(), {}
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step; where an episode ends, the info holds the mean of each reward term and its mask."""
+        starting = self._ended
+        if self.autoreset_mode is AutoresetMode.DISABLED and starting.any():
+            raise InputError(
+                f"{int(starting.sum())} environments have ended: reset them with options={{'reset_mask': mask}} first"
+            )
+        rewards = self.task.step(actions)
+        if starting.any():
+            self.task.core.reset(starting)
+            rewards[starting] = 0.0
+        truncated = self.task.core.truncated()
+        info: dict[str, Any] = {}
+        observations = self.task.observe()
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._ended = np.zeros_like(truncated) if same_step else truncated.copy()
+        told = self.task.core.step_info()
+        ending = info
+        if truncated.any():
+            if same_step:
+                ending = info["final_info"] = {}
+                info["final_obs"] = np.full(self.num_envs, None, dtype=object)
+                for b in np.flatnonzero(truncated).tolist():
+                    info["final_obs"][b] = observations[b].copy()
+                info["_final_obs"], info["_final_info"] = truncated.copy(), truncated.copy()
+                _tell(ending, {name: values[truncated] for name, values in told.items()}, truncated)
+            _tell(ending, episode_metrics(self.task.core, truncated), truncated)
+        going_on = ~truncated if same_step else np.ones_like(truncated)
+        _tell(info, {name: values[going_on] for name, values in told.items()}, going_on)
+        if same_step and truncated.any():
+            self.task.core.reset(truncated)
+            observations[truncated] = self.task.observe()[truncated]
+        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, info
+
+    def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
+        """Return a picture of each environment's episode so far."""
+        return None if self.render_mode is None else tuple(draw(self.task.core, b) for b in range(self.num_envs))
+
+
+def _tell(info: dict[str, Any], told: dict[str, np.ndarray], mask: np.ndarray) -> None:
+    """Add numbers of some environments to an info, 0 for the others, each with its mask."""
+    for name, values in told.items():
+        info[name] = np.zeros(len(mask))
+        info[name][mask] = values
+        info[f"_{name}"] = mask.copy()
+
+
+def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+    for candidate in AutoresetMode:
+        if mode in (candidate, candidate.name, candidate.value):
+            return candidate
+    raise InputError(f"autoreset_mode {mode!r} is not allowed.{did_you_mean(str(mode), [m.name for m in AutoresetMode])}")

@@ -1,0 +1,348 @@
+"""The core of all environments: batched steps without autoreset, and resets under a mask.
+
+Adapters translate actions, observations and rewards; everything that happens to a path happens here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.tracing import Snapshot
+from ccenv.envs.curve.distribution import Episodes, PathSource
+from ccenv.envs.curve.reward import TERMS, interval_terms
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.base.errors import InputError, shown
+from ccenv.network.adversary import Adversary
+from ccenv.agents.sender import ExternalSender, Sender
+from ccenv.network.trace import Trace
+
+SEED_LIMIT = 2**53
+HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them
+_KEYS = ("_seed", "_lane", "_episode")
+_COUNTERS = ("elapsed", "_length", "_sums")
+_FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
+
+
+def as_numbers(actions: Any) -> np.ndarray:
+    """Return actions as an array of numbers. Raises InputError for a text, None, or lists of different lengths."""
+    try:
+        given = np.asarray(actions)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"action is {shown(actions)}; numbers are needed, of the shape that action_space says")
+    return given
+
+
+class Core:
+    """A batch of environments: paths, engine, episode lengths, reward terms.
+
+    Args:
+        num_envs: B.
+        settings: what the environments are like.
+        senders: the sender of each flow.
+        adversary: the network's player, or one per environment.
+        groups: (G, N) bool, the flows that each row of reward terms is about.
+        record: keep what ``trace`` needs.
+        source: where episodes come from, in place of the settings' paths.
+    """
+
+    term_names = TERMS
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        *,
+        senders: Sequence[Sender],
+        adversary: Adversary | Sequence[Adversary],
+        groups: np.ndarray,
+        record: bool = False,
+        source: PathSource | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
+        self._made_with |= {"groups": groups, "record": record, "source": source}
+        self.num_envs = num_envs
+        self.n_flows = len(senders)
+        self.settings = settings
+        self.decision_steps = settings.decision_steps or settings.steps_per_rtt
+        self.episode_steps = settings.episode_rtts * settings.steps_per_rtt // self.decision_steps
+        if self.episode_steps < 2:
+            raise InputError(
+                f"episodes of {settings.episode_rtts} Rm hold fewer than two steps of {self.decision_steps} engine steps"
+            )
+        self._source = source or PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
+        self.groups = np.ascontiguousarray(groups, dtype=np.bool_)
+        self._seed = np.zeros(num_envs, np.int64)
+        self._lane = np.arange(num_envs)
+        self._episode = np.zeros(num_envs, np.int64)
+        self._seeded = False
+        self.elapsed = np.zeros(num_envs, np.int64)
+        self._length = np.full(num_envs, self.episode_steps)
+        self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
+        self.last_terms = np.zeros_like(self._sums)
+        episodes = self._draw(np.arange(num_envs))
+        players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
+        if len(players) != num_envs:
+            raise InputError(f"{len(players)} adversaries for {num_envs} environments")
+        self._parts = parts_of(num_envs, len(settings.models))
+        self._engines = [
+            CurveEngine(
+                episodes.part(part).paths,
+                model=model,
+                senders=list(senders),
+                adversary=players[part],
+                steps_per_rtt=settings.steps_per_rtt,
+                loss_detection=settings.loss_detection,
+                beliefs=settings.belief_settings(),
+                history_rtts=self._source.history_rtts,
+                threads=settings.threads,
+                interface=settings.interface if any(isinstance(sender, ExternalSender) for sender in senders) else None,
+                record=record,
+            )
+            for part, model in zip(self._parts, settings.models, strict=False)
+        ]
+        self._counts = self._read_counts()
+
+    # --- episodes -----------------------------------------------------------------------------------------------------
+
+    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
+        """Start new episodes.
+
+        Args:
+            mask: (B,) bool, which environments; None: all.
+            seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
+                key all of them by (seed, environment, episode), from episode 0. One number per environment: environment b then
+                plays what a single environment reset with that number plays (None: goes on).
+        """
+        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self._episode[which] += 1
+        if seed is None and not self._seeded:
+            seed = secrets.randbelow(HELD_OUT_SEED)
+        if isinstance(seed, (int, np.integer)):
+            self._seed[which] = checked_seed(int(seed))
+            self._lane[which] = which
+            self._episode[which] = 0
+        elif seed is not None:
+            if len(seed) != self.num_envs:
+                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
+            for b in which.tolist():
+                own = seed[b]
+                if own is not None:
+                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
+        self._seeded = True
+        self._start(which)
+
+    def _draw(self, which: np.ndarray) -> Episodes:
+        return self._source.draw(self._seed[which], self._lane[which], self._episode[which])
+
+    def _start(self, which: np.ndarray) -> None:
+        episodes = self._draw(which)
+        self._length[which] = self.episode_steps
+        if self.settings.staggered:
+            first = self._episode[which] == 0
+            self._length[which[first]] = 1 + np.floor(episodes.stagger[first] * self.episode_steps).astype(np.int64)
+        self.elapsed[which] = 0
+        self._sums[which] = 0.0
+        for part, engine in zip(self._parts, self._engines, strict=True):
+            inside = slice(*np.searchsorted(which, [part.start, part.stop]))
+            own = which[inside] - part.start
+            if len(own):
+                _reset_engine(engine, own, episodes.part(inside))
+        for counts in self._counts.values():
+            counts[which] = 0.0
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def advance(self, rates_Bps: np.ndarray | None = None, moves: np.ndarray | None = None) -> np.ndarray:
+        """Take one environment step.
+
+        Args:
+            rates_Bps: (B, N) bytes/s for external flows, NaN for the others.
+            moves: (B, 2 + 2 N) in [0, 1] for an external adversary.
+
+        Returns:
+            (B, G, len(TERMS)) terms of the step.
+        """
+        for part, engine in zip(self._parts, self._engines, strict=True):
+            engine.advance(
+                self.decision_steps,
+                actions=None if rates_Bps is None else rates_Bps[part],
+                moves=None if moves is None else moves[part],
+            )
+        self.elapsed += 1
+        before, now = self._counts, self._read_counts()
+        self._counts = now
+        rtt_s = self.flow("rtt_s")
+        terms: np.ndarray = interval_terms(
+            np.stack([now[name] - before[name] for name in _FLOW_COUNTS]),
+            now["capacity"] - before["capacity"],
+            self.queue_bytes / (self.env("link_rate_now_Bps") * rtt_s.min(axis=1)),
+            rtt_s,
+            self.groups,
+        )
+        self._sums += terms
+        self.last_terms = terms
+        return terms
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return what the settings' ``step_info`` asks to be told of the last step, one number for each row; empty without it.
+
+        Args:
+            rows_per_env: R; of the first R groups of flows.
+        """
+        if not self.settings.step_info:
+            return {}
+        terms = self.last_terms[:, :rows_per_env].reshape(-1, len(TERMS))
+        out = {f"step_{name}": terms[:, index].copy() for index, name in enumerate(TERMS)}
+        return out | {"time_s": np.repeat(self.env("step") * self.env("dt_s"), rows_per_env)}
+
+    def truncated(self) -> np.ndarray:
+        """Return which environments have reached the end of their episode: a new (B,) bool array."""
+        over: np.ndarray = self.elapsed >= self._length
+        return over
+
+    def means(self, mask: np.ndarray) -> np.ndarray:
+        """Return the mean of each term over the episode so far: (sum(mask), G, len(TERMS))."""
+        means: np.ndarray = self._sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
+        return means
+
+    def engines(self) -> list[tuple[slice, CurveEngine]]:
+        """Return the engines with the environments that each one holds, for kernels that play them without this core."""
+        return list(zip(self._parts, self._engines, strict=True))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each episode in all: the core's own (B,) int64 array."""
+        return self._length
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Sums of the terms over each episode so far: the core's own (B, G, len(TERMS)) array."""
+        return self._sums
+
+    def count_again(self) -> None:
+        """Take the engines' counts as those of the last step, after somebody else has played them."""
+        self._counts = self._read_counts()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read_counts(self) -> dict[str, np.ndarray]:
+        parts = [engine.totals() for engine in self._engines]
+        return {name: _joined([totals[name] for totals in parts]) for name in (*_FLOW_COUNTS, "capacity")}
+
+    def flow(self, name: str) -> np.ndarray:
+        """Return a copy of a field of all flows, (B, N)."""
+        return _joined([engine.flow(name) for engine in self._engines])
+
+    def env(self, name: str) -> np.ndarray:
+        """Return a copy of a field of all environments, (B,)."""
+        return _joined([engine.env(name) for engine in self._engines])
+
+    @property
+    def delivered_bytes(self) -> np.ndarray:
+        """Bytes that each flow got delivered in its episode so far, (B, N)."""
+        return self._read_counts()["S"].copy()
+
+    @property
+    def queue_bytes(self) -> np.ndarray:
+        """Bytes waiting at the bottleneck, (B,)."""
+        return _joined([engine.queue_bytes for engine in self._engines])
+
+    def observations(self) -> np.ndarray:
+        """Return the belief observation of every flow: a new (B, N, N_OBSERVATION) float32 array."""
+        return _joined([engine.observations() for engine in self._engines])
+
+    def trace(self, env: int = 0) -> Trace:
+        """Return what an environment has done in its episode. Needs ``record=True``."""
+        for part, engine in zip(self._parts, self._engines, strict=True):
+            if part.start <= env < part.stop:
+                return engine.trace(env - part.start)
+        raise InputError(f"environment {env} of {self.num_envs}")
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return a copy of everything that decides the future, as named plain arrays."""
+        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        for index, engine in enumerate(self._engines):
+            for name, array in engine.snapshot().arrays.items():
+                own[f"engine{index}.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
+        return own
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what ``state`` returned, also in another process. Raises InputError if it does not fit."""
+        own = {name: _fitting(state, name, getattr(self, name)) for name in (*_KEYS, *_COUNTERS)}
+        snapshots = [
+            Snapshot({name: _fitting(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
+            for index, engine in enumerate(self._engines)
+        ]
+        self._go_on(own, snapshots)
+        self._seeded = True
+
+    def _go_on(self, own: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
+        for name in _KEYS:
+            getattr(self, name)[...] = own[name]
+        self._start(np.arange(self.num_envs))  # the paths of the episodes, which the snapshots do not hold
+        for name in _COUNTERS:
+            getattr(self, name)[...] = own[name]
+        for engine, snapshot in zip(self._engines, snapshots, strict=True):
+            engine.restore(snapshot)
+        self._counts = self._read_counts()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle by rebuilding: compiled kernels and addresses cannot be copied."""
+        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        snapshots = [engine.snapshot() for engine in self._engines]
+        return {"made_with": self._made_with, "seeded": self._seeded, "own": own, "snapshots": snapshots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild and go on where the copy was taken."""
+        self.__init__(**state["made_with"])  # type: ignore[misc]
+        self._go_on(state["own"], state["snapshots"])
+        self._seeded = state["seeded"]
+
+
+def parts_of(num_envs: int, n_models: int) -> list[slice]:
+    """Return which environments of a batch play each of several models."""
+    bounds = np.linspace(0, num_envs, min(n_models, num_envs) + 1).round().astype(int)
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+
+
+def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) -> None:
+    mask = np.zeros(engine.n_envs, np.bool_)
+    mask[which] = True
+    seeds = np.zeros(engine.n_envs)
+    seeds[which] = episodes.initial_C_L_Bps
+    engine.set_initial_C_L(seeds, mask)
+    engine.reset(mask, episodes.paths, episodes.keys)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _fitting(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
+    if name not in state:
+        raise InputError(f"environment state without {name!r}")
+    array = state[name]
+    if array.dtype == np.uint8 and array.nbytes == like.nbytes:
+        return np.frombuffer(array.tobytes(), like.dtype).reshape(like.shape)
+    if array.shape != like.shape:
+        raise InputError(f"environment state with {name!r} of shape {array.shape}; {like.shape} is needed")
+    return array
+
+
+def checked_seed(seed: int) -> int:
+    """Return a seed of ``reset``. Raises InputError for one out of range."""
+    if not 0 <= seed < SEED_LIMIT:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+    return seed

@@ -1,0 +1,212 @@
+"""Controlled flows that see signals and make actions of the tables (``ccenv.agents.interface``), for any reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.engine.curve.watch import Watch
+from ccenv.envs.curve.shared import SharedSenderTask
+from ccenv.envs.curve.core import Core, as_numbers
+from ccenv.envs.curve.distribution import PathSource
+from ccenv.envs.curve.reward import weigh
+from ccenv.envs.curve.settings import EnvSettings, TableReward
+from ccenv.envs.curve.task import SenderTask, level_of
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.agents.interface.rewards import N_TERMS
+from ccenv.network.adversary import Adversary
+
+
+class WatchedFlows:
+    """The controlled flows of a core as an interface sees and drives them.
+
+    Args:
+        core: whose engines have the interface.
+        settings: of it.
+        n: controlled flows.
+
+    Attributes:
+        levels: number of values of each discrete action; 0: continuous ones.
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms,
+            or own_reward.
+        own_reward: a reward in Python, or None.
+    """
+
+    def __init__(self, core: Core, settings: EnvSettings, n: int) -> None:
+        self._core, self._n = core, n
+        self.levels = settings.n_actions if settings.is_discrete else 0
+        self.own_reward = settings.reward if isinstance(settings.reward, OwnReward) else None
+        self.table_weights = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
+
+    @property
+    def has_reward(self) -> bool:
+        """Whether the reward is one of measures: by the table's terms, or in Python."""
+        return self.table_weights is not None or self.own_reward is not None
+
+    @property
+    def _watches(self) -> list[tuple[slice, Watch]]:
+        return [(part, engine.watch) for part, engine in self._core.engines()]
+
+    def _begin(self) -> None:
+        """Begin the flows of environments that have been reset since the last look."""
+        for _, watch in self._watches:
+            fresh = np.flatnonzero(watch.fresh)
+            if len(fresh):
+                watch.begin(fresh)
+
+    def act(self, actions: np.ndarray) -> None:
+        """Let actions (B, n) set rates and windows.
+
+        Raises:
+            InputError: for actions of a wrong shape, not a number, or no index of a discrete action.
+        """
+        self._begin()
+        B = self._core.num_envs
+        given = as_numbers(actions)
+        if given.size != B * self._n:
+            raise InputError(f"actions of shape {given.shape}; {(B, self._n)} is needed")
+        given = given.reshape(B, self._n)
+        if self.levels:
+            given = 2.0 * level_of(given, self.levels) / (self.levels - 1) - 1.0
+        asked = np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(asked).any():
+            raise InputError("an action is not a number (NaN)")
+        for part, watch in self._watches:
+            watch.act(np.ascontiguousarray(asked[part]))
+
+    def measure(self) -> None:
+        """End the interval of all flows."""
+        for part, watch in self._watches:
+            watch.measure(np.arange(part.stop - part.start))
+
+    def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        return np.concatenate([watch.rates_Bps(np.ascontiguousarray(actions[part])) for part, watch in self._watches])
+
+    def rewards(self) -> np.ndarray:
+        """Return the reward of each flow in the newest interval, by the table's terms or in Python: (B, n)."""
+        terms = np.concatenate([watch.terms() for _, watch in self._watches])
+        if self.own_reward is not None:
+            return self.own_reward.values(terms)
+        weights = np.zeros(N_TERMS) if self.table_weights is None else self.table_weights
+        rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
+        return rewards.reshape(terms.shape[:2])
+
+    def observations(self) -> np.ndarray:
+        """Return what the flows see: a new (B, n, width) float32 array."""
+        self._begin()
+        return np.concatenate([watch.observations() for _, watch in self._watches])
+
+
+class WatchedTask(SenderTask):
+    """Control the flows whose sender is external, over an interface of the tables.
+
+    An interval ends with each environment step, for all controlled flows at once. At the start of an episode a flow has seen the
+    interval of an idle flow.
+
+    Args:
+        num_envs: B.
+        settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
+        record: keep what rendering needs.
+        adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
+        shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
+            sees all of them, one after the other, and its reward is the mean of theirs.
+
+    Attributes:
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is by the curve environments' own
+            terms, or own_reward.
+        own_reward: a reward in Python, or None.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
+        interface = settings.interface
+        if interface is None:
+            raise InputError("signals, action and reward are those of the belief interface: nothing is measured")
+        self.interface = interface
+        self._shared = shared
+        super().__init__(num_envs, settings, record, adversaries, source)
+        n = len(self.flows)
+        self._watched = WatchedFlows(self.core, settings, n)
+        self.levels = self._watched.levels
+        per_row = 1 if shared else n
+        self.rows = self.flows[:, None] if shared else self.flows[None]
+        self.rows_per_env = n if shared else 1
+        low, high = (np.tile(limit, per_row) for limit in interface.limits())
+        self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.single_action_space = action_space(per_row, self.levels)
+        self.own_reward, self.table_weights = self._watched.own_reward, self._watched.table_weights
+
+    def _groups(self, n_flows: int) -> np.ndarray:
+        return np.eye(n_flows, dtype=np.bool_)[self.flows] if self._shared else super()._groups(n_flows)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Let the actions set rates and windows and take one step; return the rewards (B * rows_per_env,).
+
+        Args:
+            actions: (B, n) in [-1, 1], numbers outside are clipped, or indices of the discrete values.
+
+        Raises:
+            InputError: for actions of a wrong shape, not a number, or no index of a discrete action.
+        """
+        self._watched.act(actions)
+        terms = self.core.advance()
+        self._watched.measure()
+        if not self._watched.has_reward:
+            of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
+            return of_rows
+        rewards = self.flow_rewards()
+        return rewards.ravel() if self._shared else rewards.mean(axis=1)
+
+    def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        return self._watched.rates_Bps(actions)
+
+    def drive(self, rates_Bps: np.ndarray) -> None:
+        """Take a step at these rates, (B, n) bytes/s, whatever the action."""
+        rates = np.full((self.core.num_envs, self.core.n_flows), np.nan)
+        rates[:, self.flows] = rates_Bps
+        self.core.advance(rates)
+        self._watched.measure()
+
+    def flow_rewards(self) -> np.ndarray:
+        """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
+        return self._watched.rewards()
+
+    def observe(self) -> np.ndarray:
+        """Return what the controlled flows see: (B * rows_per_env, flows of a row * width of the interface)."""
+        return self._watched.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
+
+
+def action_space(n: int, levels: int) -> spaces.Space[np.ndarray]:
+    """Return the space of n actions, continuous or with so many values each."""
+    if not levels:
+        return spaces.Box(-1.0, 1.0, (n,), np.float32)
+    return spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
+
+
+def sender_task(
+    num_envs: int,
+    settings: EnvSettings,
+    record: bool = False,
+    adversaries: Sequence[Adversary] | None = None,
+    source: PathSource | None = None,
+    *,
+    shared: bool = False,
+) -> SenderTask:
+    """Return the task of an agent that controls senders, as the settings ask for; arguments as of ``WatchedTask``."""
+    if settings.interface is not None:
+        return WatchedTask(num_envs, settings, record, adversaries, source, shared=shared)
+    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries, source)

@@ -1,0 +1,243 @@
+"""``ccenv/Network-v0``: control the legal moves of the network against fixed senders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
+from ccenv.envs.curve.core import Core, as_numbers
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.network_observation import network_limits, observe_network
+from ccenv.envs.curve.reward import weigh
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
+from ccenv.envs.curve.task import level_of
+from ccenv.base.errors import InputError
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, ExternalAdversary, moves_width
+from ccenv.network.model import get_model
+from ccenv.network.path import Path
+from ccenv.agents.sender import ExternalSender
+
+_ID = "ccenv/Network-v0"
+DEFAULTS: dict[str, Any] = {
+    "senders": ("cc_probe_drain",),
+    "adversary": EXTERNAL,
+    "reward": {"utilisation": -1.0, "queue": 0.1, "loss": 1.0},
+}
+
+
+class NetworkAction:
+    """Moves of the network: one number in [0, 1] for each choice that its model and path leave open.
+
+    Args:
+        settings: exactly one model; loss budgets of fixed paths.
+        n_flows: N.
+        levels: 0: any number; n: the n evenly spaced values from 0 to 1, chosen by index.
+    """
+
+    def __init__(self, settings: EnvSettings, n_flows: int, levels: int = 0) -> None:
+        if len(settings.models) != 1:
+            raise InputError(f"models {list(settings.models)}: an agent that plays the network needs exactly one model")
+        model = get_model(settings.models[0])
+        columns = [(WASTE, "waste")] if model.hoards_tokens else []
+        columns += [(RATE, "rate")] if model.varies_rate and _rate_varies(settings.paths) else []
+        if model.hoards_tokens:
+            columns += [(FIRST_SERVICE, "service")]
+        elif model.has_jitter:
+            columns += [(FIRST_SERVICE + i, f"service_{i}") for i in range(n_flows)]
+        paths = settings.paths
+        fixed = (paths,) if isinstance(paths, Path) else paths if isinstance(paths, tuple) else ()
+        for i in range(n_flows):
+            if any(path.flows[i].loss_budget > 0 for path in fixed):
+                columns += [(FIRST_SERVICE + n_flows + i, f"loss_{i}")]
+        if not columns:
+            raise InputError(f"model {model.name!r} without loss budget leaves the network no choice: nothing to control")
+        self.names = tuple(name for _, name in columns)
+        self.columns = tuple(column for column, _ in columns)
+        self.default = np.ones(moves_width(n_flows))
+        self.default[FIRST_SERVICE + n_flows :] = 0.0
+        self.levels = levels
+        if levels == 0:
+            self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
+        elif len(columns) == 1:
+            self.space = spaces.Discrete(levels)
+        else:
+            self.space = spaces.MultiDiscrete(np.full(len(columns), levels))
+
+    def moves(self, actions: np.ndarray) -> np.ndarray:
+        """Return moves for ``Core.advance`` from actions (B, n), or (B,) for one discrete choice.
+
+        Numbers outside [0, 1] are clipped.
+
+        Raises:
+            InputError: for actions of a wrong shape, not a number, or no index of a value.
+        """
+        given = as_numbers(actions)
+        if self.levels and given.ndim == 1:
+            given = given[:, None]
+        if given.ndim != 2 or given.shape[1] != len(self.columns):
+            raise InputError(f"actions of shape {given.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
+        if self.levels:
+            given = level_of(given, self.levels) / (self.levels - 1)
+        elif np.isnan(given).any():
+            raise InputError("an action is not a number (NaN)")
+        moves = np.tile(self.default, (len(given), 1))
+        moves[:, self.columns] = np.clip(given.astype(np.float64), 0.0, 1.0)
+        return moves
+
+
+def _rate_varies(paths: PathDistribution | Path | tuple[Path, ...]) -> bool:
+    if isinstance(paths, PathDistribution):
+        return paths.link_rate_min_share < 1
+    return any(
+        (p.link_rate_min_Bps, p.link_rate_max_Bps) != (None, None) for p in ((paths,) if isinstance(paths, Path) else paths)
+    )
+
+
+class NetworkTask:
+    """Control the network's moves.
+
+    Args:
+        num_envs: B.
+        settings: ``senders`` without ``"external"``; ``adversary`` external; one model.
+        record: keep what rendering needs.
+    """
+
+    def __init__(self, num_envs: int, settings: EnvSettings, record: bool = False) -> None:
+        senders = settings.build_senders()
+        if any(isinstance(sender, ExternalSender) for sender in senders):
+            raise InputError("senders names an 'external' flow, but the agent controls the network; for both see ccenv/Duel-v0")
+        adversary = settings.build_adversary()
+        if not isinstance(adversary, ExternalAdversary):
+            raise InputError("adversary is fixed, but the agent controls the network: leave it out")
+        settings.require_beliefs(_ID)
+        self.rows_per_env = 1
+        self.levels = settings.n_actions if settings.is_discrete else 0
+        self._action = NetworkAction(settings, len(senders), self.levels)
+        self.move_names = self._action.names
+        self.move_columns = self._action.columns
+        self.fixed_moves = self._action.default
+        everyone = np.ones((1, len(senders)), np.bool_)
+        self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=everyone, record=record)
+        self.weights = settings.reward.vector()
+        self.single_observation_space = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
+        self.single_action_space = self._action.space
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Make the moves and take one step; return the rewards (B,)."""
+        moves = self._action.moves(actions)
+        if len(moves) != self.core.num_envs:
+            raise InputError(f"actions for {len(moves)} environments; there are {self.core.num_envs}")
+        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self.weights)
+        return rewards
+
+    def observe(self) -> np.ndarray:
+        """Return the true state of the paths and their flows."""
+        return observe_network(self.core)
+
+
+def _maker(settings: EnvSettings) -> Any:
+    return lambda num_envs, record: NetworkTask(num_envs, settings, record)
+
+
+class NetworkEnv(TaskEnv):
+    """Play the network: choose, among its legal moves only, those that hurt fixed senders most.
+
+    ## Description
+    The mirror of ``ccenv/Sender-v0``. The senders are fixed agents (``senders``, by default one belief program); the agent
+    makes the non-deterministic choices that the network model leaves open. Every number is mapped into the legal interval of
+    the moment, so that whatever the agent does is a legal trace of the model.
+
+    ## Observation Space
+    `Box`, float32: the path's true state, then for each flow its ``ccenv/Sender-v0`` elements and two more.
+
+    | index | name | unit | range |
+    | --- | --- | --- | --- |
+    | 0 | queue / (C Rm) | 1 | 0 to 32 |
+    | 1 | spare tokens / (C Rm) | 1 | 0 to 8 |
+    | 2 | bytes in the jitter box / (C Rm) | 1 | 0 to 8 |
+    | 3 | log2(beta / (C Rm)) | 1 | -8 to 8 |
+    | 4 | largest D / Rm | 1 | 0 to 8 |
+    | 5 | log2(C Rm / MSS) | 1 | -4 to 20 |
+    | 6 | share of the episode that is over | 1 | 0 to 1 |
+    | 7 | log2(C_U / C_L); 8 before any upper bound | log2 | 0 to 8 |
+    | 8 | qdel_L / Rm | 1 | 0 to 16 |
+    | 9 | qdel_U / Rm | 1 | 0 to 16 |
+    | 10 | found lost / sent bytes | 1 | 0 to 1 |
+    | 11 | log2(rate / C_L) | log2 | -8 to 8 |
+    | 12 | log2(1 + 4 MSS / (C_L Rm)) | log2 | 0 to 4 |
+    | 13 | log2(C_L_lambda / C_L); a fact on ideal and cbr_delay | log2 | -8 to 8 |
+    | 14 | q_U / (C_L Rm); a fact on ideal and cbr_delay | 1 | 0 to 16 |
+    | 15 | newest judged step was utilised | 0 or 1 | 0 to 1 |
+    | 16 | bytes in flight / (C_L Rm) | 1 | 0 to 32 |
+    | 17 | log2(rate / C) | 1 | -20 to 8 |
+    | 18 | log2(C_L / C) | 1 | -20 to 8 |
+
+    Elements 7 to 18 are repeated for each further flow.
+
+    ## Action Space
+    `Box(0, 1, (n,), float32)`, the choices of the model in this order, kept for a whole step:
+
+    | model | choices |
+    | --- | --- |
+    | `cbr_delay` | service of each flow |
+    | `ccac` | waste, service |
+    | `strong` | rate (if the paths leave a range), service of each flow |
+
+    and the loss of each flow that has a loss budget. service 1 delivers all that may be delivered, 0 as little as the law
+    allows; waste is the share of the spare tokens to throw away; rate lies between the smallest and largest link rate; loss is
+    the share of the remaining budget. Values outside [0, 1] are clipped.
+
+    With ``action="discrete"`` each choice is one of ``n_actions`` evenly spaced values from 0 to 1, given by its index:
+    `MultiDiscrete`, or `Discrete(n_actions)` where there is one choice only.
+
+    ## Rewards
+    The weighted sum of named terms (``reward``), by default the negative of Sender-v0's: -utilisation + 0.1*queue + loss.
+
+    ## Starting State
+    As in Sender-v0: an idle path, senders fresh.
+
+    ## Episode End
+    Truncated after ``episode_rtts`` (64) round trips; never terminated. The info of the last step holds the episode's mean of
+    each reward term.
+
+    ## Arguments
+    The fields of ``ccenv.envs.curve.settings.EnvSettings`` except ``adversary``; exactly one of ``models`` (by
+    default ``ccac``); ``decision_steps=1`` lets the network move in every engine step; ``render_mode`` None or ``"rgb_array"``.
+
+    ## Version History
+    * v0: initial version (observation version 1).
+    """
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment.
+
+        Args:
+            render_mode: None or ``"rgb_array"``.
+            **settings: fields of ``EnvSettings``.
+        """
+        super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), render_mode)
+
+
+class NetworkVectorEnv(TaskVectorEnv):
+    """A batch of ``NetworkEnv``; see there."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
+    ) -> None:
+        """Build the batch.
+
+        Args:
+            num_envs: number of environments.
+            render_mode: None or ``"rgb_array"``.
+            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
+            **settings: fields of ``EnvSettings``.
+        """
+        super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

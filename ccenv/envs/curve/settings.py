@@ -1,0 +1,304 @@
+"""What all environments can be told, in one typed model; the keyword arguments of every adapter are its fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
+
+from ccenv.base.config import StrictModel, validate
+from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.mixture import MoveMixture
+from ccenv.envs.curve.reward import RewardWeights
+from ccenv.base.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
+from ccenv.agents.interface.actions import ACTION_NUMBERS, action
+from ccenv.agents.interface.interface import Clock, Interface, Weights, read_interface
+from ccenv.agents.interface.own_reward import OwnReward, is_own_reward, own_reward
+from ccenv.agents.interface.user import OwnSignals, as_signals
+from ccenv.agents.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
+from ccenv.agents.interface.signals import CURVE
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.model import get_model
+from ccenv.network.path import Path
+from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender
+from ccenv.agents.programs import Program, parse_program, to_data
+from ccenv.base.registry import load_target
+
+EXTERNAL = "external"
+BOX, DISCRETE = "box", "discrete"
+"""The actions that these environments have always had: ``rate_log2`` of the table, continuous or discrete."""
+# Where names are looked up at run time; the core itself imports neither agents nor adversaries.
+_MAKE_SENDER = "ccenv.agents.load:load_sender"
+_LOAD_CONTRACT = "ccenv.agents.wrapped:load_contract"
+_MAKE_ADVERSARY = "ccenv.adversaries.load:load_adversary"
+
+
+def _as_paths(value: Any) -> Any:
+    if isinstance(value, dict):
+        return validate(Path if "flows" in value else PathDistribution, value, "paths")
+    if isinstance(value, list):
+        return tuple(validate(Path, item, "paths") if isinstance(item, dict) else item for item in value)
+    return value
+
+
+def _model_name(name: str) -> str:
+    return get_model(name).name
+
+
+class TableReward(StrictModel):
+    """A reward of the table's terms (``ccenv.agents.interface.rewards``).
+
+    Attributes:
+        weights: by name of the term.
+    """
+
+    weights: Weights = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _finite(self) -> TableReward:
+        for name, weight in self.weights.items():
+            if not np.isfinite(weight):
+                raise ValueError(f"the weight of {name!r} is {weight}; it must be finite")
+        return self
+
+    def vector(self) -> np.ndarray:
+        """Return the weights in the order of the table."""
+        return np.array([self.weights.get(row.name, 0.0) for row in TERMS])
+
+
+def _as_reward(value: Any) -> Any:
+    """Let a reward be the name of a set, weights (of these environments' own terms, or of terms of the table), or one's own."""
+    if is_own_reward(value):
+        return own_reward(value)
+    if isinstance(value, str):
+        if value not in REWARDS:
+            raise ValueError(str(unknown_name("reward", value, REWARDS)))
+        return TableReward(weights=REWARDS[value])
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"weights"}:  # as it is stored
+        return validate(TableReward, value, "reward")
+    known = {*RewardWeights.model_fields, *TERM_NUMBERS}
+    for name in value:
+        if name not in known:
+            raise ValueError(str(unknown_name("reward term", str(name), known)))
+    if set(value) <= set(RewardWeights.model_fields):
+        return validate(RewardWeights, value, "reward")
+    return validate(TableReward, {"weights": value}, "reward")
+
+
+def _action_name(name: str) -> str:
+    if name not in (BOX, DISCRETE) and name not in ACTION_NUMBERS:
+        raise ValueError(str(unknown_name("action", name, (BOX, DISCRETE, *ACTION_NUMBERS))))
+    return name
+
+
+def _as_adversary(value: Any) -> Any:
+    if isinstance(value, dict):
+        return validate(MoveMixture, value, "adversary")
+    if not isinstance(value, (str, MoveMixture, ScriptedAdversary, ExternalAdversary, RecordedAdversary, MlpAdversary)):
+        raise ValueError("neither a name, a mixture of moves nor an adversary")
+    return value
+
+
+def _is_sender(value: Any) -> Any:
+    if not isinstance(value, (str, *get_args(Sender))):
+        raise ValueError("neither a name nor a sender")
+    return value
+
+
+def as_contract(value: Any) -> Any:
+    """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        program = load_target(_LOAD_CONTRACT)(value)
+    elif isinstance(value, (Program, dict)):
+        program = value if isinstance(value, Program) else parse_program(value, "contract")
+    else:
+        raise ValueError("neither a name, a file nor a contract")
+    from ccenv.proofs.senders.intervals import require_intervals  # only contracts need the solver
+
+    ContractSender("contract", program, EXTERNAL)  # refuses a program without intervals
+    require_intervals(program)
+    return to_data(program)
+
+
+class EnvSettings(StrictModel):
+    """Settings of the environments.
+
+    Attributes:
+        paths: a ``PathDistribution`` (or the dictionary of one), a ``Path``, or a list of paths.
+        models: network models; the environments of a batch are divided among them in this order, a single one takes the first.
+        senders: one per flow: ``"external"`` for a flow that the agent controls, else a name for ``ccenv.agents.make_sender``
+            or a sender object.
+        adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
+        reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
+            (``ccenv.agents.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that name
+            no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
+            ``ccenv.agents.interface.own_reward.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
+        signals: what a controlled flow sees: names of the table (``ccenv.agents.interface.signals``), or the name of a set; None:
+            beliefs. In a list also functions of one's own of the signals beside them: functions, or Python files (``FILE.py``,
+            ``FILE.py:NAME``; ``ccenv.agents.interface.user``).
+        history: intervals that it sees, the newest last; None: what comes with the set, else 1.
+        action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.agents.interface.actions``).
+        action_parameters: of an action of the table.
+        inner: the CCA inside, for actions of the table that build on one.
+        discrete: an action of the table has ``n_actions`` values.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an
+            action a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
+        n_actions: number of discrete values of each action, evenly spaced over the box.
+        steps_per_rtt: K, engine steps per smallest Rm.
+        decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
+        episode_rtts: length of an episode in smallest Rm.
+        staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
+        loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
+        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``, ``"untold"``: those of
+            ``artefact``, and senders estimate Rm and D; ``"tighter"``: those of ``artefact`` with more rules (docs/beliefs.md).
+        threads: threads for large batches; results do not depend on it.
+        step_info: let the info of every step hold its reward terms (``step_utilisation``, ...) and ``time_s``, the path's time.
+    """
+
+    paths: Annotated[PathDistribution | Path | tuple[Path, ...], BeforeValidator(_as_paths)] = PathDistribution()
+    models: tuple[Annotated[str, AfterValidator(_model_name)], ...] = Field(default=("ccac",), min_length=1)
+    senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
+    adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
+    reward: Annotated[RewardWeights | TableReward | OwnReward, BeforeValidator(_as_reward)] = RewardWeights()
+    signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...] | None, BeforeValidator(as_signals)] = None
+    history: int | None = None
+    action: Annotated[str, AfterValidator(_action_name)] = BOX
+    action_parameters: dict[str, float] = Field(default_factory=dict)
+    inner: str = ""
+    discrete: bool = False
+    contract: Annotated[Any, BeforeValidator(as_contract)] = None
+    n_actions: int = Field(default=13, ge=2, le=1001)
+    steps_per_rtt: int = Field(default=8, ge=1, le=1024)
+    decision_steps: int | None = Field(default=None, ge=1)
+    episode_rtts: int = Field(default=64, ge=2)
+    staggered: bool = False
+    loss_detection: Literal["acks", "oracle"] = "acks"
+    beliefs: str = "artefact"
+    threads: int = Field(default=1, ge=1)
+    step_info: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> EnvSettings:
+        """Check what the controlled flows see and set; without an interface of the table there is nothing to set in it."""
+        sees = self.interface
+        if sees is None:
+            extra = {"action_parameters": self.action_parameters, "inner": self.inner, "discrete": self.discrete}
+            for name, value in extra.items():
+                if value:
+                    raise ValueError(f"{name} is given, but signals and action are those of the belief interface: name them")
+            return self
+        for row in sees.rows:
+            if CURVE not in row.engines:
+                raise ValueError(f"signals: {row.name!r} is not known on the curve engine")
+            if row.needs == "truth":
+                raise ValueError(f"signals: {row.name!r} is for critics: no sender can measure it")
+        if action(sees.action).needs == "contract":
+            raise ValueError(f"action {sees.action!r} needs a contract, which these environments do not have")
+        return self
+
+    @property
+    def interface(self) -> Interface | None:
+        """What controlled flows see and set by the tables; None: what ``ccenv/Sender-v0`` has had from its first version."""
+        own = self.signals is None and self.history is None and self.action in (BOX, DISCRETE)
+        if own and isinstance(self.reward, RewardWeights):
+            return None
+        steps = (self.decision_steps or self.steps_per_rtt) / self.steps_per_rtt
+        data: dict[str, Any] = {"signals": "beliefs" if self.signals is None else self.signals, "inner": self.inner}
+        data |= {"action": "rate_log2" if self.action in (BOX, DISCRETE) else self.action, "parameters": self.action_parameters}
+        data |= {} if self.history is None else {"history": self.history}
+        return read_interface(data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
+
+    def require_beliefs(self, where: str) -> None:
+        """Raise InputError where signals, action or reward of the tables are asked for in an environment that has none."""
+        if self.interface is not None:
+            raise InputError(f"{where}: signals, actions and rewards of the tables are for the senders of ccenv/Sender-v0")
+
+    @property
+    def is_discrete(self) -> bool:
+        """Tell whether actions are discrete."""
+        return self.discrete or self.action == DISCRETE
+
+    @model_validator(mode="after")
+    def _somebody_chooses(self) -> EnvSettings:
+        if self.contract is not None and self.interface is not None:
+            raise ValueError("contract: inside one, signals, action and reward are those of the belief interface; leave them out")
+        if self.contract is not None and EXTERNAL not in self.senders:
+            raise ValueError("contract is given, but senders names no 'external' flow that could choose inside it")
+        return self
+
+    def contract_program(self) -> Program | None:
+        """Return the contract of the external flows; None where their actions are rates."""
+        return None if self.contract is None else parse_program(self.contract, "contract")
+
+    def build_senders(self) -> list[Sender]:
+        """Return the sender of each flow; names are looked up among the agents."""
+        contract = self.contract_program()
+        inner = _build_sender(self.inner) if self.inner else None
+        if inner is not None and not isinstance(inner, ClassicSender):
+            raise InputError(f"inner {self.inner!r} is no classic CCA")
+        external = ExternalSender(inner=inner) if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+        return [external if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
+
+    def external_flows(self) -> list[int]:
+        """Return the indices of the flows that an agent controls."""
+        return [flow for flow, sender in enumerate(self.senders) if sender == EXTERNAL]
+
+    def build_adversary(self) -> Adversary:
+        """Return the network's player; a name is looked up among the adversaries."""
+        if isinstance(self.adversary, MoveMixture):
+            return self.adversary.adversary()
+        if self.adversary == EXTERNAL:
+            return ExternalAdversary()
+        named = isinstance(self.adversary, str)
+        player: Adversary = load_target(_MAKE_ADVERSARY)(self.adversary) if named else self.adversary
+        return player
+
+    def belief_settings(self) -> BeliefSettings:
+        """Return the preset's settings."""
+        return belief_settings(self.beliefs)
+
+
+def require_arguments(model: type[StrictModel], given: dict[str, Any], where: str) -> None:
+    """Raise UnexpectedArgumentError for a keyword argument that is neither a field of the settings nor ``max_episode_steps``."""
+    valid = [*model.model_fields, "max_episode_steps"]
+    for name in given:
+        if name not in valid:
+            raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{did_you_mean(name, valid)}")
+
+
+def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> EnvSettings:
+    """Check keyword arguments of an environment.
+
+    Args:
+        given: what the user passed.
+        where: name of the environment, for messages.
+        defaults: this environment's own defaults.
+
+    Raises:
+        UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
+        InputError: one line, for a value that is not allowed.
+    """
+    require_arguments(EnvSettings, given, where)
+    given = dict(given)
+    max_episode_steps = given.pop("max_episode_steps", None)
+    settings = validate(EnvSettings, {**(defaults or {}), **given}, where)
+    if max_episode_steps is None:
+        return settings
+    if "episode_rtts" in given:
+        raise InputError(f"{where}: give either episode_rtts or max_episode_steps, not both")
+    if type(max_episode_steps) is not int or max_episode_steps < 2:
+        raise InputError(f"{where}: max_episode_steps is {max_episode_steps!r}; a whole number of at least 2 is needed")
+    steps = settings.decision_steps or settings.steps_per_rtt
+    if max_episode_steps * steps % settings.steps_per_rtt:
+        raise InputError(f"{where}: max_episode_steps {max_episode_steps} is not a whole number of Rm")
+    return settings.model_copy(update={"episode_rtts": max_episode_steps * steps // settings.steps_per_rtt})
+
+
+def _build_sender(sender: str | Sender) -> Sender:
+    return load_target(_MAKE_SENDER)(sender) if isinstance(sender, str) else sender

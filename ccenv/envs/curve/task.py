@@ -1,0 +1,186 @@
+"""What an agent does in the core: its spaces, its actions, what it sees and what it is rewarded for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.agents.interface.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.envs.curve.core import Core, as_numbers
+from ccenv.envs.curve.distribution import PathSource
+from ccenv.envs.curve.reward import weigh
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.network.adversary import Adversary, ExternalAdversary
+
+ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
+
+
+class Task(Protocol):
+    """One agent's view of a core.
+
+    Attributes:
+        core: the environments: a ``Core``, or that of the packet environments.
+        rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
+        single_observation_space: of one row.
+        single_action_space: of one row.
+    """
+
+    core: Any
+    rows_per_env: int
+    single_observation_space: spaces.Box
+    single_action_space: spaces.Space[Any]
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take one step with the actions of all environments; return the rewards (B,)."""
+
+    def observe(self) -> np.ndarray:
+        """Return the observations of all environments: a new float32 array (B, ...)."""
+
+
+def level_of(actions: np.ndarray, levels: int) -> np.ndarray:
+    """Return discrete actions as they are.
+
+    Raises:
+        InputError: unless all of them are whole numbers in [0, levels).
+    """
+    if not np.issubdtype(actions.dtype, np.integer) or (actions < 0).any() or (actions >= levels).any():
+        raise InputError(f"a discrete action must be a whole number in [0, {levels})")
+    return actions
+
+
+class RateAction:
+    """Actions on sending rates: log2(rate / C_L), or inside a contract the position in its interval; continuous or discrete.
+
+    Args:
+        settings: ``action``, ``n_actions`` and ``contract``.
+        flows: indices of the controlled flows, one action each.
+    """
+
+    def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
+        self.flows = flows
+        self._inside = settings.contract is not None
+        self.levels = np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None
+        n = len(flows)
+        if self.levels is None:
+            self.space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (n,), np.float32)
+        elif n == 1:
+            self.space = spaces.Discrete(len(self.levels))
+        else:
+            self.space = spaces.MultiDiscrete(np.full(n, len(self.levels)))
+
+    def rates_Bps(self, core: Core, actions: np.ndarray) -> np.ndarray:
+        """Return rates for ``Core.advance``.
+
+        Args:
+            core: supplies C_L, which an action is relative to, and MSS/Rm, the smallest rate.
+            actions: (B, n), or (B,) for one discrete flow. Numbers outside the box are clipped into it.
+
+        Returns:
+            (B, N) bytes/s, or positions in [0, 1] inside a contract; NaN for flows that are not controlled.
+
+        Raises:
+            InputError: for an action of a wrong shape, not a number, or no index of a discrete action.
+        """
+        given = as_numbers(actions)
+        if given.size != core.num_envs * len(self.flows):
+            raise InputError(f"actions of shape {given.shape}; {(core.num_envs, len(self.flows))} is needed")
+        given = given.reshape(core.num_envs, len(self.flows))
+        if self.levels is not None:
+            given = self.levels[level_of(given, len(self.levels))]
+        clipped = np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(clipped).any():
+            raise InputError("an action is not a number (NaN)")
+        chosen: np.ndarray
+        if self._inside:
+            chosen = 0.5 * (clipped + 1.0)
+        else:
+            floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
+            chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(ACTION_RANGE_LOG2 * clipped), floor)
+        if len(self.flows) == core.n_flows:
+            return chosen
+        rates = np.full((core.num_envs, core.n_flows), np.nan)
+        rates[:, self.flows] = chosen
+        return rates
+
+
+def interface_of(task: object) -> Interface | None:
+    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
+    found: Interface | None = getattr(task, "interface", None)
+    if found is None or not found.clock.common:
+        return found
+    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+
+
+class SenderTask:
+    """Control the flows whose sender is external, jointly.
+
+    Args:
+        num_envs: B.
+        settings: ``senders`` names at least one ``"external"``.
+        record: keep what rendering needs.
+        adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
+    """
+
+    interface: Interface = SENDER_V0
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
+    ) -> None:
+        senders = settings.build_senders()
+        self.flows = np.array(settings.external_flows(), np.int64)
+        if not len(self.flows):
+            raise InputError("senders names no 'external' flow: there is nothing to control")
+        adversary = settings.build_adversary()
+        if isinstance(adversary, ExternalAdversary):
+            raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
+        groups = self._groups(len(senders))
+        players = adversaries or adversary
+        self.core = Core(num_envs, settings, senders=senders, adversary=players, groups=groups, record=record, source=source)
+        self._action = RateAction(settings, self.flows)
+        self.rows = self.flows[None]  # one row sees and controls all of them together
+        self.rows_per_env = 1
+        self.levels = 0 if self._action.levels is None else len(self._action.levels)
+        self.weights = np.zeros(0) if isinstance(settings.reward, OwnReward) else settings.reward.vector()
+        low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
+        self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.single_action_space = self._action.space
+
+    def _groups(self, n_flows: int) -> np.ndarray:
+        """Return the flows that each row is rewarded for: (rows, N) bool."""
+        groups = np.zeros((1, n_flows), np.bool_)
+        groups[0, self.flows] = True
+        return groups
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Set the rates and take one step; return the rewards (B,)."""
+        rewards: np.ndarray = weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self.weights)
+        return rewards
+
+    def observe(self) -> np.ndarray:
+        """Return the beliefs of the controlled flows, one after the other: (B, n * N_OBSERVATION)."""
+        seen = self.core.observations()
+        return (seen if len(self.flows) == self.core.n_flows else seen[:, self.flows]).reshape(self.core.num_envs, -1)
+
+
+def episode_metrics(core: Core, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+    """Return the mean of each reward term over the episodes of some environments.
+
+    Args:
+        core: the environments.
+        mask: (B,) bool, which ones.
+        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
+    """
+    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
+    return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

@@ -1,0 +1,197 @@
+"""Actor and critic of one policy, evaluated in single precision inside a kernel: actions, log-probabilities and values.
+
+Weights stand in one padded array, aligned as the processor reads it. Random
+numbers come from :mod:`ccenv.base.random`: a draw depends on its key, row, element and step, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH
+from ccenv.base.random import uniform
+from ccenv.envs.rollouts.layers import WIDE, fill_layer
+from ccenv.base.errors import InputError
+from ccenv.base.kernels.decorator import kernel
+
+ACTOR, CRITIC = range(2)
+LAYERS, ACTIVATION, LEVELS, FIRST_WIDTH = range(4)
+_LINE = 16  # numbers in a cache line
+_LOG_SQRT_2_PI = np.float32(0.5 * math.log(2.0 * math.pi))
+# tanh(x) = x P(x^2) / Q(x^2) on [-9, 9], beyond which tanh rounds to 1: least squares at Chebyshev points with weights that
+# even out the relative error, which is 2.1e-8 before rounding.
+_LIMIT, _ONE, _ZERO = np.float32(9.0), np.float32(1.0), np.float32(0.0)
+_P0, _P1, _P2, _P3, _P4 = (
+    np.float32(c) for c in (0.99999998, 0.13381065, 0.0034956329, 2.0609763e-05, 1.3355502e-08)
+)  # fmt: skip
+_Q1, _Q2, _Q3, _Q4 = (np.float32(c) for c in (0.4671438, 0.025877157, 0.00032857057, 7.776924e-07))
+
+
+class ActorCritic(NamedTuple):
+    """A policy as the kernels take it.
+
+    Attributes:
+        weights: (2, layers, longest, width) float32; of actor and critic, (n_in, n_out) of each layer in the corner, the rest
+            0; no layer and no input is longer than longest, and both lengths are multiples of ``layers.WIDE``.
+        biases: (2, layers, width) float32.
+        shapes: (2, 4 + MAX_LAYERS) int64; number of layers, activation, number of values of each discrete action (0: continuous
+            ones), then the width of each layer, input first.
+        log_std: (n_actions,) float32; logarithms of the deviations; empty for discrete actions.
+    """
+
+    weights: np.ndarray
+    biases: np.ndarray
+    shapes: np.ndarray
+    log_std: np.ndarray
+
+
+Layers = Sequence[tuple[np.ndarray, np.ndarray]]
+
+
+def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: np.ndarray, levels: int = 0) -> ActorCritic:
+    """Pack the two networks of a policy.
+
+    Args:
+        actor: weights (n_in, n_out) and biases (n_out,) of each layer.
+        critic: the same of the network with one output.
+        activation: between the layers, ``"tanh"`` or ``"relu"``.
+        log_std: (n_actions,) logarithms of the deviations; empty for discrete actions.
+        levels: number of values of each discrete action; 0: continuous ones.
+
+    Raises:
+        InputError: for networks that a kernel cannot evaluate.
+    """
+    both = (actor, critic)
+    widths = [[layers[0][0].shape[0], *(weight.shape[1] for weight, _ in layers)] for layers in both]
+    most = max(max(row[1:]) for row in widths)
+    if max(map(len, both)) > MAX_LAYERS or most > MAX_WIDTH or activation not in ACTIVATIONS:
+        raise InputError(
+            f"policy with layers {widths[ACTOR]} and {widths[CRITIC]} and {activation!r}; at most {MAX_LAYERS} layers of "
+            f"{MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}"
+        )
+    longest, width = (-(-n // WIDE) * WIDE for n in (max(max(row) for row in widths), most))
+    weights = _aligned((2, max(map(len, both)), longest, width))
+    biases = _aligned((*weights.shape[:2], width))
+    shapes = np.zeros((2, FIRST_WIDTH + MAX_LAYERS + 1), np.int64)
+    for which, layers in enumerate(both):
+        shapes[which, LAYERS], shapes[which, ACTIVATION], shapes[which, LEVELS] = len(layers), ACTIVATIONS[activation], levels
+        shapes[which, FIRST_WIDTH : FIRST_WIDTH + len(widths[which])] = widths[which]
+        for place, (weight, bias) in enumerate(layers):
+            weights[which, place, : weight.shape[0], : weight.shape[1]] = weight
+            biases[which, place, : len(bias)] = bias
+    return ActorCritic(weights, biases, shapes, np.ascontiguousarray(log_std, np.float32))
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Return zeros, float32, that begin at a multiple of what the processor reads at once."""
+    room = np.zeros(int(np.prod(shape)) + _LINE, np.float32)
+    first = -room.ctypes.data % (4 * _LINE) // 4
+    return room[first : first + int(np.prod(shape))].reshape(shape)
+
+
+@kernel(fastmath={"contract"}, inline="always")
+def fast_tanh(x):  # type: ignore[no-untyped-def]
+    """Return tanh of a float32, with an error below 5e-7; without a call, so that loops vectorise."""
+    x = min(_LIMIT, max(-_LIMIT, x))
+    z = x * x
+    return x * (_P0 + z * (_P1 + z * (_P2 + z * (_P3 + z * _P4)))) / (_ONE + z * (_Q1 + z * (_Q2 + z * (_Q3 + z * _Q4))))
+
+
+@kernel(fastmath={"contract"})
+def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
+    """Evaluate actor or critic on the input in scratch[0]; return the row of scratch that holds the outputs.
+
+    Args:
+        networks: ActorCritic.
+        which: ACTOR or CRITIC.
+        scratch: (3, longest) float32; row 0 keeps the input.
+    """
+    n_layers = networks.shapes[which, LAYERS]
+    depth, longest, width = networks.weights.shape[1:]
+    weights_at, biases_at = np.int64(networks.weights.ctypes.data), np.int64(networks.biases.ctypes.data)
+    scratch_at, row = np.int64(scratch.ctypes.data), 4 * scratch.shape[1]
+    source = 0
+    for layer in range(n_layers):
+        n_in = networks.shapes[which, FIRST_WIDTH + layer]
+        n_out = networks.shapes[which, FIRST_WIDTH + layer + 1]
+        target = 2 if source == 1 else 1
+        place = 4 * width * (which * depth + layer)
+        fill_layer(
+            weights_at + place * longest,
+            biases_at + place,
+            scratch_at + source * row,
+            scratch_at + target * row,
+            n_in,
+            n_out,
+            width,
+        )
+        if layer < n_layers - 1:
+            if networks.shapes[which, ACTIVATION] == 0:
+                for o in range(n_out):
+                    scratch[target, o] = fast_tanh(scratch[target, o])
+            else:
+                for o in range(n_out):
+                    scratch[target, o] = max(_ZERO, scratch[target, o])
+        source = target
+    return source
+
+
+@kernel
+def value_of(networks, scratch):  # type: ignore[no-untyped-def]
+    """Return the critic's value of the observation in scratch[0], float32."""
+    return scratch[evaluate(networks, CRITIC, scratch), 0]
+
+
+@kernel
+def standard_normal(key, row, element, step):  # type: ignore[no-untyped-def]
+    """Return a normally distributed number that depends on nothing but its four keys (Box, Muller 1958, eq. 1)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, row, element, 2.0 * step)))
+    return radius * math.cos(2.0 * math.pi * uniform(key, row, element, 2.0 * step + 1.0))
+
+
+@kernel
+def sample(networks, scratch, key, row, step, actions):  # type: ignore[no-untyped-def]
+    """Draw the actions of a row after the observation in scratch[0]; return their log-probability, float32.
+
+    Args:
+        networks: ActorCritic.
+        scratch: as for :func:`evaluate`.
+        key: of the random numbers, a whole number below 2**53.
+        row: number of the row.
+        step: number of the step.
+        actions: (n,) where the actions go: numbers not clipped, or indices of values.
+    """
+    out = evaluate(networks, ACTOR, scratch)
+    total = _ZERO
+    levels = networks.shapes[ACTOR, LEVELS]
+    if levels == 0:
+        for i in range(len(actions)):
+            noise = np.float32(standard_normal(key, row, i, step))
+            log_std = networks.log_std[i]
+            deviation = np.float32(math.exp(log_std))
+            actions[i] = scratch[out, i] + deviation * noise
+            off = (actions[i] - scratch[out, i]) / deviation
+            total -= np.float32(0.5) * off * off + log_std + _LOG_SQRT_2_PI
+        return total
+    for i in range(len(actions)):
+        first = i * levels
+        highest = scratch[out, first]
+        for level in range(1, levels):
+            highest = max(highest, scratch[out, first + level])
+        mass = 0.0
+        for level in range(levels):
+            mass += math.exp(scratch[out, first + level] - highest)
+        left = uniform(key, row, i, step) * mass
+        chosen = 0
+        for level in range(levels - 1):
+            left -= math.exp(scratch[out, first + level] - highest)
+            if left < 0.0:
+                break
+            chosen = level + 1
+        actions[i] = chosen
+        total += np.float32(scratch[out, first + chosen] - highest - math.log(mass))
+    return total

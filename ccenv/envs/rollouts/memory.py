@@ -1,0 +1,111 @@
+"""What a kernel that collects rollouts reads and fills in, whatever its engine is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ccenv.envs.rollouts.actor_critic import ActorCritic, sample, value_of
+from ccenv.base.kernels.decorator import kernel
+
+
+class Memory(NamedTuple):
+    """A rollout of T steps of B environments with R rows each: row B's r stands at ``b * R + r``.
+
+    Attributes:
+        observations: (T, B R, n) float32.
+        actions: (T, B R, n_actions) float32 as they were drawn: not clipped, or indices of values.
+        rewards: (T, B R) float32.
+        values, log_probs: (T, B R) float32.
+        episode_starts: (T, B R) float32, 1 for an episode's first step.
+        dones: (T, B R) bool, the step ended its episode.
+        at: (B,) int64, steps collected so far.
+        starting: (B,) bool, the next step is an episode's first.
+        ended: (B,) bool, set where an episode ended: the environment waits for its reset.
+        final: (B R, n) float32, what those episodes ended in.
+        final_values: (B R,) float32, its value.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    values: np.ndarray
+    log_probs: np.ndarray
+    episode_starts: np.ndarray
+    dones: np.ndarray
+    at: np.ndarray
+    starting: np.ndarray
+    ended: np.ndarray
+    final: np.ndarray
+    final_values: np.ndarray
+
+
+@kernel
+def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[no-untyped-def]
+    """Let a policy decide for a row after the observation that stands in the memory.
+
+    Args:
+        networks: ActorCritic.
+        memory: Memory; action, log-probability and whether an episode starts are filled in.
+        scratch: (3, longest) float32.
+        key: of the noise.
+        row: of the batch.
+        step: of the rollout.
+        starts: whether the step is an episode's first.
+    """
+    for j in range(memory.observations.shape[2]):
+        scratch[0, j] = memory.observations[step, row, j]
+    memory.log_probs[step, row] = sample(networks, scratch, key, row, step, memory.actions[step, row])
+    memory.episode_starts[step, row] = 1.0 if starts else 0.0
+
+
+@kernel
+def judge(networks, memory, scratch, row, first, last):  # type: ignore[no-untyped-def]
+    """Fill in the values of a row's observations at the steps first .. last - 1.
+
+    All at once after they were played: the weights of actor and critic together do not fit into the processor's nearest cache.
+    """
+    for step in range(first, last):
+        for j in range(memory.observations.shape[2]):
+            scratch[0, j] = memory.observations[step, row, j]
+        memory.values[step, row] = value_of(networks, scratch)
+
+
+@kernel
+def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
+    """Fill in the value of what a row's episode ended in."""
+    for j in range(memory.final.shape[1]):
+        scratch[0, j] = memory.final[row, j]
+    memory.final_values[row] = value_of(networks, scratch)
+
+
+class RolloutCore(Protocol):
+    """A batch of environments that a kernel can play with a policy: what every engine that has rollouts in its kernel offers.
+
+    Attributes:
+        num_envs: B.
+        rows_per_env: R, 1 unless several flows share the policy.
+        levels: number of values of each discrete action; 0: continuous ones.
+        n_actions: numbers in an action.
+    """
+
+    num_envs: int
+    rows_per_env: int
+    levels: int
+    n_actions: int
+
+    def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
+        """Let each environment go on from ``memory.at`` until T steps are collected or its episode ends, whichever is first.
+
+        Args:
+            networks: the policy.
+            memory: what is read and filled in.
+            key: of the random numbers of the actions, a whole number below 2**53.
+
+        Raises:
+            EngineError: if a sender or an adversary left the finite numbers.
+        """
+
+    def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
+        """Start new episodes where one has ended; return what is known of each of their rows, in order."""

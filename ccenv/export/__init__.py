@@ -1,7 +1,0 @@
-"""Belief programs as C for the kernel's BPF congestion controls (docs/live.md)."""
-
-from __future__ import annotations
-
-from ccenv.export.bpf import ExportError, export_bpf
-
-__all__ = ["ExportError", "export_bpf"]

@@ -1,0 +1,307 @@
+"""Write a belief program as one C file for the kernel: names, fixed-point numbers, the rule as C; the rest is a template."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import resources
+
+from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.base.errors import CcenvError, shown
+from ccenv.live.export.policy import WholePolicy
+from ccenv.agents.sender import PolicySender
+from ccenv.agents.programs import Branch, Expression, Program, Rule, pseudo_code, to_json
+from ccenv.base.version import VERSION
+
+LONGEST_NAME = 15  # of a congestion control, in the kernel
+MAX_COEFFICIENT_BITS = 28  # of the sum of an expression's coefficients over their common denominator
+SUM_BITS = 62
+VALUE_BITS = 22  # of the part before the point: a queue in packets; rates have 20
+MAX_FRACTION_BITS = 24
+MAX_JITTER_STEPS = 16 * STEPS_PER_RTT
+MAX_JITTER_S = 10.0
+MAX_RTT_S = 1000.0
+LOSS_LAG_STEPS = 2  # a loss is found by packets sent after it: C_U looks at windows that end so much earlier, too
+MAX_STEPS = 64  # taken at an ACK
+POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
+POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
+USER = "user"  # a chooser outside the kernel
+COMPILED = "policy"  # compiled in
+UNANSWERED = "middle"  # where it does not answer
+_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+_NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
+
+# C of each numeric input: rates in packets per step, amounts in packets, times in 1/STEPS_PER_RTT us.
+_INPUTS = {
+    "C_L": "(s64)f->C_L",
+    "C_U": "(s64)f->C_U",
+    "C_L_lambda": "(s64)f->C_L_lambda",
+    "MSS/Rm": "(s64)MIN_RATE",
+    "rate": "(s64)f->rate",
+    "q_U/Rm": "(s64)(f->q_U / STEPS_PER_RTT)",
+    "qdel_L": "(s64)(f->qdel_L_steps * f->rtt_us)",
+    "qdel_U": "(s64)f->qdel_U",
+    "Rm": "(s64)STEPS_PER_RTT * f->rtt_us",
+    "q_U": "(s64)f->q_U",
+    "MSS": "(s64)ONE",
+}
+
+
+class ExportError(CcenvError):
+    """A program, or an assumption about the path, that cannot be exported."""
+
+    def __init__(self, message: str) -> None:
+        """Say that it is the export that refuses."""
+        super().__init__(f"export: {message}")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The numbers of an export.
+
+    Attributes:
+        fraction_bits: bits after the point of rates and amounts.
+        rtt_us: Rm at the start; 0: measured.
+        jitter_us: D.
+        shortest_rtt_us: a smaller RTT counts as this one, so that D has at most MAX_JITTER_STEPS steps.
+        probe_steps: T*.
+        window_steps: longest window of C_L and C_U.
+        period_steps: length of a period.
+        ring: steps of history, a power of two.
+        tight: a time-out happens only if C_U is at most so many times C_L.
+        expand: what C_U grows by.
+        moved: by more than this factor a bound has moved far.
+    """
+
+    fraction_bits: int
+    rtt_us: int
+    jitter_us: int
+    shortest_rtt_us: int
+    probe_steps: int
+    window_steps: int
+    period_steps: int
+    ring: int
+    tight: Fraction
+    expand: Fraction
+    moved: Fraction
+
+
+def export_bpf(
+    program: Program,
+    *,
+    name: str | None = None,
+    rtt_s: float | None = None,
+    jitter_s: float = 0.0,
+    chooser: str | PolicySender | None = None,
+) -> str:
+    """Write a belief program as one C file for a BPF struct_ops congestion control.
+
+    Args:
+        program: the program, or a contract.
+        name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
+        rtt_s: Rm where it is known, at most 1,000 s; None: the smallest RTT measured. It is lowered where a smaller one is seen.
+        jitter_s: D that the beliefs assume, at most 10 s: what delays feedback, ACK policies included.
+        chooser: who chooses inside a contract's intervals: ``lo``, ``middle``, ``hi``, or ``user``: a process that answers in a
+            map; while it does not answer, the middle is taken; or a small policy, which is compiled in. Needed for contracts,
+            and only for them.
+
+    Returns:
+        str: C, the same for the same arguments and version of ccenv.
+
+    Raises:
+        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or program and
+            chooser do not fit together.
+        PolicyDoesNotFit: if a policy cannot be compiled in.
+    """
+    require_chooser(program, chooser)
+    constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
+    name = kernel_name(program.name if name is None else name)
+    template = resources.files(__package__).joinpath("belief.bpf.c.in").read_text(encoding="utf-8")
+    policy = "" if chooser is None or isinstance(chooser, str) else WholePolicy.of(chooser).text() + "\n"
+    for mark, text in (
+        ("@CONSTANTS@", _constants_text(constants, name, chooser)),
+        ("@PROGRAM@", _program_text(program)),
+        ("@POLICY@\n", policy),
+    ):
+        template = template.replace(mark, text)
+    return _head(program, name, constants) + template
+
+
+def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:
+    """Raise ExportError where a contract has no chooser, a program has one, or nobody has this one."""
+    known = ", ".join([*POSITIONS, USER, COMPILED])
+    if program.is_contract and chooser is None:
+        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {known}")
+    if not program.is_contract and chooser is not None:
+        who = chooser if isinstance(chooser, str) else chooser.name
+        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(who)}")
+    if isinstance(chooser, str) and chooser not in (*POSITIONS, USER):
+        raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {known}")
+
+
+def kernel_name(name: str) -> str:
+    """Return the name of a congestion control. Raises ExportError if the kernel cannot have it."""
+    if not _NAME.fullmatch(name):
+        raise ExportError(f"the kernel takes names of letters, digits and _, not {shown(name)}; give --name")
+    if len(name) > LONGEST_NAME:
+        raise ExportError(
+            f"the kernel takes names of at most {LONGEST_NAME} characters, {shown(name)} has {len(name)}; give --name"
+        )
+    return name
+
+
+def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0) -> Constants:
+    """Return the numbers of an export. Raises ExportError as :func:`export_bpf`."""
+    if rtt_s is not None and not 1e-6 <= rtt_s <= MAX_RTT_S:
+        raise ExportError(f"an RTT of {rtt_s:g} s; it must be from 1 us to {MAX_RTT_S:g} s")
+    if not 0 <= jitter_s <= MAX_JITTER_S:
+        raise ExportError(f"a jitter of {jitter_s:g} s; it must be from 0 to {MAX_JITTER_S:g} s")
+    jitter_us = math.ceil(round(jitter_s * 1e6, 3))
+    rtt_us = 0 if rtt_s is None else round(rtt_s * 1e6)
+    shortest_rtt_us = max(1, math.ceil(Fraction(STEPS_PER_RTT * jitter_us, MAX_JITTER_STEPS)))
+    if rtt_us and rtt_us < shortest_rtt_us:
+        longest_s = rtt_us * MAX_JITTER_STEPS / STEPS_PER_RTT / 1e6
+        raise ExportError(f"a jitter of {jitter_s:g} s; beside an RTT of {rtt_s:g} s it must be at most {longest_s:g} s")
+    settings = BeliefSettings()
+    window_steps = settings.window_rtts * STEPS_PER_RTT
+    probe_steps = program.probe_window_rtts * STEPS_PER_RTT
+    # What may be read back: from the newest step sent in, over the steps of an ACK, D, and a window.
+    history = 2 * MAX_STEPS + 2 * STEPS_PER_RTT + (MAX_JITTER_STEPS if jitter_us else 1)
+    history += max(window_steps + LOSS_LAG_STEPS, probe_steps)
+    return Constants(
+        fraction_bits=min(MAX_FRACTION_BITS, SUM_BITS - VALUE_BITS - _coefficient_bits(program)),
+        rtt_us=rtt_us,
+        jitter_us=jitter_us,
+        shortest_rtt_us=shortest_rtt_us,
+        probe_steps=probe_steps,
+        window_steps=window_steps,
+        period_steps=math.ceil(settings.period_rtts * STEPS_PER_RTT),
+        ring=1 << (history - 1).bit_length(),
+        tight=Fraction(str(settings.tight_ratio)),
+        expand=Fraction(str(settings.expand_ratio)),
+        moved=Fraction(str(MOVED_RATIO)),
+    )
+
+
+def position_without(chooser: str | PolicySender) -> int:
+    """Return the position that is taken where nobody answers."""
+    return POSITIONS[chooser if isinstance(chooser, str) and chooser in POSITIONS else UNANSWERED]
+
+
+def whole_terms(expression: Expression) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Return an expression's coefficients as integers over their common denominator, and that denominator."""
+    denominator = math.lcm(*(coefficient.denominator for _, coefficient in expression.terms))
+    return tuple((name, int(coefficient * denominator)) for name, coefficient in expression.terms), denominator
+
+
+def slack_of(expression: Expression) -> int:
+    """Return what the sum over ``whole_terms`` must exceed: rates and amounts are rounded, times are exact."""
+    return 0 if expression.unit == "s" else 2 * sum(abs(coefficient) for _, coefficient in whole_terms(expression)[0])
+
+
+def _coefficient_bits(program: Program) -> int:
+    widest = 0
+    for rule in program.rules():
+        for expression in (rule.condition,) if isinstance(rule, Branch) else rule.ends:
+            if isinstance(expression, Expression):
+                terms, denominator = whole_terms(expression)
+                widest = max(widest, denominator.bit_length(), sum(abs(coefficient) for _, coefficient in terms).bit_length())
+    if widest > MAX_COEFFICIENT_BITS:
+        raise ExportError(
+            f"{program.name}: coefficients need {widest} bits over their common denominator; "
+            f"at most {MAX_COEFFICIENT_BITS} fit 64-bit integers exactly"
+        )
+    return widest
+
+
+def _head(program: Program, name: str, constants: Constants) -> str:
+    """Say where the file comes from. Nothing of the program can end the comment."""
+    document = to_json(program)
+    rtt = f"{constants.rtt_us} us" if constants.rtt_us else "the smallest RTT measured"
+    lines = [
+        f"Congestion control {name}: belief program {program.name}, written by ccenv {VERSION}.",
+        f"Program: sha256 {hashlib.sha256(document.encode()).hexdigest()}",
+        f"Source: {program.source or 'not given'}",
+        f"Assumed: Rm is {rtt}; D is {constants.jitter_us} us; a lost packet found a full queue.",
+        "",
+        *pseudo_code(program).splitlines()[1:],
+    ]
+    text = "\n".join(f" * {line}".rstrip() for line in lines)
+    text = _NOT_IN_COMMENTS.sub(r"\g<0> ", text).encode("ascii", "backslashreplace").decode("ascii")
+    return f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n{text}\n */\n"
+
+
+def _constants_text(c: Constants, name: str, chooser: str | PolicySender | None) -> str:
+    hidden = "0" if c.rtt_us else "((f)->jitter + 1)"
+    values = {
+        "NAME": f'"{name}"',
+        "STEPS_PER_RTT": STEPS_PER_RTT,
+        "FRACTION_BITS": c.fraction_bits,
+        "RTT_US": f"{c.rtt_us}U",
+        "JITTER_US": f"{c.jitter_us}ULL",
+        "SHORTEST_RTT_US": f"{c.shortest_rtt_us}U",
+        "HIDDEN_STEPS(f)": f"{hidden} /* the smallest RTT may hold D and a step of the flow's own burst */",
+        "PROBE_STEPS": c.probe_steps,
+        "WINDOW_STEPS": c.window_steps,
+        "PERIOD_STEPS": c.period_steps,
+        "LOSS_LAG_STEPS": f"{LOSS_LAG_STEPS} /* C_U looks back by so much, too: a loss is found by packets sent after it */",
+        "RING": c.ring,
+    }
+    for prefix, ratio in (("TIGHT", c.tight), ("EXPAND", c.expand), ("MOVED", c.moved)):
+        values[f"{prefix}_NUMERATOR"], values[f"{prefix}_DENOMINATOR"] = ratio.numerator, ratio.denominator
+    values["MAX_STEPS"] = f"{MAX_STEPS} /* taken at an ACK; after more the history starts anew */"
+    if chooser is not None:
+        values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
+        values["POSITION_BITS"] = POSITION_BITS
+        values["WHOLE"] = "(1U << POSITION_BITS)"
+        values["POSITION"] = position_without(chooser)
+    if chooser == USER:
+        values["ASKED"] = "/* a process answers; POSITION holds where it does not */"
+    if isinstance(chooser, PolicySender):
+        values["POLICY"] = "/* a policy decides here */"
+    return "\n".join(f"#define {key} {value}" for key, value in values.items())
+
+
+def _program_text(program: Program) -> str:
+    lines = ["/* The program: sets for how many Rm its rate holds. */", "static u64 decide(struct flow *f)", "{"]
+    return "\n".join([*lines, *_rule_lines(program.rule, "\t"), "}"])
+
+
+def _rule_lines(rule: Rule, indent: str) -> list[str]:
+    if isinstance(rule, Branch):
+        return [
+            f"{indent}if ({_condition_text(rule.condition)}) {{",
+            *_rule_lines(rule.then, indent + "\t"),
+            f"{indent}}} else {{",
+            *_rule_lines(rule.otherwise, indent + "\t"),
+            f"{indent}}}",
+        ]
+    hold = f"{indent}f->hold = {rule.hold_rtts};"
+    upper = [] if rule.most is None else [f"{indent}f->hi = {_rate_text(rule.most)};"]
+    return [hold, *upper, f"{indent}return {_rate_text(rule.rate)};"]
+
+
+def _rate_text(expression: Expression) -> str:
+    terms, denominator = whole_terms(expression)
+    rate = f"rate_of({_sum_text(terms)}, {denominator})"
+    sign = dict(terms).get("C_U", 0)
+    return f"f->C_U == UNBOUNDED ? {'RATE_LIMIT' if sign > 0 else 'MIN_RATE'} : {rate}" if sign else rate
+
+
+def _condition_text(condition: Expression | str) -> str:
+    if isinstance(condition, str):
+        return f"f->{condition}"
+    terms, _ = whole_terms(condition)
+    text = f"{_sum_text(terms)} > {slack_of(condition)}LL"
+    sign = dict(terms).get("C_U", 0)
+    if sign:
+        text = f"f->C_U == UNBOUNDED || {text}" if sign > 0 else f"f->C_U != UNBOUNDED && {text}"
+    return text
+
+
+def _sum_text(terms: tuple[tuple[str, int], ...]) -> str:
+    return " + ".join(f"{coefficient}LL * {_INPUTS[name]}" for name, coefficient in terms)

@@ -1,0 +1,181 @@
+"""What a link of varying rate can carry, as one table that the packet engine reads.
+
+A trace has one of two kinds. ``rate``: from the time of a row on, the link serves at the row's rate, up to the next row.
+``opportunities``: at the time of a row, and only then, so many bytes may leave; what is not used at that instant is lost. This is
+the meaning of Mahimahi's files (mm-link(1): each line is one opportunity of 1500 bytes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ccenv.base.errors import InputError
+
+Kind = Literal["rate", "opportunities"]
+# Columns of a row: its time; rate or bytes; what could be carried before it; delay that the link adds from it on.
+ROW_TIME_S, ROW_VALUE, ROW_BEFORE_BYTES, ROW_DELAY_S = range(4)
+ROW_WIDTH = 4
+PEAK_WINDOW_S = 0.1  # the peak rate is that of the best window of this length
+LONGEST_DELAY_S = 10.0
+MAX_RATE_Bps = 1.25e11  # 1 Tbit/s
+
+
+@dataclass(frozen=True, eq=False)
+class LinkTrace:
+    """A trace of a link.
+
+    Attributes:
+        kind: rate or opportunities.
+        rows: (n, ROW_WIDTH) float64, in the order of time, the first at 0 s or later.
+        length_s: after which it begins again.
+    """
+
+    kind: Kind
+    rows: np.ndarray
+    length_s: float
+
+    @cached_property
+    def total_bytes(self) -> float:
+        """Bytes that one length can carry."""
+        last = self.rows[-1]
+        seconds = self.length_s - last[ROW_TIME_S] if self.kind == "rate" else 1.0
+        return float(last[ROW_BEFORE_BYTES] + last[ROW_VALUE] * seconds)
+
+    @property
+    def mean_Bps(self) -> float:
+        """Mean rate in bytes/s."""
+        return self.total_bytes / self.length_s
+
+    @cached_property
+    def peak_Bps(self) -> float:
+        """Largest mean rate of any PEAK_WINDOW_S that begins at a row, and at least the mean rate."""
+        begin_s = self.rows[:, ROW_TIME_S]
+        carried = self.carried_bytes(begin_s + PEAK_WINDOW_S) - self.rows[:, ROW_BEFORE_BYTES]
+        return max(self.mean_Bps, float(carried.max()) / PEAK_WINDOW_S)
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether it adds delays to the link's own."""
+        return bool((self.rows[:, ROW_DELAY_S] > 0.0).any())
+
+    def carried_bytes(self, times_s: np.ndarray) -> np.ndarray:
+        """Return what the link could have carried by some times, each 0 or later: (n,) bytes.
+
+        An opportunity counts from its time on.
+        """
+        rounds = np.floor(times_s / self.length_s)
+        within_s = times_s - rounds * self.length_s
+        row = np.searchsorted(self.rows[:, ROW_TIME_S], within_s, "right") - 1
+        first = np.maximum(row, 0)
+        gone = within_s - self.rows[first, ROW_TIME_S] if self.kind == "rate" else 1.0
+        inside = self.rows[first, ROW_BEFORE_BYTES] + self.rows[first, ROW_VALUE] * gone
+        carried: np.ndarray = rounds * self.total_bytes + np.where(row >= 0, inside, 0.0)
+        return carried
+
+    def summary(self) -> dict[str, Any]:
+        """Return what it is like: length, rates in Mbit/s, outages and delays."""
+        step_s = max(PEAK_WINDOW_S, self.length_s / 1e6)
+        edges = np.arange(0.0, self.length_s, step_s)
+        rates = np.diff(self.carried_bytes(edges)) / step_s * 8e-6 if len(edges) > 1 else np.array([self.mean_Bps * 8e-6])
+        return {
+            "kind": self.kind,
+            "rows": len(self.rows),
+            "length_s": self.length_s,
+            "mean_mbps": self.mean_Bps * 8e-6,
+            "peak_mbps": self.peak_Bps * 8e-6,
+            "p5_mbps": float(np.percentile(rates, 5)),
+            "p50_mbps": float(np.percentile(rates, 50)),
+            "p95_mbps": float(np.percentile(rates, 95)),
+            "longest_outage_s": self.longest_outage_s,
+            "largest_delay_s": float(self.rows[:, ROW_DELAY_S].max()),
+        }
+
+    @cached_property
+    def longest_outage_s(self) -> float:
+        """Longest time for which nothing can leave, the step from its end to its beginning counted."""
+        times = self.rows[:, ROW_TIME_S]
+        if self.kind == "opportunities":
+            used = times[self.rows[:, ROW_VALUE] > 0]
+            return float(np.diff(np.append(used, used[0] + self.length_s)).max())
+        ends = np.append(times[1:], self.length_s)
+        dark = self.rows[:, ROW_VALUE] <= 0
+        if not dark.any():
+            return 0.0
+        starts, stops = times[dark], ends[dark]
+        joined = np.flatnonzero(starts[1:] > stops[:-1])
+        spans = np.append(stops[joined], stops[-1]) - np.append(starts[0], starts[joined + 1])
+        if dark[0] and dark[-1]:
+            spans = np.append(spans, spans[0] + spans[-1])
+        return float(spans.max())
+
+
+def of_rates(times_s: np.ndarray, rates_Bps: np.ndarray, delays_s: np.ndarray | None, length_s: float, where: str) -> LinkTrace:
+    """Return a trace of rates.
+
+    Args:
+        times_s: (n,) ascending, the first is 0.
+        rates_Bps: (n,) 0 or more.
+        delays_s: (n,) one-way delays that the link adds to its own; None: none.
+        length_s: above the last time.
+        where: for messages.
+
+    Raises:
+        InputError: for numbers out of range, or a link that never carries anything.
+    """
+    _in_range(rates_Bps, MAX_RATE_Bps, "a rate", "bytes/s", where)
+    before = np.concatenate([[0.0], np.cumsum(rates_Bps[:-1] * np.diff(times_s))])
+    return _made("rate", times_s, rates_Bps, before, delays_s, length_s, where)
+
+
+def of_opportunities(
+    times_s: np.ndarray, opportunity_bytes: np.ndarray, delays_s: np.ndarray | None, length_s: float, where: str
+) -> LinkTrace:
+    """Return a trace of opportunities, those of one time as one.
+
+    Args:
+        times_s: (n,) not descending, 0 or later.
+        opportunity_bytes: (n,) 0 or more.
+        delays_s: (n,) as in ``of_rates``; of those of one time the last counts.
+        length_s: the last time or later.
+        where: for messages.
+
+    Raises:
+        InputError: as ``of_rates``.
+    """
+    _in_range(opportunity_bytes, MAX_RATE_Bps, "an opportunity", "bytes", where)
+    first = np.flatnonzero(np.append(True, np.diff(times_s) > 0))
+    summed = np.add.reduceat(opportunity_bytes, first)
+    last = np.append(first[1:] - 1, len(times_s) - 1)
+    before = np.concatenate([[0.0], np.cumsum(summed[:-1])])
+    return _made("opportunities", times_s[first], summed, before, None if delays_s is None else delays_s[last], length_s, where)
+
+
+def _made(
+    kind: Kind,
+    times_s: np.ndarray,
+    values: np.ndarray,
+    before: np.ndarray,
+    delays_s: np.ndarray | None,
+    length_s: float,
+    where: str,
+) -> LinkTrace:
+    rows = np.zeros((len(times_s), ROW_WIDTH))
+    rows[:, ROW_TIME_S], rows[:, ROW_VALUE], rows[:, ROW_BEFORE_BYTES] = times_s, values, before
+    if delays_s is not None:
+        _in_range(delays_s, LONGEST_DELAY_S, "a delay", "s", where)
+        rows[:, ROW_DELAY_S] = delays_s
+    trace = LinkTrace(kind, rows, float(length_s))
+    if not trace.total_bytes > 0.0:
+        raise InputError(f"{where}: the link's rate is 0 for ever; at least one rate or opportunity must be above 0")
+    return trace
+
+
+def _in_range(values: np.ndarray, largest: float, what: str, unit: str, where: str) -> None:
+    wrong = ~((values >= 0.0) & (values <= largest))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{where}: {what} of {values[row]:g} {unit} in row {row + 1}; allowed are 0 to {largest:g}")

@@ -1,0 +1,239 @@
+"""Measures of rates, delays and times as plain functions of numbers: the definitions that the metrics of both engines share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.base.errors import InputError
+
+UNDEFINED = math.nan
+"""Value of a measure that has none."""
+
+
+def jain(shares: Any) -> float:
+    """Return Jain's index (sum x)^2 / (N sum x^2): 1 if all shares are the same, 1/N if one has all.
+
+    Args:
+        shares: (N,) shares, >= 0, in any unit.
+
+    Returns:
+        float: in [1/N, 1]; not a number if all shares are 0.
+
+    Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
+    """
+    x = np.asarray(shares, dtype=np.float64)
+    total = float(x.sum())
+    return total * total / (len(x) * float((x * x).sum())) if total > 0 else UNDEFINED
+
+
+def jain_or_one(rates: Any) -> float:
+    """Return Jain's index, 1 where no flow has anything. Reference: as ``jain``; [BBR-fluid] s.4.3.1."""
+    index = jain(rates)
+    return 1.0 if math.isnan(index) else index
+
+
+def percent(part: float, whole: float) -> float:
+    """Return a share in per cent, 0 of nothing."""
+    return 100.0 * float(part) / float(whole) if whole > 0 else 0.0
+
+
+def starvation_ratio(throughputs: Any) -> float:
+    """Return the largest throughput over the smallest.
+
+    Args:
+        throughputs: (N,) >= 0, in any unit.
+
+    Returns:
+        float: >= 1, infinite if a flow got nothing and another something; not a number if none got anything or N = 1.
+
+    Reference: [Starvation] s.4.2, definition 2, and s.5.
+    """
+    x = np.asarray(throughputs, dtype=np.float64)
+    if len(x) < 2 or not x.max() > 0:
+        return UNDEFINED
+    return float(x.max() / x.min()) if x.min() > 0 else math.inf
+
+
+def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
+    """Return the smallest s for which a run looks s-fair: the largest ratio of throughputs over its second half.
+
+    The throughput of a flow at time t is what was delivered from 0 to t over t. A network is s-fair if from some finite time on
+    the ratio stays below s; of a finite run the second half stands for "from some time on".
+
+    Args:
+        times_s: (T,) ascending.
+        delivered_bytes: (T, N) cumulative bytes per flow.
+
+    Returns:
+        float: >= 1, infinite if a flow has got nothing; not a number for one flow.
+
+    Reference: [Starvation] s.4.2, definition 2.
+    """
+    times, delivered = np.asarray(times_s, dtype=np.float64), np.asarray(delivered_bytes, dtype=np.float64)
+    late = delivered[(times >= times[-1] / 2) & (times > 0)]
+    ratios = [starvation_ratio(row) for row in late if row.max() > 0]
+    return max(ratios) if ratios else UNDEFINED
+
+
+def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
+    """Return how much worse a flow fares in company than alone, as a share.
+
+    Args:
+        alone: its metric without the competitor, > 0.
+        together: its metric beside the competitor, >= 0.
+        sign: 1 where higher is better, as for throughput; -1 where lower is, as for delay.
+
+    Returns:
+        float: (alone - together) / alone for throughput, (together - alone) / together for delay; 0: no harm, 1: nothing left;
+            negative where company helps.
+
+    Raises:
+        InputError: if the flow had nothing alone.
+
+    Reference: Ware, Mukerjee, Seshan, Sherry, "Beyond Jain's Fairness Index", HotNets 2019, s.4.
+    """
+    if not alone > 0:
+        raise InputError(f"harm: the metric alone is {alone:g}; it must be above 0")
+    if sign > 0:
+        return (alone - together) / alone
+    return (together - alone) / together if together > 0 else UNDEFINED
+
+
+def delta_sensitivity(values: Any) -> float:
+    """Return log2(max) - log2(min) of a flow's metric over a set of delay vectors.
+
+    Args:
+        values: (n,) the metric for each delay vector, >= 0.
+
+    Returns:
+        float: >= 0; 0: delays do not matter; infinite if some value is 0; not a number without values.
+
+    Reference: [Delta] s.4.1 and s.4.1.3; the worked example there takes the logarithm to base 2.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.size == 0 or not x.max() > 0:
+        return UNDEFINED
+    return math.log2(float(x.max()) / float(x.min())) if x.min() > 0 else math.inf
+
+
+def power(utilisation: float, rtt_s: float, queueing_delay_s: float) -> float:
+    """Return utilisation * Rm / (Rm + queueing delay): 1 for a full link with an empty queue.
+
+    Args:
+        utilisation: >= 0.
+        rtt_s: propagation round-trip time Rm, > 0.
+        queueing_delay_s: mean delay on top of it, >= 0.
+
+    Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
+        ICC 1979, here relative to its value for an ideal sender.
+    """
+    return utilisation * rtt_s / (rtt_s + queueing_delay_s)
+
+
+def convergence_time_s(times_s: Any, values: Any, target: float, *, tolerance: float = 0.2, hold_s: float = 1.0) -> float:
+    """Return the first time from which a series stays within a tolerance of a target for a while.
+
+    Args:
+        times_s: (T,) ascending, of the ends of the intervals that values are averages of.
+        values: (T,) e.g. a rate.
+        target: what it is to reach, > 0.
+        tolerance: as a share of the target.
+        hold_s: how long it must stay.
+
+    Returns:
+        float: seconds from the first of times_s; not a number if it never happens.
+
+    Reference: the settling time of control engineering.
+    """
+    times, series = np.asarray(times_s, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    inside = np.abs(series - target) <= tolerance * target
+    begin = None
+    for at, good in zip(times, inside, strict=True):
+        if not good:
+            begin = None
+            continue
+        begin = at if begin is None else begin
+        if at - begin >= hold_s - 1e-9:
+            return float(begin - times[0])
+    return UNDEFINED
+
+
+def time_to_reach_s(times_s: Any, values: Any, target: float) -> float:
+    """Return the first time at which a series is at or above a target, from the first of times_s; not a number if never."""
+    reached = np.flatnonzero(np.asarray(values, dtype=np.float64) >= target)
+    times = np.asarray(times_s, dtype=np.float64)
+    return float(times[reached[0]] - times[0]) if len(reached) else UNDEFINED
+
+
+def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
+    """Return the number of loss events: all losses within gap_s of an event's first one belong to it.
+
+    Args:
+        times_s: (T,) ascending.
+        lost_bytes: (T,) lost in the interval that ends then.
+        gap_s: usually one round-trip time.
+
+    Reference: RFC 5348 s.5.2: losses within one round trip are one event.
+    """
+    when = np.asarray(times_s, dtype=np.float64)[np.asarray(lost_bytes) > 0]
+    events, begin = 0, -math.inf
+    for at in when:
+        if at - begin > gap_s:
+            events, begin = events + 1, at
+    return events
+
+
+def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, every_s: float, start_s: float) -> list[float]:
+    """Return how long each finished transfer of a flow took; transfer k is offered at start_s + k * every_s.
+
+    Args:
+        times_s: (T,) ascending.
+        delivered_bytes: (T,) cumulative bytes of the flow at its receiver.
+        size_bytes: of each transfer; counted in full when all of it and of those before it are there.
+        every_s: between two transfers.
+        start_s: when the first is offered.
+
+    Returns:
+        list: seconds, as exact as the spacing of times_s.
+
+    Reference: Dukkipati, McKeown, "Why Flow-Completion Time is the Right Metric for Congestion Control", CCR 2006.
+    """
+    times, delivered = np.asarray(times_s, dtype=np.float64), np.asarray(delivered_bytes, dtype=np.float64)
+    out: list[float] = []
+    transfers = int(delivered[-1] / size_bytes + 1e-9)
+    for k in range(transfers):
+        at = times[int(np.searchsorted(delivered, (k + 1) * size_bytes * (1 - 1e-12)))]
+        out.append(float(at - (start_s + k * every_s)))
+    return out
+
+
+def weighted_quantile(values: Any, weights: Any, share: float) -> float:
+    """Return the smallest value that at least a share of the weight does not exceed.
+
+    Args:
+        values: (n,).
+        weights: (n,) >= 0.
+        share: in (0, 1].
+
+    Returns:
+        float: one of the values; not a number without weight.
+    """
+    x, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    if not w.sum() > 0:
+        return UNDEFINED
+    order = np.argsort(x, kind="stable")
+    reached = np.cumsum(w[order]) >= share * w.sum() * (1 - 1e-12)
+    return float(x[order][int(np.argmax(reached))])
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the least-squares slope of y over x; not a number for fewer than two different x."""
+    xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if len(xs) < 2 or np.ptp(xs) == 0:
+        return UNDEFINED
+    centred = xs - xs.mean()
+    return float(centred @ ys / (centred @ centred))

@@ -1,0 +1,385 @@
+"""Metrics of a run of the packet engine, each a documented function of a window of it; ``ccenv.network.metrics.table`` names them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ccenv.network.metrics import measures
+from ccenv.network.metrics.measures import UNDEFINED
+from ccenv.network.metrics.packet_window import PacketRun, RunWindow
+from ccenv.network.path import MBPS_IN_BPS
+
+
+def utilisation(window: RunWindow) -> float:
+    """Return the new bytes of these flows that reached a receiver over the bytes that the first link could have carried.
+
+    Reference: [CCmatic] s.3, objective "utilisation". A byte that is delivered twice counts once.
+    """
+    return window.total("goodput_bytes") / window.capacity_bytes
+
+
+def throughput_mbps(window: RunWindow) -> float:
+    """Return the mean over the flows of the new bytes per second, each over the time in which it was to send, in Mbit/s."""
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return float(rates.mean()) / MBPS_IN_BPS if len(rates) else UNDEFINED
+
+
+def queueing_delay_mean_s(window: RunWindow) -> float:
+    """Return the mean over the ACKs of RTT minus Rm, jitter included. Reference: [CCmatic] (5.1)."""
+    delay_s, samples = window.delays
+    return float(delay_s @ samples / samples.sum()) if samples.sum() > 0 else UNDEFINED
+
+
+def queueing_delay_p95_s(window: RunWindow) -> float:
+    """Return what the mean delay of a log interval does not exceed for 95 % of the ACKs. Reference: Pantheon, ATC 2018, s.3."""
+    return measures.weighted_quantile(*window.delays, 0.95)
+
+
+def queueing_delay_p50_s(window: RunWindow) -> float:
+    """Return the median of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.5)
+
+
+def queueing_delay_p99_s(window: RunWindow) -> float:
+    """Return the 99th percentile of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.99)
+
+
+def queueing_delay_p95_rtts(window: RunWindow) -> float:
+    """Return the 95th percentile of the queueing delay over Rm. Reference: as ``queueing_delay_p95_s``."""
+    return queueing_delay_p95_s(window) / window.rtt_s
+
+
+def one_way_delay_s(window: RunWindow) -> float:
+    """Return the mean time from sender to receiver per packet. Reference: [Delta] s.5.1, figure 3."""
+    samples = window.total("one_way_samples")
+    return window.total("one_way_sum_s") / samples if samples > 0 else UNDEFINED
+
+
+def rtt_mean_s(window: RunWindow) -> float:
+    """Return the mean RTT per ACK, in seconds."""
+    samples = window.total("rtt_samples")
+    return window.total("rtt_sum_s") / samples if samples > 0 else UNDEFINED
+
+
+def _newest_rtts(window: RunWindow) -> np.ndarray:
+    log = window.run.flow_log["rtt_s"]
+    found = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
+    return np.asarray(found[found > 0])
+
+
+def rtt_min_s(window: RunWindow) -> float:
+    """Return the smallest RTT sample among the newest ones at the log's times. Reference: d_min of [Starvation] s.3, figure 3."""
+    rtts = _newest_rtts(window)
+    return float(rtts.min()) if len(rtts) else UNDEFINED
+
+
+def rtt_max_s(window: RunWindow) -> float:
+    """Return the largest RTT sample among the newest ones at the log's times. Reference: d_max of [Starvation] s.3, figure 3."""
+    rtts = _newest_rtts(window)
+    return float(rtts.max()) if len(rtts) else UNDEFINED
+
+
+def _lost_bytes(window: RunWindow) -> float:
+    return window.total("dropped_bytes") + window.total("random_lost_bytes")
+
+
+def loss_fraction(window: RunWindow) -> float:
+    """Return the bytes that the network dropped, for congestion or not, over the bytes sent. Reference: [CCmatic] s.3."""
+    sent = window.total("sent_bytes")
+    return _lost_bytes(window) / sent if sent > 0 else UNDEFINED
+
+
+def loss_packets_per_rtt(window: RunWindow) -> float:
+    """Return the mean number of packets lost per Rm. Reference: [CCmatic] figure 16."""
+    rtt_s = min(window.run.flows[flow].rtt_s for flow in window.flows)
+    return _lost_bytes(window) / window.run.mss_bytes / (window.span_s / rtt_s)
+
+
+def loss_events_per_s(window: RunWindow) -> float:
+    """Return the loss events per second and flow; losses within one Rm are one event. Reference: RFC 5348 s.5.2."""
+    log, log_s = window.run.flow_log, window.run.log_s
+    events, seconds = 0, 0.0
+    for flow in window.flows:
+        for first, last in window.rows(flow):
+            lost = np.diff((log["dropped_bytes"] + log["random_lost_bytes"])[first : last + 1, flow])
+            events += measures.loss_events(np.arange(len(lost)) * log_s, lost, window.run.flows[flow].rtt_s)
+            seconds += (last - first) * log_s
+    return events / seconds if seconds > 0 else UNDEFINED
+
+
+def loss_event_rate(window: RunWindow) -> float:
+    """Return the loss events over the packets sent, what TCP formulas call p. Reference: [4CP] s.2.1.1; RFC 5348 s.5.2."""
+    seconds = sum(window.seconds(flow) for flow in window.flows)
+    packets = window.total("sent_bytes") / window.run.mss_bytes
+    return loss_events_per_s(window) * seconds / packets if packets > 0 else UNDEFINED
+
+
+def sent_packets_per_rtt(window: RunWindow) -> float:
+    """Return the packets that a flow sends per Rm, retransmissions included, the mean over the flows.
+
+    Reference: full backoff of RFC 9743 s.5.1.1: at most one packet per round trip where congestion persists.
+    """
+    run = window.run
+    rates = [window.grown(f, "sent_bytes") / s * run.flows[f].rtt_s for f in window.flows if (s := window.seconds(f)) > 0]
+    return sum(rates) / len(rates) / run.mss_bytes if rates else UNDEFINED
+
+
+def rate_variation(window: RunWindow) -> float:
+    """Return the standard deviation over the mean of a flow's throughput in half seconds, the mean over the flows.
+
+    Reference: coefficient of variation of the rate, RFC 5166 s.2.2 (oscillations).
+    """
+    found = []
+    for flow in window.flows:
+        times, rates, _ = _half_seconds(window.run, flow)
+        inside = rates[[any(low < t <= high for low, high in window.spans_s) for t in times]]
+        if len(inside) > 1 and inside.mean() > 0:
+            found.append(float(inside.std() / inside.mean()))
+    return sum(found) / len(found) if found else UNDEFINED
+
+
+def queue_max_bdp(window: RunWindow) -> float:
+    """Return the largest logged queue of the first link in units of its rate times the smallest Rm.
+
+    Reference: [CCmatic] figure 15.
+    """
+    rtt_s = min(flow.rtt_s for flow in window.run.flows)
+    return float((window.link("queue_bytes") / (window.link("rate_Bps") * rtt_s)).max())
+
+
+def queue_mean_share(window: RunWindow) -> float:
+    """Return the mean queue of the first link over its buffer; not a number where the buffer is infinite."""
+    mean_bytes, buffer_bytes = window.link_grown("queue_byte_s") / window.span_s, window.run.buffer_bytes
+    return mean_bytes / buffer_bytes if math.isfinite(buffer_bytes) else UNDEFINED
+
+
+def jain_index(window: RunWindow) -> float:
+    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``ccenv.network.metrics.measures.jain``)."""
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return measures.jain(rates) if len(rates) else UNDEFINED
+
+
+def fair_share(window: RunWindow) -> float:
+    """Return the new bytes of these flows over their fair share: the link's, divided at any time among the flows that are there.
+
+    1 is fair, 0.5 is half of it. A flow is there from its start to its stop, or to the end of its transfer.
+
+    Reference: max-min fairness on one link (Bertsekas, Gallager, "Data Networks", s.6.5.2), of flows that always have data.
+    """
+    run, n = window.run, len(window.run.flow_log) - 1
+    times = run.time_s[:-1]
+    there = np.stack([(times >= flow.start_s) & (times < min(flow.stop_s, flow.finished_s)) for flow in run.flows], axis=1)
+    bytes_each = run.link_log["rate_Bps"][:n, 0] * run.log_s / np.maximum(there.sum(axis=1), 1)
+    fair = sum(
+        float(bytes_each[first:last] @ there[first:last, flow]) for flow in window.flows for first, last in window.rows(flow)
+    )
+    return window.total("goodput_bytes") / fair if fair > 0 else UNDEFINED
+
+
+def harm(window: RunWindow) -> float:
+    """Return what company costs these flows: 1 - their bytes / the bytes that the link could have carried, 0 to 1.
+
+    Of one flow beside another, fair is about a half: what each leaves the other.
+
+    Reference: Ware et al., "Beyond Jain's Fairness Index", HotNets 2019, s.4 (``ccenv.network.metrics.measures.harm``).
+    Deviation: the flow alone is taken to fill the link.
+    """
+    return max(0.0, measures.harm(window.capacity_bytes, window.total("goodput_bytes")))
+
+
+def starvation_ratio(window: RunWindow) -> float:
+    """Return the largest throughput over the smallest, where a flow that got nothing counts as having got one segment.
+
+    Reference: [Starvation] s.5 (``ccenv.network.metrics.measures.starvation_ratio``).
+    """
+    seconds = np.array([window.seconds(flow) for flow in window.flows])
+    took_part = seconds > 0
+    least = window.run.mss_bytes / seconds[took_part]
+    return measures.starvation_ratio(np.maximum(window.rates_Bps[took_part], least)) if took_part.any() else UNDEFINED
+
+
+def s_fairness(window: RunWindow) -> float:
+    """Return the s of definition 2 over the second half of the run; a flow counts as having got at least one segment.
+
+    Reference: [Starvation] s.4.2 (``ccenv.network.metrics.measures.s_fairness``).
+    """
+    delivered = window.run.flow_log["goodput_bytes"][:, list(window.flows)]
+    return measures.s_fairness(window.run.time_s, np.maximum(delivered, window.run.mss_bytes))
+
+
+def power(window: RunWindow) -> float:
+    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``ccenv.network.metrics.measures.power``)."""
+    if window.total("goodput_bytes") <= 0:
+        return 0.0
+    return measures.power(utilisation(window), window.rtt_s, queueing_delay_mean_s(window))
+
+
+def fair_power(window: RunWindow) -> float:
+    """Return power times Jain's index: the nominal score of ``standard-v1``.
+
+    Between 0 and about 1: full link, empty queue, equal shares. Of flows that compete, whoever starves the other loses as much
+    as whoever is starved.
+
+    Reference: power: Kleinrock 1979; the product with Jain's index is ccenv's own.
+    """
+    fairness = jain_index(window)
+    return power(window) * fairness if not math.isnan(fairness) else 0.0
+
+
+def least_share(window: RunWindow) -> float:
+    """Return the smallest throughput of these flows over their mean, 0 to 1: 1 if all got the same, 0 if one got nothing.
+
+    Reference: max-min fairness (Bertsekas, Gallager, "Data Networks", s.6.5.2).
+    """
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return float(rates.min() / rates.mean()) if len(rates) and rates.mean() > 0 else UNDEFINED
+
+
+def even_power(window: RunWindow) -> float:
+    """Return power times the smallest share: the nominal score of ``standard-v2``.
+
+    Between 0 and about 1. Whoever starves another, or is starved, gets 0, where Jain's index of two flows stays at a half.
+
+    Reference: power: Kleinrock 1979; the product with the smallest share is ccenv's own.
+    """
+    share = least_share(window)
+    return power(window) * share if not math.isnan(share) else 0.0
+
+
+def convergence_time_s(window: RunWindow) -> float:
+    """Return when the newest of these flows is first within 20 % of an equal share of the link, for one second, after its start.
+
+    Reference: settling time (``ccenv.network.metrics.measures.convergence_time_s``), of rates averaged over half a second.
+    """
+    flow = max(window.flows, key=lambda f: window.run.flows[f].start_s)
+    times, rates, capacity = _half_seconds(window.run, flow)
+    if not len(times):  # it starts with the end of the run
+        return UNDEFINED
+    start_s, share = window.run.flows[flow].start_s, float(capacity[-1]) / len(window.run.flows)
+    return measures.convergence_time_s(np.append(start_s, times), np.append(0.0, rates), share)
+
+
+def time_to_90_s(window: RunWindow) -> float:
+    """Return when the first of these flows first has 90 % of the link's rate over half a second, from the window's begin.
+
+    Reference: [CCmatic] figures 18 and 19.
+    """
+    return _time_to(window, 0.9)
+
+
+def time_to_40_s(window: RunWindow) -> float:
+    """Return the same for 40 %: cc_probe_slow is sure of half a link only. Reference: [CCmatic] theorem 6.1, s.6.2.1."""
+    return _time_to(window, 0.4)
+
+
+def _time_to(window: RunWindow, share: float) -> float:
+    begin = window.spans_s[0][0]
+    times, rates, capacity = _half_seconds(window.run, window.flows[0])
+    inside = times > begin
+    shares = rates[inside] / capacity[inside]
+    return measures.time_to_reach_s(np.append(begin, times[inside]), np.append(0.0, shares), share)
+
+
+def settling_time_s(window: RunWindow) -> float:
+    """Return when the first of these flows comes within 20 % of its own mean rate of the window's last quarter, to stay a second.
+
+    From the window's begin on; with a window per step of the link's rate it says how fast a sender follows the link.
+
+    Reference: settling time; [CCmatic] figures 18 and 19.
+    """
+    begin, end = window.spans_s[0]
+    times, rates, _ = _half_seconds(window.run, window.flows[0])
+    inside = (times > begin) & (times <= end)
+    last = rates[inside & (times > end - (end - begin) / 4)]
+    if len(last) == 0 or last.mean() <= 0:
+        return UNDEFINED
+    return measures.convergence_time_s(np.append(begin, times[inside]), np.append(0.0, rates[inside]), float(last.mean()))
+
+
+def open_window_share(window: RunWindow) -> float:
+    """Return the share of the log's times at which a flow's window is above two segments.
+
+    Of a 4CP flow whose phase is bad it is the share of false positives of its detector.
+
+    Reference: [4CP] s.5.1, figure 16.
+    """
+    log, least = window.run.flow_log["cwnd_bytes"], 2 * window.run.mss_bytes
+    seen = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
+    return float((seen > least * (1 + 1e-9)).mean()) if len(seen) else UNDEFINED
+
+
+def _half_seconds(run: PacketRun, flow: int, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ends of half seconds from the flow's start on, its throughput and the link's rate in them."""
+    every = max(1, round(step_s / run.log_s))
+    first = round(run.flows[flow].start_s / run.log_s)
+    rows = np.arange(first, len(run.flow_log), every)
+    rates = np.diff(run.flow_log["goodput_bytes"][rows, flow]) / (every * run.log_s)
+    return rows[1:] * run.log_s, rates, run.link_log["rate_Bps"][rows[1:] - 1, 0]
+
+
+def response_time_s(window: RunWindow) -> float:
+    """Return the mean time of the transfers of flows with finite, or with batches of, transfers that were offered in the window.
+
+    Transfers that had not ended with the run are left out.
+
+    Reference: flow completion time (Dukkipati, McKeown 2006); [4CP] s.4.3.2.
+    """
+    found: list[float] = []
+    run = window.run
+    for index in window.flows:
+        flow = run.flows[index]
+        if flow.workload == "finite":
+            times = [(flow.start_s, flow.finished_s - flow.start_s)] if math.isfinite(flow.finished_s) else []
+        elif flow.workload == "batches":
+            got = run.flow_log["goodput_bytes"][:, index]
+            size = math.ceil(flow.size_bytes / run.mss_bytes - 1e-9) * run.mss_bytes
+            took = measures.completion_times_s(run.time_s, got, size, flow.every_s, flow.start_s)
+            times = [(flow.start_s + k * flow.every_s, seconds) for k, seconds in enumerate(took)]
+        else:
+            continue
+        found += [seconds for at, seconds in times if any(low <= at < high for low, high in window.spans_s)]
+    return sum(found) / len(found) if found else UNDEFINED
+
+
+def sending_rates_Bps(window: RunWindow) -> np.ndarray:
+    """Return the bytes that each flow sent, retransmissions included, over the length of the window: (N,) bytes/s."""
+    return np.array([window.grown(flow, "sent_bytes") for flow in window.flows]) / window.span_s
+
+
+def sending_jain(window: RunWindow) -> float:
+    """Return Jain's index of the rates at which the flows send, 1 if none sends. Reference: [BBR-fluid] s.4.3.1."""
+    return measures.jain_or_one(sending_rates_Bps(window))
+
+
+def link_loss_pct(window: RunWindow) -> float:
+    """Return the bytes that the first link dropped over the bytes that arrived at it. Reference: [BBR-fluid] s.4.3.2."""
+    return measures.percent(window.link_grown("dropped_bytes"), window.link_grown("arrived_bytes"))
+
+
+def link_occupancy_pct(window: RunWindow) -> float:
+    """Return the mean queue of the first link over its buffer. Reference: [BBR-fluid] s.4.3.3."""
+    return measures.percent(window.link_grown("queue_byte_s"), window.run.buffer_bytes * window.span_s)
+
+
+def link_utilisation_pct(window: RunWindow) -> float:
+    """Return the bytes that the first link served over the bytes that it could have carried. Reference: [BBR-fluid] s.4.3.4."""
+    return measures.percent(window.link_grown("served_bytes"), float(window.link("rate_Bps").mean()) * window.span_s)
+
+
+def jitter_ms(window: RunWindow) -> float:
+    """Return the mean difference of neighbouring RTTs in the log, whose interval is to be N packets at the link's rate.
+
+    Reference: [BBR-fluid] s.4.3.5.
+    """
+    log = window.run.flow_log["rtt_s"]
+    steps = [np.abs(np.diff(log[first : last + 1].take(window.flows, axis=1), axis=0)) for first, last in window.rows()]
+    return 1e3 * float(np.mean(np.concatenate(steps)))
+
+
+def first_share_pct(window: RunWindow) -> float:
+    """Return the share of the first half of the flows in all that is sent. Reference: [BBR-fluid] s.4.3, mixes of two CCAs."""
+    rates = sending_rates_Bps(window)
+    return measures.percent(float(rates[: len(rates) // 2].sum()), float(rates.sum()))

@@ -1,0 +1,321 @@
+"""The one table of metrics: name, unit, direction, meaning, and how each is computed from a trace and from a packet run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.network.metrics import packet, trace, transfers
+from ccenv.network.metrics.packet_window import PacketRun, RunWindow
+from ccenv.network.metrics.quality import quality
+from ccenv.network.metrics.trace import Window
+
+Direction = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the table.
+
+    Attributes:
+        name: how suites and records call it.
+        label: for tables and plots.
+        unit: of the value, ``""`` for a ratio.
+        direction: whether higher or lower is better; ``neither`` where the value is only a description.
+        meaning: one line.
+        of_trace: computes it from a window of a trace; None where a trace does not define it. Its docstring names the source.
+        of_run: computes it from a window of a packet run; None where a packet run does not define it.
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    meaning: str
+    of_trace: Callable[[Window], float] | None = None
+    of_run: Callable[[RunWindow], float] | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return what it is computed from: ``trace``, ``packets`` or both."""
+        functions = {"trace": self.of_trace, "packets": self.of_run}
+        return tuple(name for name, function in functions.items() if function is not None)
+
+    @property
+    def axis(self) -> str:
+        """Return the label with the unit, for axes and heads of columns."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+    @property
+    def sign(self) -> float:
+        """Return 1 where higher is better and -1 where lower is better. Raises InputError where neither is."""
+        if self.direction == "neither":
+            raise InputError(f"metric {self.name!r} has no better or worse value: nothing can be ranked by it")
+        return 1.0 if self.direction == "higher" else -1.0
+
+    def worse(self, a: float, b: float) -> bool:
+        """Tell whether a is worse than b. Raises InputError where neither direction is better."""
+        return self.sign * a < self.sign * b
+
+
+_TABLE = (
+    Metric("utilisation", "utilisation", "", "higher",
+           "bytes delivered over the bytes that the link could have carried",
+           trace.utilisation, packet.utilisation),
+    Metric("throughput_mbps", "throughput", "Mbit/s", "higher",
+           "mean over the flows of the new bytes per second, while the flow was to send",
+           None, packet.throughput_mbps),
+    Metric("queueing_delay_mean_s", "mean queueing delay", "s", "lower",
+           "mean queueing plus jitter delay of the delivered bytes; per ACK in a packet run",
+           trace.queueing_delay_mean_s, packet.queueing_delay_mean_s),
+    Metric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower",
+           "smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter); of ACKs in a packet run",
+           trace.queueing_delay_p95_s, packet.queueing_delay_p95_s),
+    Metric("queueing_delay_p50_s", "median queueing delay", "s", "lower",
+           "median of the queueing delay of the ACKs",
+           None, packet.queueing_delay_p50_s),
+    Metric("queueing_delay_p99_s", "p99 queueing delay", "s", "lower",
+           "99th percentile of the queueing delay of the ACKs",
+           None, packet.queueing_delay_p99_s),
+    Metric("queueing_delay_p95_rtts", "p95 queueing delay", "Rm", "lower",
+           "95th percentile of the queueing delay of the ACKs, over the propagation RTT",
+           None, packet.queueing_delay_p95_rtts),
+    Metric("one_way_delay_s", "one-way delay", "s", "lower",
+           "mean time of a packet from sender to receiver",
+           None, packet.one_way_delay_s),
+    Metric("rtt_mean_s", "mean RTT", "s", "lower",
+           "mean round-trip time per ACK",
+           None, packet.rtt_mean_s),
+    Metric("rtt_min_s", "smallest RTT", "s", "lower",
+           "smallest of the newest RTT samples at the log's times",
+           None, packet.rtt_min_s),
+    Metric("rtt_max_s", "largest RTT", "s", "lower",
+           "largest of the newest RTT samples at the log's times",
+           None, packet.rtt_max_s),
+    Metric("loss_fraction", "loss", "", "lower",
+           "bytes lost, for congestion or not, over the bytes sent",
+           trace.loss_fraction, packet.loss_fraction),
+    Metric("loss_packets_per_rtt", "loss per Rm", "packets", "lower",
+           "mean number of packets lost per Rm",
+           None, packet.loss_packets_per_rtt),
+    Metric("loss_events_per_s", "loss events", "1/s", "lower",
+           "loss events per second and flow; losses within one Rm are one event",
+           None, packet.loss_events_per_s),
+    Metric("loss_event_rate", "loss event rate", "", "lower",
+           "loss events over the packets sent, the p of TCP formulas",
+           None, packet.loss_event_rate),
+    Metric("sent_packets_per_rtt", "packets sent per Rm", "packets", "neither",
+           "packets that a flow sends per Rm, retransmissions included, the mean over the flows",
+           None, packet.sent_packets_per_rtt),
+    Metric("rate_variation", "variation of the rate", "", "lower",
+           "standard deviation over the mean of a flow's throughput in half seconds, the mean over the flows",
+           None, packet.rate_variation),
+    Metric("queue_max_bdp", "largest queue", "BDP", "lower",
+           "largest logged queue of the first link",
+           None, packet.queue_max_bdp),
+    Metric("queue_mean_share", "mean share of the buffer", "", "lower",
+           "mean queue of the first link over its buffer",
+           None, packet.queue_mean_share),
+    Metric("jain_index", "Jain index", "", "higher",
+           "(sum x)^2 / (N sum x^2) of what the N flows got: 1 if all got the same, 1/N if one got all",
+           trace.jain_index, packet.jain_index),
+    Metric("fair_share", "share of the fair share", "", "neither",
+           "bytes of the flows over the link's bytes divided among the flows that are there; 1 is fair",
+           None, packet.fair_share),
+    Metric("harm", "harm", "", "lower",
+           "what company costs the flows: 1 - their bytes over the bytes that the link could have carried",
+           None, packet.harm),
+    Metric("fct_slowdown_p50", "median FCT slowdown", "", "lower",
+           "median over the transfers that come and go of their time over the shortest possible",
+           None, transfers.fct_slowdown_p50),
+    Metric("fct_slowdown_p99", "p99 FCT slowdown", "", "lower",
+           "99th percentile of the same",
+           None, transfers.fct_slowdown_p99),
+    Metric("fct_small_p99", "p99 FCT slowdown, small", "", "lower",
+           "the same of transfers of at most 100 kB",
+           None, transfers.fct_small_p99),
+    Metric("fct_large_p50", "median FCT slowdown, large", "", "lower",
+           "median slowdown of transfers of more than 1 MB",
+           None, transfers.fct_large_p50),
+    Metric("fct_done_share", "transfers done", "", "higher",
+           "share of the transfers that came and were done with the run",
+           None, transfers.fct_done_share),
+    Metric("starvation_ratio", "largest : smallest throughput", "", "lower",
+           "largest throughput over the smallest; a flow that got nothing counts as having got one segment",
+           trace.starvation_ratio, packet.starvation_ratio),
+    Metric("s_fairness", "s of s-fairness", "", "lower",
+           "largest ratio of throughputs over the second half of the run",
+           None, packet.s_fairness),
+    Metric("power", "power", "", "higher",
+           "utilisation * Rm / (Rm + mean queueing delay): 1 for a full link with an empty queue",
+           trace.power, packet.power),
+    Metric("fair_power", "fair power", "", "higher",
+           "power times Jain's index over the flows",
+           None, packet.fair_power),
+    Metric("least_share", "smallest : mean throughput", "", "higher",
+           "smallest throughput of the flows over their mean: 1 if all got the same, 0 if one got nothing",
+           None, packet.least_share),
+    Metric("even_power", "even power", "", "higher",
+           "power times the smallest throughput over the mean: 0 where a flow starves",
+           None, packet.even_power),
+    Metric("convergence_time_s", "convergence time", "s", "lower",
+           "when the newest flow is within 20 % of an equal share of the link for one second, after its start",
+           None, packet.convergence_time_s),
+    Metric("time_to_90_s", "time to 90 % of the link", "s", "lower",
+           "when the first flow first has 90 % of the link's rate over half a second",
+           None, packet.time_to_90_s),
+    Metric("time_to_40_s", "time to 40 % of the link", "s", "lower",
+           "when the first flow first has 40 % of the link's rate over half a second",
+           None, packet.time_to_40_s),
+    Metric("settling_time_s", "settling time", "s", "lower",
+           "when the first flow comes within 20 % of its mean rate of the window's last quarter, to stay a second",
+           None, packet.settling_time_s),
+    Metric("open_window_share", "time with a window above 2 segments", "", "lower",
+           "share of the log's times at which a flow's window is above two segments",
+           None, packet.open_window_share),
+    Metric("response_time_s", "response time", "s", "lower",
+           "mean time of the finite transfers that were offered in the window and have ended",
+           None, packet.response_time_s),
+    Metric("page_load_s", "page load time", "s", "lower",
+           "mean time of the visits of a page, from the first request to the last byte",
+           None, quality("page_load_s")),
+    Metric("page_load_max_s", "longest page load", "s", "lower",
+           "time of the slowest visit of a page",
+           None, quality("page_load_max_s")),
+    Metric("video_bitrate_mbps", "bitrate of the video", "Mbit/s", "higher",
+           "mean bitrate of the chunks that have arrived",
+           None, quality("video_bitrate_mbps")),
+    Metric("video_stall_s", "stalls of the video", "s", "lower",
+           "time without a picture, the start included",
+           None, quality("video_stall_s")),
+    Metric("video_startup_s", "start of the video", "s", "lower",
+           "time until the first chunk has arrived",
+           None, quality("video_startup_s")),
+    Metric("video_switches", "switches of the video", "", "lower",
+           "changes of the bitrate",
+           None, quality("video_switches")),
+    Metric("video_qoe", "QoE of the video", "Mbit/s", "higher",
+           "per chunk: bitrate less its changes less 4.3 times the stalls after the start (QoE_lin)",
+           None, quality("video_qoe")),
+    Metric("call_bitrate_mbps", "bitrate of the call", "Mbit/s", "higher",
+           "new bytes that arrived over the length of the call",
+           None, quality("call_bitrate_mbps")),
+    Metric("call_delay_mean_s", "mean delay of frames", "s", "lower",
+           "mean time from a frame's capture to its last byte",
+           None, quality("call_delay_mean_s")),
+    Metric("call_delay_p95_s", "p95 delay of frames", "s", "lower",
+           "95th percentile of the time from a frame's capture to its last byte",
+           None, quality("call_delay_p95_s")),
+    Metric("call_on_time", "frames on time", "", "higher",
+           "share of the frames that are complete within the call's deadline",
+           None, quality("call_on_time")),
+    # The five metrics of [BBR-fluid] s.4.3 and the share of the first CCA of a mix: the fluid model computes them from its own
+    # sums (ccenv.engine.fluid.metrics), in the paper's units.
+    Metric("jain", "Jain fairness", "", "higher",
+           "Jain's index of the rates at which the flows send",
+           None, packet.sending_jain),
+    Metric("loss_pct", "loss", "%", "lower",
+           "bytes that the link dropped over the bytes that arrived at it",
+           None, packet.link_loss_pct),
+    Metric("occupancy_pct", "buffer occupancy", "%", "lower",
+           "mean queue of the first link over its buffer",
+           None, packet.link_occupancy_pct),
+    Metric("utilisation_pct", "utilisation", "%", "higher",
+           "bytes that the first link served over the bytes that it could have carried",
+           None, packet.link_utilisation_pct),
+    Metric("jitter_ms", "jitter", "ms", "lower",
+           "mean difference of neighbouring RTTs, sampled at the virtual packet rate",
+           None, packet.jitter_ms),
+    Metric("first_share_pct", "share of first half", "%", "neither",
+           "share of the first half of the flows in all that is sent",
+           None, packet.first_share_pct),
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
+"""All metrics by name."""
+OF_TRACE: Mapping[str, Callable[[Window], float]] = {m.name: m.of_trace for m in _TABLE if m.of_trace is not None}
+"""How a trace defines a metric, by name."""
+OF_RUN: Mapping[str, Callable[[RunWindow], float]] = {m.name: m.of_run for m in _TABLE if m.of_run is not None}
+"""How a packet run defines a metric, by name."""
+_FUNCTIONS = {"trace": "of_trace", "packets": "of_run"}
+FLUID_METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms")
+"""Names of the five metrics of [BBR-fluid] s.4.3."""
+MIX_METRICS = (*FLUID_METRICS, "first_share_pct")
+"""Names of what a sweep of the fluid model and the same sweep packet by packet are compared by."""
+
+
+_own: dict[str, tuple[Metric, str]] = {}  # metrics that a user brought (ccenv.network.metrics.user), and what they are a hash of
+
+
+def add_metric(metric: Metric, sha256: str) -> None:
+    """Make a user's metric known in this process; one of the same name that the user brought before gives way.
+
+    Args:
+        metric: its functions are None where only its description is known, as from a stored result.
+        sha256: of the file that defines it.
+
+    Raises:
+        InputError: if ccenv has a metric of this name.
+    """
+    if metric.name in METRICS:
+        raise InputError(f"metric {metric.name!r} comes with ccenv: give yours another name")
+    _own[metric.name] = (metric, sha256)
+
+
+def own_metric(name: str) -> str:
+    """Return the hash of a user's metric that can be computed here; empty: there is none."""
+    metric, sha256 = _own.get(name, (None, ""))
+    return sha256 if metric is not None and metric.sources else ""
+
+
+def _known(name: str, kind: str, table: Mapping[str, object], source: str) -> Metric:
+    if name in table:
+        return METRICS[name]
+    if name not in _own:
+        raise unknown_name(kind, name, [*table, *_own])
+    metric = _own[name][0]
+    if metric.sources and source not in metric.sources:
+        raise InputError(f"metric {name!r} is not computed from {source}; it has no {_FUNCTIONS[source]}(window)")
+    return metric
+
+
+def trace_metric(name: str) -> Metric:
+    """Return the metric of a name that a trace defines. Raises UnknownNameError with suggestions."""
+    return _known(name, "metric", OF_TRACE, "trace")
+
+
+def run_metric(name: str) -> Metric:
+    """Return the metric of a name that a packet run defines. Raises UnknownNameError with suggestions."""
+    return _known(name, "metric of the packet engine", OF_RUN, "packets")
+
+
+def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
+    """Return the named metrics of a window of a trace; not a number where one is undefined. Raises UnknownNameError."""
+    return {name: _function(name, trace_metric(name).of_trace)(window) for name in names}
+
+
+def _function(name: str, function: Callable[[Any], float] | None) -> Callable[[Any], float]:
+    if function is None:
+        raise InputError(f"metric {name!r} is only described here: name the file that computes it")
+    return function
+
+
+def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
+    """Return a metric of a packet run over some flows and spans.
+
+    Args:
+        run: what is measured.
+        name: of the metric.
+        spans_s: (from, to) in seconds.
+        group: name of the flows; None: all.
+
+    Raises:
+        UnknownNameError: if there is no such metric or no such flow.
+        InputError: for a span without a row of the log.
+    """
+    flows = tuple(i for i, flow in enumerate(run.flows) if group is None or flow.name == group)
+    if not flows:
+        raise unknown_name("flow", str(group), {flow.name for flow in run.flows})
+    return _function(name, run_metric(name).of_run)(RunWindow(run, tuple(spans_s), flows))

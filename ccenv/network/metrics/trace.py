@@ -1,0 +1,210 @@
+"""Metrics of a trace, each a documented function of a window of it; ``ccenv.network.metrics.table`` names them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ccenv.base.errors import InputError
+from ccenv.network.metrics import measures
+from ccenv.network.metrics.measures import UNDEFINED
+from ccenv.network.trace import Trace
+
+QUANTILE_BISECTIONS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The part of a trace that is measured, usually everything after the warm-up.
+
+    Attributes:
+        trace: the run.
+        first_row: the window starts at this row.
+        last_row: and ends at this one, > first_row.
+
+    Raises:
+        InputError: if the rows are not in the trace or in the wrong order.
+    """
+
+    trace: Trace
+    first_row: int
+    last_row: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_row < self.last_row <= self.trace.n_steps:
+            raise InputError(
+                f"window of rows {self.first_row} to {self.last_row}: a trace of {self.trace.n_steps} steps allows "
+                f"0 <= first < last <= {self.trace.n_steps}"
+            )
+
+    @staticmethod
+    def after(trace: Trace, warm_up_s: float) -> Window:
+        """Return everything after a warm-up. Raises InputError if nothing is left."""
+        return Window(trace, math.ceil(warm_up_s / trace.header.dt_s - 1e-9), trace.n_steps)
+
+    def change(self, curve: np.ndarray) -> np.ndarray:
+        """Return how much a cumulative curve of the trace grew over the window."""
+        return np.asarray(curve[self.last_row] - curve[self.first_row])
+
+    @cached_property
+    def delivered_bytes(self) -> np.ndarray:
+        """Bytes delivered, shape (N,)."""
+        return self.change(self.trace.S)
+
+    @cached_property
+    def capacity_bytes(self) -> float:
+        """Bytes that the link could have carried."""
+        return float(self.trace.link_rate_Bps[self.first_row + 1 : self.last_row + 1].sum() * self.trace.header.dt_s)
+
+    @cached_property
+    def delays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Queueing plus jitter delay of the delivered bytes of all flows.
+
+        A byte's delay is the horizontal distance between its flow's curves E (entered the bottleneck) and S (delivered), both
+        taken as straight between rows. Between two neighbouring corners of E and S the delay changes linearly with the byte.
+
+        Returns:
+            tuple: per segment between corners the delay of its first and of its last byte in seconds, and its bytes.
+        """
+        parts = [self._delays_of(flow) for flow in range(self.trace.n_flows)]
+        first, last, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return first, last, size
+
+    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        entered, delivered = self.trace.E[:, flow], self.trace.S[:, flow]
+        # Bytes that entered before row 0 (only where the history is free) have no known delay.
+        low, high = max(delivered[self.first_row], entered[0]), delivered[self.last_row]
+        corners = np.unique(np.clip(np.concatenate((entered, delivered)), low, max(low, high)))
+        size = np.diff(corners)
+
+        def delay(share: float) -> np.ndarray:
+            level = corners[:-1] + share * size
+            return np.asarray(np.interp(level, delivered, self.trace.times_s) - np.interp(level, entered, self.trace.times_s))
+
+        # Read inside the segments, where a flat part of a curve cannot make the inverse ambiguous, and extended to their ends.
+        quarter, three_quarters = delay(0.25), delay(0.75)
+        half_change = (three_quarters - quarter) / 2
+        return np.maximum(0.0, quarter - half_change), np.maximum(0.0, three_quarters + half_change), size
+
+
+def utilisation(window: Window) -> float:
+    """Return the bytes delivered over the bytes that the link could have carried.
+
+    May exceed 1 by what was queued or held at the start of a window and delivered in it, at most C*(D + queueing delay).
+
+    Returns:
+        float: >= 0, no unit. Higher is better.
+
+    Reference: [CCmatic] s.3, objective "utilisation".
+    """
+    return float(window.delivered_bytes.sum()) / window.capacity_bytes
+
+
+def queueing_delay_mean_s(window: Window) -> float:
+    """Return the mean queueing plus jitter delay of the delivered bytes.
+
+    Returns:
+        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+
+    Reference: Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 1961: the area between E and S over
+        the bytes; RTT - Rm of [CCmatic] (5.1).
+    """
+    first, last, size = window.delays
+    return float(((first + last) / 2 * size).sum() / size.sum()) if size.sum() > 0 else UNDEFINED
+
+
+def queueing_delay_p95_s(window: Window) -> float:
+    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter).
+
+    Returns:
+        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+
+    Reference: the tail statistic of the Pantheon of Congestion Control, USENIX ATC 2018, s.3, there per packet.
+    """
+    return quantile_of_segments(*window.delays, 0.95)
+
+
+def loss_fraction(window: Window) -> float:
+    """Return the bytes lost, for congestion or not, over the bytes sent.
+
+    Returns:
+        float: in [0, 1]; not a number if nothing was sent. Lower is better.
+
+    Reference: [CCmatic] s.3, objective "loss".
+    """
+    sent = float(window.change(window.trace.A).sum())
+    return float(window.change(window.trace.L).sum()) / sent if sent > 0 else UNDEFINED
+
+
+def jain_index(window: Window) -> float:
+    """Return (sum x)^2 / (N sum x^2) of the bytes x that the N flows got: 1 if all got the same, 1/N if one got all.
+
+    Returns:
+        float: in [1/N, 1]; not a number if nothing was delivered. Higher is better.
+
+    Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
+    """
+    return measures.jain(window.delivered_bytes)
+
+
+def starvation_ratio(window: Window) -> float:
+    """Return the most bytes that a flow got over the fewest, where a flow that got nothing counts as having got one segment.
+
+    Returns:
+        float: >= 1; not a number for one flow. Lower is better.
+
+    Reference: [Starvation] s.4.2, definition 2 (``ccenv.network.metrics.measures.starvation_ratio``).
+    """
+    return measures.starvation_ratio(np.maximum(window.delivered_bytes, window.trace.header.path.mss_bytes))
+
+
+def power(window: Window) -> float:
+    """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
+
+    Rm is the mean over the delivered bytes where flows differ. A sender that delivers nothing has power 0.
+
+    Returns:
+        float: >= 0, no unit. Higher is better.
+
+    Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
+        ICC 1979, here relative to its value for an ideal sender.
+    """
+    delivered = window.delivered_bytes
+    if delivered.sum() <= 0:
+        return 0.0
+    rtts = np.array([flow.rtt_s for flow in window.trace.header.path.flows])
+    rtt_s = float((rtts * delivered).sum() / delivered.sum())
+    return measures.power(utilisation(window), rtt_s, queueing_delay_mean_s(window))
+
+
+def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, share: float) -> float:
+    """Return the smallest value that a share of the weight does not exceed, where values run linearly through each segment.
+
+    Args:
+        first: (n,) value at the start of each segment.
+        last: (n,) value at its end.
+        size: (n,) weight of each segment, >= 0.
+        share: in (0, 1].
+
+    Returns:
+        float: to one part in 2^40 of the largest value; not a number without weight.
+    """
+    total = float(size.sum())
+    if not total > 0:
+        return UNDEFINED
+    low, high = np.minimum(first, last), np.maximum(first, last)
+    width = high - low
+    flat = width == 0
+    width[flat] = 1.0
+    below, above = 0.0, float(high.max())
+    for _ in range(QUANTILE_BISECTIONS):
+        value = (below + above) / 2
+        reached = np.where(flat, value >= low, np.clip((value - low) / width, 0.0, 1.0))
+        if float(reached @ size) < share * total:
+            below = value
+        else:
+            above = value
+    return above

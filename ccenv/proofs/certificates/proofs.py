@@ -1,0 +1,110 @@
+"""Proof objects: cvc5 decides a query and writes a proof in its CPC format; ethos, a proof checker, checks it against the query.
+
+Nothing of cvc5 is trusted then. What is trusted is ethos, and the proof rules of CPC, ``Cpc.eo`` of cvc5's source. Neither comes
+as a Python package; docs/theorems.md says how they are built.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from ccenv.proofs.certificates.second import version_of
+from ccenv.base.errors import MissingExtraError
+from ccenv.base.foreign import is_file
+from ccenv.base.interrupts import end_with_parent
+
+SOLVER = "cvc5"
+ETHOS, RULES = "CCENV_ETHOS", "CCENV_CPC"
+"""Names in the environment: the program ethos, if it is not on the path, and the file Cpc.eo."""
+
+CHECKED = "proof checked"
+_CVC5 = """
+import sys, cvc5
+solver = cvc5.Solver(cvc5.TermManager())
+for name, value in (("produce-proofs", "true"), ("proof-granularity", "dsl-rewrite"), ("tlimit", sys.argv[3])):
+    solver.setOption(name, value)
+parser = cvc5.InputParser(solver)
+parser.setFileInput(cvc5.InputLanguage.SMT_LIB_2_6, sys.argv[1])
+names, said = parser.getSymbolManager(), ""
+while not (command := parser.nextCommand()).isNull():
+    said += command.invoke(solver, names)
+print(said, flush=True)
+if said.split()[:1] == ["unsat"]:
+    text = solver.proofToString(solver.getProof()[0], cvc5.ProofFormat.CPC)
+    text = (text.decode() if isinstance(text, bytes) else text).strip()
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write(text)
+"""
+
+
+@dataclass(frozen=True)
+class ProofChecker:
+    """Where the proof checker is."""
+
+    ethos: str
+    rules: str
+
+    @property
+    def name(self) -> str:
+        """What is trusted, in words."""
+        return "ethos and the proof rules of CPC"
+
+    def decide(self, text: str, limit_s: float) -> str:
+        """Decide a query with a proof.
+
+        Returns:
+            str: CHECKED, ``sat``, or ``unknown``: a limit, or a proof that is not complete or not accepted.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            query, proof = FilePath(folder) / "query.smt2", FilePath(folder) / "proof.eo"
+            query.write_text(text, encoding="utf-8")
+            answer = _first_word([sys.executable, "-c", _CVC5, str(query), str(proof), str(int(limit_s * 1000))], limit_s)
+            if answer != "unsat" or not proof.is_file():
+                return "sat" if answer == "sat" else "unknown"
+            proof.write_text(about_query(proof.read_text(encoding="utf-8"), query.name), encoding="utf-8")
+            rules = [f"--include={self.rules}", "--require-proof-of-false"]
+            return CHECKED if _first_word([self.ethos, *rules, str(proof)], limit_s) == "correct" else "unknown"
+
+
+def about_query(proof: str, query: str) -> str:
+    """Return a proof of cvc5 as ethos reads it beside the query, whose names it uses and whose assertions alone it may assume.
+
+    The query is named in the proof: ethos forgets one that is named on its command line before other files.
+    """
+    lines = proof.strip()[1:-1].splitlines()
+    return "\n".join([f'(reference "{query}")', *(line for line in lines if not line.startswith("(declare-const "))]) + "\n"
+
+
+def find_checker() -> ProofChecker:
+    """Return the proof checker of this machine.
+
+    Raises:
+        MissingExtraError: if cvc5, ethos or the rules are missing, in one line that says how to get them.
+    """
+    version_of(SOLVER)
+    ethos = os.environ.get(ETHOS) or shutil.which("ethos")
+    if ethos is None or not is_file(ethos):
+        raise MissingExtraError(
+            f"ethos, the proof checker, is not on the path and not in ${ETHOS}: docs/theorems.md says how to build it"
+        )
+    rules = os.environ.get(RULES, "")
+    if not is_file(rules):
+        raise MissingExtraError(f"${RULES} names no file: it must be Cpc.eo of cvc5's source, proofs/eo/cpc/Cpc.eo")
+    return ProofChecker(ethos, rules)
+
+
+def _first_word(command: list[str], limit_s: float) -> str:
+    """Run a process and return the first word that it prints; nothing where it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit_s + 10, check=False, preexec_fn=end_with_parent
+        )
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
+    return "" if done.returncode else "".join(done.stdout.split()[:1])

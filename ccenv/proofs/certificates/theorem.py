@@ -1,0 +1,208 @@
+"""A theorem as data, which prover and checker read alike (docs/theorems.md): its keys, its numbers, and one space of names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from ccenv.proofs.certificates.claims import ALL
+from ccenv.base.config import StrictModel
+from ccenv.base.errors import InputError, shown
+from ccenv.base.foreign import NAME_ALLOWED, fraction_of, is_name, look_of
+
+LARGEST = 10**9
+"""Of the numerator and the denominator of a theorem's numbers."""
+
+MAX_PARTS = 10_000
+"""Of the formulas of a theorem, with each state put in for its name."""
+
+MAX_DEPTH = 24
+"""Of a formula in what it stands in, by the same count."""
+
+RESERVED = ("rtts", "C", "Rm", "D", "K", "T", "g", "t", "alpha", "beta", "rate", "all", "any", "not", "true", "false")
+"""Words that mean something in a formula or a sentence, besides the features."""
+
+RESULTS = (
+    *("utilisation", "inflight", "inflight_bdp", "loss", "loss_per_rtt", "lost", "packets_lost", "delay", "rtt"),
+    *("throughput", "goodput", "fairness", "jain", "bdp", "ratio"),
+)
+"""What a sentence may promise: a constant of such a name, printed with its value, would read like a promise."""
+
+HISTORY = "history"
+"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
+
+
+def _name(value: str) -> str:
+    if not is_name(value):
+        raise ValueError(f"the name {shown(value, 80)} is not allowed: {NAME_ALLOWED}")
+    return value
+
+
+def _line(value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError(f"{shown(value, 80)} is not one line of ASCII")
+    return value
+
+
+Number = str | int | float
+Name = Annotated[str, AfterValidator(_name)]
+Line = Annotated[str, Field(max_length=500), AfterValidator(_line)]
+Word = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,39}$")]
+LemmaName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_,.'-]*( [A-Za-z0-9_,.'-]+)*$", max_length=80)]
+
+
+class Rank(StrictModel):
+    """A quantity that only moves one way, by steps that are not too small, until it reaches an end.
+
+    Exactly one of ``times``, ``by_mss``, ``over`` and ``minus`` is given.
+
+    Attributes:
+        of: a belief or the queue.
+        times: it grows at least by this factor (above 1) in a step, until it is at least ``until``.
+        by_mss: it grows at least by so many MSS/Rm.
+        over: it falls at least by this factor (above 1), until it is at most ``until``.
+        minus: it falls at least by this number.
+        until: the end.
+        jump: with ``over``: from above this value the first step leads to it or below, so that an infinite start counts one.
+    """
+
+    of: str
+    times: Number | None = None
+    by_mss: Number | None = None
+    over: Number | None = None
+    minus: Number | None = None
+    until: Number
+    jump: Number | None = None
+
+
+class Claim(StrictModel):
+    """A claim about all traces of a run but a bounded number: in each of those a rank moves.
+
+    Attributes:
+        bound: of the link in the long run; most bytes in flight in C(Rm + D); most bytes lost per Rm in the long run, in C Rm.
+        rank: what moves in each trace that is not good.
+        when: what the claim takes for granted of MSS and the buffer, which do not change.
+        potential: of ``utilisation`` and ``loss_per_rtt``: what a trace may owe, or has saved, at its ends.
+    """
+
+    bound: Number
+    rank: list[Rank] = Field(default_factory=list, max_length=4)
+    when: Any = Field(default_factory=list)
+    potential: str = "0"
+    potential_range: tuple[Number, Number] = (0, 0)
+
+
+class Lemma(StrictModel):
+    """A statement about every trace: from ``if`` follows each part of ``then``.
+
+    Attributes:
+        given: earlier lemmas whose conclusions are assumed too.
+    """
+
+    name: LemmaName
+    text: Line
+    if_: Any = Field(alias="if")
+    then: list[Any] = Field(min_length=1)
+    given: tuple[str, ...] = ()
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if look_of(name) == look_of(HISTORY):
+            raise ValueError(f"{HISTORY!r} is the name of the lemma that carries the past from trace to trace")
+        return name
+
+
+class Theorem(StrictModel):
+    """A theorem.
+
+    Attributes:
+        sender: registered belief program, or a program file beside the theorem.
+        buffer: ``infinite``, ``small``, ``large``, ``arbitrary``, or a number of C*Rm.
+        T: samples of a trace; with time-outs 11, the engine's period.
+        past: ``history`` or ``sound``: what is known of the steps before a trace.
+        timeouts: ``artefact`` or ``paper`` (C_L and C_U time out at the end of each trace), or ``none``.
+        start: what is assumed of the start of the run; an empty list is any state.
+        invariant: what holds at the start and end of each trace.
+        history_given: lemmas whose conclusions are assumed of a trace when its past is carried on to the next one.
+    """
+
+    name: Name
+    source: Line
+    sender: Name
+    model: Literal["ideal", "cbr_delay", "ccac"]
+    buffer: str | float = "arbitrary"
+    T: int = Field(ge=3, le=21)
+    past: Literal["history", "sound"] = "history"
+    timeouts: Literal["artefact", "paper", "none"] = "none"
+    constants: dict[Word, Number] = Field(default_factory=dict)
+    states: dict[Word, Any] = Field(default_factory=dict)
+    start: Any
+    invariant: Any
+    lemmas: list[Lemma] = Field(min_length=1, max_length=40)
+    history_given: tuple[str, ...] = ()
+    claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], Claim] = Field(min_length=1)
+
+    @field_validator("constants", "states")
+    @classmethod
+    def _one_space_of_names(cls, named: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse a constant or a state that bears, or looks like, the name of anything else that a formula may name."""
+        taken = {look_of(word): word for word in (*ALL, *RESERVED, *RESULTS, *info.data.get("constants", ()))}
+        for name in named:
+            if (look := look_of(name)) in taken:
+                raise ValueError(f"{name!r} bears, or looks like, the name of {taken[look]!r}")
+            taken[look] = name
+        return named
+
+    @field_validator("states", "start", "invariant", "lemmas", "claims")
+    @classmethod
+    def _is_of_readable_size(cls, formulas: Any, info: ValidationInfo) -> Any:
+        """Refuse what grows without bound when states are put in for their names."""
+        states = formulas if info.field_name == "states" else info.data.get("states", {})
+        sizes: dict[str, int] = {}
+
+        def size(data: Any, depth: int) -> int:
+            if depth > MAX_DEPTH:
+                return MAX_PARTS + 1
+            if isinstance(data, str) and data in states:
+                if data not in sizes:
+                    sizes[data] = MAX_PARTS + 1  # what is met again before it is counted names itself
+                    sizes[data] = size(states[data], depth + 1)
+                return sizes[data]
+            data = dict(data) if isinstance(data, StrictModel) else data
+            parts = data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ()
+            return 1 + sum(size(part, depth + 1) for part in parts)
+
+        if size(formulas, 0) > MAX_PARTS:
+            raise ValueError(f"formulas have more than {MAX_PARTS} parts, or a state names itself")
+        return formulas
+
+    @field_validator("lemmas")
+    @classmethod
+    def _names_differ(cls, lemmas: list[Lemma]) -> list[Lemma]:
+        names = [lemma.name for lemma in lemmas]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two lemmas are called {name!r}")
+        return lemmas
+
+
+def number(value: Any, numbers: Mapping[str, Fraction], where: str) -> Fraction:
+    """Return a number given as such or as a constant's name. Raises InputError for none, and beyond LARGEST."""
+    if isinstance(value, str) and value in numbers:
+        return numbers[value]
+    exact = fraction_of(value, where)
+    if max(abs(exact.numerator), exact.denominator) > LARGEST:
+        raise InputError(f"{where}: {shown(value, 48)} is out of range: as a fraction at most {LARGEST} over {LARGEST}")
+    return exact
+
+
+def numbers_of(theorem: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Return the constants of a theorem; ``rtts`` is T - 1."""
+    constants = theorem["constants"].items()
+    return {name: number(value, {}, f"theorem.constants.{name}") for name, value in constants} | {
+        "rtts": Fraction(theorem["T"] - 1)
+    }

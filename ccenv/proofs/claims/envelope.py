@@ -1,0 +1,239 @@
+"""The verified envelope of a sender: what can be promised of it on each model and buffer, within a budget of solver time.
+
+Each entry is the best constant x of a promise about endless runs on which no belief times out, found by bisection
+(:mod:`ccenv.proofs.claims.endless`). What the budget does not decide stays unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.base.errors import CcenvError, unknown_name
+from ccenv.proofs.claims import endless
+from ccenv.proofs.claims.bisect import Best, bisect
+from ccenv.proofs.claims.properties import FIRST, Property
+from ccenv.proofs.claims.report import about_run, refute, shows, write_counterexample
+from ccenv.proofs.claims.verifier import Query, Result, Verdict, Verifier
+from ccenv.proofs.formulas.encode import SmtSender
+from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.solver.store import Store
+from ccenv.base.workers import Workers
+
+MODELS = ("ideal", "cbr_delay", "ccac")
+BUFFERS = ("infinite", "large", "small", "arbitrary")
+SPENT = "the budget is used up"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column of the table.
+
+    Attributes:
+        name: of the metric.
+        unit: what the number counts.
+        best: whether larger or smaller is better.
+        low: smallest value tried.
+        high: largest value tried.
+        precision: of the bisection.
+        promise: (setting, sender, x) -> what the solver decides.
+    """
+
+    name: str
+    unit: str
+    best: Best
+    low: Fraction
+    high: Fraction
+    precision: Fraction
+    promise: Callable[[Setting, SmtSender, Fraction], Property]
+
+
+_METRICS = (
+    Metric("utilisation", "fraction of C", "largest", Fraction(1, 64), Fraction(1), Fraction(1, 64), endless.utilisation),
+    Metric("inflight", "C (Rm + D)", "smallest", Fraction(1, 4), Fraction(16), Fraction(1, 8), endless.inflight),
+    Metric("loss per Rm", "C Rm", "smallest", Fraction(0), Fraction(4), Fraction(1, 16), endless.loss_per_step),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
+
+
+@dataclass(frozen=True)
+class EnvelopeRun:
+    """What to compute; plain data, so that it can go to another process.
+
+    Attributes:
+        sender: name or program file.
+        samples: T.
+        setting: ``history``, ``sound`` or ``artefact``; None: history where the sender's rate is bounded, else sound.
+        budget_s: wall seconds for the whole table.
+        time_limit_s: per solver call at most.
+        seed: of the solver.
+        recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
+        reuse: whether stored answers count.
+        folder: for the traces of cells in which the argument fails for even the weakest claim.
+        cubes: split each query into 2^cubes.
+    """
+
+    sender: str
+    samples: int = endless.SAMPLES
+    setting: str | None = None
+    budget_s: float = 300.0
+    time_limit_s: float = 600.0
+    seed: int = 0
+    recheck: str | None = None
+    reuse: bool = True
+    folder: str = "runs/verify"
+    cubes: int = 0
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One cell of the table and its place in the budget: it may use an equal share of what is left when it starts."""
+
+    run: EnvelopeRun
+    setting_name: str
+    model: str
+    buffer: str
+    metric: str
+    ends: float
+    cells_left_per_worker: float
+
+
+def run_envelope(
+    run: EnvelopeRun, jobs: int = 1, backend: str = "processes", progress: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Compute the table; cheap cells first, each with an equal share of what is left of the budget.
+
+    Returns:
+        dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
+        bound, ``beyond`` (the nearest value for which a step fails), paper, seconds, trace; ``ramp`` where a utilisation is
+        proved. All of it can be written as JSON.
+    """
+    sender = smt_sender(run.sender)
+    bound = sender.largest_rate()
+    name = run.setting or ("history" if bound is not None else "sound")
+    setting = named_setting(name, Setting(samples=run.samples), bound)
+    begin, ends = time.perf_counter(), time.time() + run.budget_s
+    shares = [max(1.0, (len(places()) - done) / jobs) for done in range(len(places()))]
+    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places(), shares, strict=True)]
+    rows = []
+    with Workers(jobs, backend) as workers:
+        for row in workers.map(_cell, cells):
+            rows.append(row)
+            if progress is not None:
+                progress(row)
+    head = {"name": "envelope", "sender": sender.name, "setting_name": name, "budget_s": run.budget_s, "jobs": jobs}
+    return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
+
+
+def places() -> list[tuple[str, str, str]]:
+    """Return model, buffer and metric of each cell of the table, in its order; an infinite buffer loses nothing."""
+    every = [(model, buffer, metric) for metric in METRICS for model in MODELS for buffer in BUFFERS]
+    return [place for place in every if place[1:] != ("infinite", "loss per Rm")]
+
+
+def _cell(cell: _Cell) -> dict[str, Any]:
+    begin = time.perf_counter()
+    run, metric, sender = cell.run, METRICS[cell.metric], smt_sender(cell.run.sender)
+    setting = named_setting(cell.setting_name, Setting(cell.model, cell.buffer, run.samples), sender.largest_rate())
+    share_s = (cell.ends - time.time()) / cell.cells_left_per_worker
+    results: dict[Fraction, tuple[Query, Result]] = {}
+
+    def ask(value: Fraction, recheck: str | None) -> Result | None:
+        left = share_s - (time.perf_counter() - begin)
+        if left <= 0:
+            return None
+        query = envelope_query(metric, value, setting, sender)
+        verifier = Verifier(min(run.time_limit_s, left), run.seed, recheck, Store(), run.reuse, cubes=run.cubes)
+        results[value] = query, verifier.decide(query)
+        return results[value][1]
+
+    def decide(value: Fraction) -> tuple[Verdict, Any]:
+        result = ask(value, None)
+        if result is None:
+            return "unknown", SPENT
+        told = result.evidence.get("sha256")
+        return ("refuted", told) if result.view is not None else (result.verdict, result.reason or told)
+
+    row: dict[str, Any] = {"name": f"{metric.name}, {cell.model}, {cell.buffer} buffer", "model": cell.model}
+    row |= {"buffer": cell.buffer, "metric": metric.name, "unit": metric.unit, "paper": None, "trace": None}
+    try:
+        bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
+    except CcenvError as error:
+        return row | {"verdict": "unknown", "bound": None, "beyond": None, "reason": str(error), "seconds": _since(begin)}
+    verdict = "verified" if bracket.proved is not None else "unknown"
+    row |= {"verdict": verdict, "bound": None if bracket.proved is None else float(bracket.proved)}
+    row |= {"beyond": None if bracket.refuted is None else float(bracket.refuted)}
+    row |= {"undecided_at": [float(x) for x in bracket.undecided]}
+    if bracket.undecided:
+        row["reason"] = bracket.evidence[str(bracket.undecided[-1])]
+    if bracket.proved is not None:
+        if metric.name == "utilisation":
+            row["ramp"] = endless.ramp(endless.endless_setting(setting, sender), sender, bracket.proved)
+        row["query_sha256"] = bracket.evidence[str(bracket.proved)]
+        if run.recheck is not None:
+            row |= _recheck(ask(bracket.proved, run.recheck))
+    elif bracket.refuted is not None:
+        row |= _failed(*results[bracket.refuted], run, max(1.0, share_s - _since(begin)), row["name"])
+    return row | {"seconds": _since(begin)}
+
+
+def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
+    """Return what a row says where the argument fails for even the weakest claim: whether a trace breaks it, what it shows."""
+    verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
+    query, result, told = refute(query, result, verifier)
+    trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
+    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or told}
+    if replay["reachable"] is False:
+        row |= {"verdict": "unknown", "reason": replay["past"]}
+    elif not replay["legal"]:
+        row |= {"verdict": "unknown", "reason": replay["illegal"]}
+    return row | ({} if result.view is None else {"shows": shows(result.view, FIRST if query.claim.repeats else 0)})
+
+
+def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:
+    """Decide the claim of a row's bound again, for those who do not trust the row.
+
+    Args:
+        run: sender, samples, setting, limits; ``recheck`` names a second solver that must confirm.
+        row: ``model``, ``buffer``, ``metric`` and ``bound``, as in the table.
+
+    Returns:
+        tuple: hash of the query, comparable with the row's ``query_sha256``, and whether it is proved: ``refuted`` is the query.
+
+    Raises:
+        UnknownNameError: for an unknown metric.
+    """
+    if row["metric"] not in METRICS:
+        raise unknown_name("metric of an envelope", str(row["metric"]), METRICS)
+    sender = smt_sender(run.sender)
+    bound = sender.largest_rate()
+    name = run.setting or ("history" if bound is not None else "sound")
+    setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
+    query = envelope_query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
+    result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
+    return result.evidence.get("sha256"), "refuted" if result.view is not None else result.verdict
+
+
+def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
+    """Return the query of one entry: the metric's promise with a value, beliefs read as the engine reads them."""
+    read = endless.endless_setting(setting, sender)
+    return Query(metric.name, read, sender, metric.promise(read, sender, value))
+
+
+def _recheck(again: Result | None) -> dict[str, Any]:
+    """Return what a second solver said of a proved bound; a bound that it does not confirm is not reported."""
+    said = None if again is None else again.recheck
+    if again is not None and said is not None and said["status"] == "unsat":
+        return {"recheck": said}
+    reason = SPENT if again is None else again.reason or f"{said['solver'] if said else 'second solver'}: not decided"
+    return {"recheck": said, "verdict": "unknown", "bound": None, "reason": reason}
+
+
+def _since(begin: float) -> float:
+    return round(time.perf_counter() - begin, 3)

@@ -1,0 +1,197 @@
+"""Run lemma suites: each lemma with its given constant, and on request with its best one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.base.errors import InputError, require_extra, unknown_name
+from ccenv.base.figure import table
+from ccenv.proofs.claims.bisect import bisect
+from ccenv.proofs.claims.lemmas import (Lemma, LoadedSuite, constants_of, expected_of, lemma_queries, load_suite, suite_setting)
+from ccenv.proofs.claims.report import Outcome, about_run, decide_claim
+from ccenv.proofs.claims.verifier import Verdict, Verifier
+from ccenv.proofs.solver.store import Store
+from ccenv.base.workers import Workers
+
+
+@dataclass(frozen=True)
+class LemmaRun:
+    """What to run; plain data, so that it can go to another process.
+
+    Attributes:
+        suite: name or file of the suite.
+        setting: ``sound``, ``artefact`` or ``history``.
+        samples: T.
+        bisect: whether to look for the best constants.
+        time_limit_s: per solver call.
+        seed: of the solver.
+        recheck: second solver, or None.
+        reuse: whether stored answers count.
+        folder: for traces.
+        cubes: split each query into 2^cubes.
+    """
+
+    suite: str
+    setting: str
+    samples: int
+    bisect: bool = False
+    time_limit_s: float = 600.0
+    seed: int = 0
+    recheck: str | None = None
+    reuse: bool = True
+    folder: str = "runs/verify"
+    cubes: int = 0
+
+    def verifier(self, workers: Workers | None = None) -> Verifier:
+        """Return a verifier with these limits."""
+        workers = workers or Workers()
+        return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse, workers=workers, cubes=self.cubes)
+
+
+class LemmaReport(dict[str, Any]):
+    """What became of the lemmas of a suite."""
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per lemma. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        columns = ("verdict", "bound", "paper", "seconds", "as_expected")
+        rows = {row["name"]: {name: row[name] for name in columns} for row in self["lemmas"]}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("lemma")
+
+    def __repr__(self) -> str:
+        verdicts = [row["verdict"] for row in self["lemmas"]]
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+        return f"LemmaReport({self['suite']}, setting {self['setting_name']}: {counts})"
+
+    def _repr_html_(self) -> str:
+        columns = ("name", "verdict", "bound", "paper", "seconds")
+        return table(repr(self), columns, [[row[column] for column in columns] for row in self["lemmas"]])
+
+
+def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
+    """Return the lemmas that the suite claims in a setting."""
+    return [lemma for lemma in loaded.suite.lemmas if not lemma.settings or setting in lemma.settings]
+
+
+def run_lemmas(
+    run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None, backend: str = "processes"
+) -> LemmaReport:
+    """Decide all lemmas of a suite.
+
+    Returns:
+        LemmaReport: a dictionary: suite, setting, T, versions, and ``lemmas``: one JSON object each.
+    """
+    loaded = load_suite(run.suite)
+    outcomes: list[Outcome] = []
+    with Workers(jobs, backend) as workers:
+        by_name = {lemma.name: lemma for lemma in lemmas_of(loaded, run.setting)}
+        tasks = [(run, name) for name in by_name]
+        for (_, name), outcome in zip(tasks, workers.map(_lemma_task, tasks), strict=True):
+            outcomes.append(_resting(by_name[name], outcome, {done.name: done.verdict for done in outcomes}))
+            if progress is not None:
+                progress(outcome)
+    setting = suite_setting(loaded, run.setting, run.samples)
+    head: dict[str, Any] = {
+        "suite": loaded.suite.name,
+        "source": loaded.suite.source,
+        "sender": loaded.sender.name,
+        "setting_name": run.setting,
+    }
+    head |= about_run(setting) | {"seconds": round(sum(outcome.seconds for outcome in outcomes), 3)}
+    head["all_as_expected"] = all(outcome.details["as_expected"] for outcome in outcomes)
+    return LemmaReport(head, lemmas=[outcome.to_dict() for outcome in outcomes])
+
+
+def _lemma_task(task: tuple[LemmaRun, str]) -> Outcome:
+    return _decide(*task)
+
+
+def _resting(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) -> Outcome:
+    """Return the outcome of a lemma in the light of those that it rests on: verified only if they are."""
+    if lemma.given:
+        outcome.details["given"] = list(lemma.given)
+    missing = [name for name in lemma.given if verdicts[name] != "verified"]
+    if missing:
+        outcome.bound = None
+        outcome.details["reason"] = f"rests on what is not verified: {', '.join(missing)}"
+    if missing and outcome.verdict == "verified":
+        outcome.verdict = "unknown"
+        outcome.details["as_expected"] = False
+    return outcome
+
+
+def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
+    """Decide one lemma of a suite with those that it rests on, and bisect its constant if asked.
+
+    Raises:
+        UnknownNameError: if the suite has no such lemma.
+    """
+    loaded = load_suite(run.suite)
+    by_name = {lemma.name: lemma for lemma in loaded.suite.lemmas}
+    if name not in by_name:
+        raise unknown_name("lemma", name, by_name)
+    lemma = by_name[name]
+    plain = replace(run, bisect=False)
+    verdicts = {other: run_lemma(plain, other, workers).verdict for other in lemma.given}
+    return _resting(lemma, _decide(run, name, workers), verdicts)
+
+
+def _decide(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
+    loaded = load_suite(run.suite)
+    lemma = next(lemma for lemma in loaded.suite.lemmas if lemma.name == name)
+    setting = suite_setting(loaded, run.setting, run.samples)
+    numbers = constants_of(loaded.suite, run.setting, run.samples)
+    verifier = run.verifier(workers)
+    folder = FilePath(run.folder)
+    outcome = decide_claim(name, lemma_queries(loaded, lemma, setting, numbers), verifier, folder)
+    constant = loaded.suite.constants.get(lemma.bound or "")
+    outcome.paper = lemma.paper if lemma.paper is not None else None if constant is None else constant.paper
+    if lemma.bound is not None and outcome.verdict == "verified":
+        outcome.bound = float(numbers[lemma.bound])
+    expected = expected_of(loaded.suite, lemma, run.setting, run.samples)
+    outcome.details = {"text": lemma.text, "note": lemma.note, "expected": expected} | outcome.details
+    outcome.details["as_expected"] = outcome.verdict == expected
+    if lemma.bound is not None:
+        outcome.details["constant"] = lemma.bound
+    if run.bisect and constant is not None and constant.search is not None:
+        _bisect_lemma(run, loaded, lemma, outcome, numbers, workers)
+    return outcome
+
+
+def _bisect_lemma(
+    run: LemmaRun,
+    loaded: LoadedSuite,
+    lemma: Lemma,
+    outcome: Outcome,
+    numbers: dict[str, Fraction],
+    workers: Workers | None,
+) -> None:
+    name = str(lemma.bound)
+    search = loaded.suite.constants[name].search
+    if search is None:
+        raise InputError(f"constant {name!r} has no search range")
+    setting = suite_setting(loaded, run.setting, run.samples)
+    verifier = run.verifier(workers)
+    verifier.recheck = None  # the proved end is checked again below
+
+    def decide(value: Fraction) -> tuple[Verdict, Any]:
+        queries = lemma_queries(loaded, lemma, setting, numbers | {name: value})
+        tried = decide_claim(lemma.name, queries, verifier, FilePath(run.folder))
+        outcome.seconds += tried.seconds
+        evidence = {"verdict": tried.verdict, "trace": tried.trace, "queries": tried.details["queries"]}
+        return tried.verdict, evidence | ({"replay": tried.details["replay"]} if "replay" in tried.details else {})
+
+    exact = {key: Fraction(str(value)) for key, value in search.model_dump(exclude={"best"}).items()}
+    bracket = bisect(decide, search.best, exact["low"], exact["high"], exact["precision"], numbers[name])
+    outcome.details["bisection"] = bracket.to_dict()
+    outcome.bound = None if bracket.proved is None else float(bracket.proved)
+    if run.recheck is not None and bracket.proved is not None:
+        again = replace(verifier, recheck=run.recheck)
+        queries = lemma_queries(loaded, lemma, setting, numbers | {name: bracket.proved})
+        outcome.details["recheck"] = decide_claim(lemma.name, queries, again, FilePath(run.folder)).details.get("recheck")

@@ -1,0 +1,253 @@
+"""Run a claim query by query and put the outcome into one JSON-ready object; counterexamples become trace files."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.base.errors import CcenvError
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import Trace
+from ccenv.proofs.claims.cycles import RETURNS, cycle_query
+from ccenv.proofs.claims.endless import VERSION
+from ccenv.proofs.claims.fairness import fluid_order
+from ccenv.proofs.claims.properties import FIRST
+from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Result, Verdict, Verifier, confirm
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.replay.closed_loop import run_in_engine
+from ccenv.proofs.claims.reach import find_past
+from ccenv.proofs.solver.solvers import solve, version_of
+from ccenv.proofs.solver.store import query_hash
+from ccenv.base.version import VERSION as CCENV_VERSION
+
+FLUID_LIMIT_S = 60.0
+"""Longest search for a counterexample of several flows in exact FIFO; where it gives out, the relaxed one stands."""
+
+
+@dataclass
+class Outcome:
+    """One line of a report.
+
+    Attributes:
+        name: claim or lemma.
+        verdict: of all its queries together: refuted if a trace breaks the claim, verified if all queries are, else unknown.
+        bound: the number that was proved, or None.
+        paper: the paper's number, or None.
+        seconds: solver time.
+        trace: file of the counterexample, or of the trace at which a step fails, or None.
+        details: anything else worth keeping.
+    """
+
+    name: str
+    verdict: Verdict
+    bound: Any = None
+    paper: Any = None
+    seconds: float = 0.0
+    trace: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        head = {"name": self.name, "verdict": self.verdict, "bound": self.bound, "paper": self.paper}
+        return head | {"seconds": round(self.seconds, 3), "trace": self.trace} | self.details
+
+
+def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder: FilePath) -> Outcome:
+    """Decide the queries of a claim in order; the first one with a counterexample ends it.
+
+    Where a step of an argument about a sender's runs fails, a trace is looked for that breaks the claim and can be repeated.
+    """
+    results: list[Result] = []
+    verifier.start(queries)
+    try:
+        for query in queries:
+            results.append(verifier.decide(query))
+            if results[-1].view is not None:
+                break
+    finally:
+        verifier.stop()
+    broken, query = results[-1], queries[len(results) - 1]
+    lasso = ""
+    if broken.reason == STEP_FAILS:
+        query, results[-1], lasso = refute(query, broken, verifier)
+        broken = results[-1]
+    worst = overall(result.verdict for result in results)
+    rechecks = [result.recheck for result in results if result.recheck]
+    confirmed = all(again["status"] == "unsat" for again in rechecks)
+    if worst == "verified" and not confirmed:
+        worst = "unknown"
+    outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
+    reasons = [result.reason if result.view else f"{result.name}: {result.reason}" for result in results if result.reason]
+    if not confirmed:
+        reasons.append(f"proved, but {rechecks[0]['solver']} did not confirm it")
+    if reasons:
+        outcome.details["reason"] = "; ".join(reasons)
+    twins = [result.sanity for result in results if result.sanity]
+    outcome.details["sanity"] = {
+        "satisfiable": all(twin["satisfiable"] is True for twin in twins) if twins else None,
+        "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
+    }
+    outcome.details["queries"] = [
+        _query_record(query, result) for query, result in zip([*queries[: len(results) - 1], query], results, strict=True)
+    ]
+    if rechecks:
+        outcome.details["recheck"] = {
+            "solver": rechecks[0]["solver"],
+            "confirmed": confirmed,
+            "seconds": round(sum(again["seconds"] for again in rechecks), 3),
+        }
+    if broken.view is not None:
+        outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
+        outcome.details["reachable"] = outcome.details["replay"]["reachable"]
+        if worst == "refuted" and outcome.details["reachable"] is False:
+            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["past"]
+        elif worst == "refuted" and not outcome.details["replay"]["legal"]:
+            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["illegal"]
+        outcome.details["violates" if outcome.verdict == "refuted" else "fails"] = query.claim.text
+        outcome.details["shows"] = shows(broken.view, FIRST if query.claim.repeats else 0)
+    if lasso:
+        outcome.details["lasso"] = lasso
+    return outcome
+
+
+def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Result, str]:
+    """Look for a trace that breaks a claim of which a step fails: one that returns to its state and can be repeated for ever.
+
+    Returns:
+        tuple: the query for such a trace and its result, or where there is none the failed ones; and what was found in words.
+    """
+    cycle = cycle_query(query)
+    if isinstance(cycle, str):
+        return query, failed, cycle
+    result = replace(verifier, recheck=None, twins=False).decide(cycle)
+    failed.seconds += result.seconds
+    if result.verdict == "refuted":
+        return cycle, replace(result, name=failed.name, seconds=failed.seconds), RETURNS
+    none = f"no trace of {query.setting.rtts} Rm that returns to its state breaks it"
+    return query, failed, none if result.verdict == "verified" else f"undecided: {result.reason}"
+
+
+def shows(view: View, first: int = 0) -> dict[str, float]:
+    """Return what a trace does from a sample on, whatever it is shown for; of several flows together."""
+    rtts = Fraction(view.last - first) * view.setting.step
+    figures = {
+        "rtts": rtts,
+        "utilisation": (view.S[view.last] - view.S[first]) / rtts,
+        "inflight_bdp": max(view.inflight(t) for t in range(first, view.last + 1)) / (1 + view.setting.jitter),
+        "lost_bdp": view.lost_until(view.last) - view.lost_until(first),
+    }
+    return {name: round(float(value), 6) for name, value in figures.items()}
+
+
+def overall(verdicts: Any) -> Verdict:
+    """Return refuted if any is, else unknown if any is, else verified."""
+    seen = set(verdicts)
+    if "refuted" in seen:
+        return "refuted"
+    return "unknown" if "unknown" in seen or not seen else "verified"
+
+
+def _query_record(query: Query, result: Result) -> dict[str, Any]:
+    record = {"name": query.name, "claim": query.claim.text, "verdict": result.verdict, "seconds": round(result.seconds, 3)}
+    record |= {"bounds": query.bounds, "sanity": result.sanity or None, "evidence": result.evidence}
+    if result.recheck is not None:
+        record["recheck"] = result.recheck
+    return record
+
+
+def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
+    """Look for a legal past of a trace that violates a query, write both as a trace file and run them in the curve engine.
+
+    Returns:
+        tuple: the file, and how the engine compares and whether a legal past leads there (:mod:`ccenv.proofs.claims.reach`).
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    if query.flows > 1 and result.view is not None:
+        file, replay = write_flow_counterexample(
+            query, result.view, folder, result.evidence["time_limit_s"], result.evidence["seed"]
+        )
+        return file, replay | {"reachable": "unknown"}  # a past of several flows is not looked for
+    reach = find_past(query, result)
+    query, result, setting = reach.query, reach.result, reach.query.setting
+    if result.view is None:
+        raise CcenvError(f"{name}: no counterexample to write")
+    notes = f"violates: {query.claim.text} (T = {setting.samples}); sample 0 is row {setting.past_steps}"
+    trace = as_trace(result.view, query.sender.name, notes)
+    stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
+    file = save_counterexample(trace, folder, stem)
+    window = (query.sender.needs(setting) | query.claim.needs).probe_window
+    replay = (
+        {"exact": "reproduced in rational numbers"}
+        | judged(trace)
+        | run_in_engine(trace, result.view, result.values, query.sender, window)
+    )
+    return file, replay | reach.to_dict()
+
+
+def write_flow_counterexample(
+    query: Query, view: View, folder: FilePath, time_limit_s: float, seed: int
+) -> tuple[str, dict[str, Any]]:
+    """Write a counterexample of several flows as a trace; where one obeys FIFO exactly, take that one and run it in the engine.
+
+    Returns:
+        tuple: the file, and how exact numbers and the engine compare.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    encoding = query.encoding()
+    violation = query.claim.violation(encoding.view)
+    fluid = solve(encoding.smtlib(violation, *fluid_order(encoding.view)), "z3", min(time_limit_s, FLUID_LIMIT_S), seed)
+    if fluid.status == "sat":
+        view = confirm(query, encoding, fluid)
+    trace = as_trace(view, query.sender.name, f"violates: {query.claim.text}")
+    digest = query_hash(encoding.smtlib(violation))
+    file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
+    replay = {"exact": "laws and every sender reproduced in rational numbers"} | judged(trace)
+    if fluid.status != "sat":
+        found = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
+        return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {found}"}
+    _, difference = engine_replay(trace)
+    replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
+    who = "the bytes of the trace were offered again: the engine has no agents with these published rules"
+    return file, replay | {"engine_sender": who}
+
+
+def judged(trace: Trace) -> dict[str, Any]:
+    """Return what the checker of traces says of a counterexample: the solver's laws of several flows are looser than its own."""
+    broken = check_trace(trace)
+    return {"legal": not broken} | ({"illegal": f"no trace that the checker accepts: {broken[0].message}"} if broken else {})
+
+
+def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
+    """Write a trace into a folder, which is made where it is missing; return the file. Raises CcenvError if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
+    trace.save(file)
+    return str(file)
+
+
+def about_run(setting: Setting) -> dict[str, Any]:
+    """Return what a report must say about where and with what it was made."""
+    return {
+        "T": setting.samples - setting.settle_steps,
+        **({"settle": setting.settle_steps} if setting.settle_steps else {}),
+        "promises": VERSION,
+        "setting": setting.to_dict(),
+        "ccenv_version": CCENV_VERSION,
+        "solver": version_of("z3"),
+        "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
+    }

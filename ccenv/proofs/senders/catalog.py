@@ -1,0 +1,95 @@
+"""From names to senders for the solver: belief programs, and the published window-based CCAs by their own encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.base.errors import CcenvError, InputError, NoEncodingError
+from ccenv.base.foreign import look_of
+from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.agents.programs import Program, load_program
+from ccenv.base.registry import load_target
+from ccenv.proofs.formulas.encode import SmtSender
+from ccenv.proofs.senders.aimd import Aimd
+from ccenv.proofs.senders.bbr import Bbr
+from ccenv.proofs.senders.constant import Constant
+from ccenv.proofs.senders.copa import Copa
+from ccenv.proofs.senders.intervals import require_intervals
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.senders.rate_based import RateDelay
+from ccenv.proofs.senders.relu import load_relu
+
+PUBLISHED: dict[str, Callable[[], SmtSender]] = {
+    "copa": Copa,
+    "aimd": Aimd,
+    "reno": lambda: Aimd("reno"),
+    "bbr": Bbr,
+    "constant": Constant,
+    "rate_delay": RateDelay,
+}
+"""Published CCAs by name; the formula and the exact step of each stand side by side in its file."""
+
+# Looked up at run time: the core does not import agents.
+_AGENTS, _MAKE_SENDER = "ccenv.agents:AGENTS", "ccenv.agents:make_sender"
+
+
+def smt_sender(spec: str) -> Any:
+    """Return the sender of a name: a published encoding, a registered belief program, or the path of a file.
+
+    Files are belief programs (.json) and ReLU policies (.relu.json).
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        NoEncodingError: if the sender exists but has no encoding.
+    """
+    if spec in PUBLISHED:
+        return PUBLISHED[spec]()
+    if spec.endswith(".relu.json"):
+        return load_relu(FilePath(spec))
+    known = ", ".join(sorted(PUBLISHED))
+    return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {known}"))
+
+
+def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
+    """Return the program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        NoEncodingError: if what has it is no belief program, or starts with another one.
+        ProgramError: for a contract with an interval that is empty at some belief.
+    """
+    if spec.endswith(".json") and (program := load_program(spec)).is_contract:
+        require_intervals(program)
+        return program
+    sender = load_target(_MAKE_SENDER)(spec)
+    if isinstance(sender, ContractSender):
+        require_intervals(sender.program)
+        return sender.program
+    if not isinstance(sender, ProgramSender):
+        raise NoEncodingError(f"agent {spec!r} {otherwise}")
+    if sender.start is not None:
+        raise NoEncodingError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
+    return sender.program
+
+
+def registered_as(name: str) -> str | None:
+    """Return the registered name, or that of a published encoding, that a name is or looks like; None if there is none."""
+    names = {entry.name for entry in load_target(_AGENTS)} | PUBLISHED.keys()
+    return name if name in names else {look_of(one): one for one in names}.get(look_of(name))
+
+
+def require_own_name(program: Program, name: str) -> None:
+    """Refuse a name that is, or looks like, that of a registered agent, for a program that is another one.
+
+    Raises:
+        InputError: with both names.
+    """
+    meant = registered_as(name)
+    try:
+        same = meant is None or (name == meant and program == program_of(meant))
+    except CcenvError:
+        same = False
+    if not same:
+        raise InputError(f"{name!r} bears or resembles the name of the registered {meant!r}, another program")

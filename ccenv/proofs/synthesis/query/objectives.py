@@ -1,0 +1,146 @@
+"""Objectives of a query: what invariant (5.3) asks, over solver terms and exact traces alike ([CCmatic] s.5.2, s.6.1).
+
+Units: C = Rm = 1. An objective counts as missed only if the sender makes no progress towards it from sample 1 to the last one:
+utilisation is excused where rate, bytes in flight or the queue rise, the others where one of them falls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from ccenv.proofs.claims import properties
+from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies
+from ccenv.proofs.synthesis.query.records import ANY_LOSS, GOAL
+from ccenv.proofs.synthesis.query.timeouts import note_rule
+
+Transient = Literal["none", "falls", "rate_rises"]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount of bytes: ``bdp`` times C*(Rm + D), plus ``rtt`` times C*Rm, plus ``mss`` times MSS."""
+
+    bdp: Fraction = Fraction(0)
+    rtt: Fraction = Fraction(0)
+    mss: Fraction = Fraction(0)
+
+    def of(self, jitter_steps: int, alpha: Term) -> Term:
+        """Return the amount in C*Rm for an MSS of ``alpha``."""
+        return self.bdp * (1 + jitter_steps) + self.rtt + self.mss * alpha
+
+    def __str__(self) -> str:
+        """Return the amount as queries write it."""
+        parts = [(self.bdp, "C*(Rm+D)"), (self.rtt, "C*Rm"), (self.mss, "MSS")]
+        return " + ".join(f"{value} {unit}" for value, unit in parts if value) or "0 MSS"
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a solution must achieve.
+
+    Attributes:
+        utilisation: least fraction of the link that is used: S(T-1) - S(0) >= f*C*(T-1-D).
+        inflight: most bytes in flight at a sample.
+        large_loss: a step that loses more is a large loss; none may occur. None: losses do not matter.
+        lossy_steps: most steps with a loss, or None.
+        loss: most bytes lost in the trace, or None.
+        transient: what is demanded while beliefs shrink, too. ``falls``: no large loss unless rate, bytes in flight or queue
+            fall (the published code); ``rate_rises``: no large loss where the rate rises (the paper's sentence on G4).
+        transient_buffer: the transient objective is demanded of buffers of at least this size only, or None: of all.
+        fairness: of several flows: in what repeats no flow gets more than so many times another's bytes.
+    """
+
+    utilisation: Fraction = Fraction(1, 2)
+    inflight: Amount = Amount(bdp=Fraction(5))
+    large_loss: Amount | None = None
+    lossy_steps: int | None = None
+    loss: Amount | None = None
+    transient: Transient = "none"
+    transient_buffer: Amount | None = None
+    fairness: Fraction | None = None
+
+    def small_steps(self, v: View) -> Formula:
+        """Return that no step has a large loss."""
+        if self.large_loss is None or not v.setting.has_loss:
+            return True
+        most = self.large_loss.of(v.setting.jitter_steps, v.alpha)
+        return all_of(v.lost[t] <= most for t in range(properties.FIRST, v.setting.samples))
+
+    def losses_met(self, v: View) -> Formula:
+        """Return that losses are small, rare and few."""
+        if not v.setting.has_loss:
+            return True
+        parts = [self.small_steps(v)]
+        if self.lossy_steps is not None:
+            parts.append(properties.lossy_steps(v, self.lossy_steps))
+        if self.loss is not None:
+            parts.append(v.lost_until(v.last) - v.lost_until(0) <= self.loss.of(v.setting.jitter_steps, v.alpha))
+        return all_of(parts)
+
+    def inflight_met(self, v: View) -> Formula:
+        """Return that bytes in flight stay at or below the bound."""
+        most = self.inflight.of(v.setting.jitter_steps, v.alpha)
+        return all_of(v.inflight(t) <= most for t in range(properties.FIRST, v.setting.samples))
+
+    def parts(self) -> list[tuple[str, Callable[[View], Formula]]]:
+        """Return the steady-state objectives one by one, each met or excused by progress: smaller queries are easier."""
+        out: list[tuple[str, Callable[[View], Formula]]] = [
+            ("utilisation", lambda v: any_of([properties.utilisation(v, self.utilisation), properties.rises(v)])),
+            ("inflight", lambda v: any_of([self.inflight_met(v), properties.falls(v)])),
+        ]
+        if self.large_loss is not None or self.lossy_steps is not None or self.loss is not None:
+            out.append(("losses", lambda v: any_of([self.losses_met(v), properties.falls(v)])))
+        return out
+
+    def steady(self, v: View) -> Formula:
+        """Return that each steady-state objective is met or excused by progress."""
+        return all_of(holds(v) for _, holds in self.parts())
+
+    def probing(self, v: View) -> Formula:
+        """Return the transient objective."""
+        if self.transient == "none" or not v.setting.has_loss:
+            return True
+        if self.transient == "falls":
+            met = any_of([self.small_steps(v), properties.falls(v)])
+        else:
+            met = implies(v.rate[v.last] > v.rate[properties.FIRST], self.small_steps(v))
+        if self.transient_buffer is None:
+            return met
+        return implies(v.beta >= self.transient_buffer.of(v.setting.jitter_steps, v.alpha), met)
+
+    def goal(self, setting: Setting, link: int, alpha: int, beta: int) -> np.ndarray:
+        """Return the objectives as integers in a trace's units, as a GOAL record.
+
+        Args:
+            setting: T, D, whether losses occur, and belief time-outs.
+            link: C*Rm in integer units.
+            alpha: MSS in integer units.
+            beta: buffer in integer units, -1 for an infinite one.
+        """
+        D = setting.jitter_steps
+        out = np.zeros((), dtype=GOAL)
+
+        def most(amount: Amount | None) -> int:
+            if amount is None or not setting.has_loss:
+                return int(ANY_LOSS)
+            whole = math.floor(amount.of(D, Fraction(alpha, link)) * link)
+            return min(int(whole), int(ANY_LOSS))
+
+        out["utilised"] = math.ceil(self.utilisation * link * (setting.samples - 1 - D))
+        out["inflight"] = min(math.floor(self.inflight.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
+        out["step_loss"] = most(self.large_loss)
+        out["lossy_steps"] = setting.samples if self.lossy_steps is None else min(self.lossy_steps, setting.samples)
+        out["loss"] = most(self.loss)
+        least = self.transient_buffer
+        demanded = setting.has_loss and (least is None or Fraction(beta, link) >= least.of(D, Fraction(alpha, link)))
+        out["transient"] = ("none", "falls", "rate_rises").index(self.transient) if demanded else 0
+        note_rule(out, setting.beliefs.timeout)
+        return out[()]

@@ -1,0 +1,208 @@
+"""Boxes of programs of four rates, and the kernel that covers them with counterexamples.
+
+A *box* is a set of conditions for each branch and a set of rates for each leaf: the product of them, one bit mask per hole. A
+trace's run of one program depends on few of its holes: where each condition in force stood, and what the leaf that fired sent.
+All programs of the box that agree on that run alike, so that a broken program takes them along; what is left is cut into boxes
+again, decision by decision. No box is listed program by program.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.base.kernels.decorator import kernel
+from ccenv.proofs.synthesis.query.classes import MOST_BITS
+from ccenv.proofs.synthesis.query.records import MOST_SAMPLES, PAST
+from ccenv.proofs.synthesis.search.kernel import CURVES, LARGE_LOSS, MISLED, MISSED, simulate
+
+HOLES = 7
+"""Three conditions (outer, inner of then, inner of else), then four rates."""
+
+MOST_PARTS = HOLES * MOST_BITS
+"""A box is cut into no more parts at once: each cut takes a bit away."""
+
+RATES = 4
+
+_ONE = np.uint64(1)
+_MOST_DECISIONS = 3 * MOST_SAMPLES
+
+
+@kernel(inline="always")
+def _lowest(mask: np.uint64) -> int:
+    out = 0
+    while (mask >> np.uint64(out)) & _ONE == 0:
+        out += 1
+    return out
+
+
+@kernel(inline="always")
+def _first_program(box, row) -> None:
+    for hole in range(HOLES):
+        row[hole] = _lowest(box[hole])
+
+
+@kernel(nogil=True)
+def first_programs(boxes) -> np.ndarray:
+    """Return (n, HOLES) int64: the first program of each box."""
+    out = np.zeros((len(boxes), HOLES), np.int64)
+    for i in range(len(boxes)):
+        _first_program(boxes[i], out[i])
+    return out
+
+
+@kernel
+def timed_masks(conditions) -> np.ndarray:
+    """Return (MOST_SAMPLES + PAST,) masks: which conditions on delays hold at each qdel_L that a trace can show."""
+    out = np.zeros(MOST_SAMPLES + PAST, np.uint64)
+    for qdel in range(len(out)):
+        for i in range(len(conditions)):
+            if conditions[i].timed == 1 and conditions[i].qdel * qdel + conditions[i].Rm > 0:
+                out[qdel] |= _ONE << np.uint64(i)
+    return out
+
+
+@kernel
+def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: int) -> np.uint64:
+    out = np.uint64(0)
+    for i in range(len(conditions)):
+        c = conditions[i]
+        if c.timed == 0 and c.C_L * C_L + c.C_U * C_U + c.alpha * alpha + c.C_L_lambda * probed + c.q_U * q_U > 0:
+            out |= _ONE << np.uint64(i)
+    return out
+
+
+@kernel(nogil=True)
+def masks_at(conditions, points) -> np.ndarray:
+    """Return (n,) masks: which conditions on bounds hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
+    out = np.zeros(len(points), np.uint64)
+    for k in range(len(points)):
+        out[k] = _untimed_mask(conditions, points[k, 0], points[k, 1], points[k, 2], 0, 0)
+    return out
+
+
+@kernel
+def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:
+    """Return the rates that send what the chosen one sends here; one that is no whole number sends nothing of the kind."""
+    out = np.uint64(0)
+    r = rates[chosen]
+    own = r.C_L * C_L + r.alpha * alpha + r.C_L_lambda * probed + r.q_U * q_U
+    for i in range(len(rates)):
+        r = rates[i]
+        doubled = r.C_L * C_L + r.alpha * alpha + r.C_L_lambda * probed + r.q_U * q_U
+        same = doubled % 2 == own % 2 and max(doubled // 2, alpha) == max(own // 2, alpha)
+        if same:
+            out |= _ONE << np.uint64(i)
+    return out
+
+
+@kernel
+def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:
+    """List what a run of ``simulate`` depended on: programs that agree on it ran alike up to the last step that was run.
+
+    Args:
+        trace: the TRACE record.
+        row: the program: numbers of three conditions and four rates.
+        conditions: CONDITION records.
+        rates: RATE records.
+        timed: of :func:`timed_masks`.
+        curves: as ``simulate`` left them, with rates of 0 where a step was not run.
+        holes: (n,) int64, filled: which hole each decision is about.
+        masks: (n,) uint64, filled: which conditions or rates decide alike.
+
+    Returns:
+        int: number of decisions.
+    """
+    count = 0
+    D, alpha = trace.jitter, trace.alpha
+    spent, lower, upper, delays = curves[5], curves[6], curves[7], curves[3]
+    untimed = np.uint64(0)
+    for t in range(1, trace.samples):
+        if spent[t] == 0:
+            break
+        C_L, C_U, probed, q_U = lower[t - 1], upper[t - 1], curves[10, t - 1], curves[11, t - 1]
+        changed = (
+            t == 1
+            or lower[t - 2] != C_L
+            or upper[t - 2] != C_U
+            or (trace.probes == 1 and (probed != curves[10, t - 2] or q_U != curves[11, t - 2]))
+        )
+        if changed:
+            untimed = _untimed_mask(conditions, C_L, C_U, alpha, probed, q_U)
+        true = untimed | timed[max(0, delays[t - 1] - D)]
+        first = (true >> np.uint64(row[0])) & _ONE == 1
+        inner = 1 if first else 2
+        second = (true >> np.uint64(row[inner])) & _ONE == 1
+        leaf = (3 if second else 4) if first else (5 if second else 6)
+        holes[count], masks[count] = 0, true if first else ~true
+        holes[count + 1], masks[count + 1] = inner, true if second else ~true
+        holes[count + 2], masks[count + 2] = leaf, _alike(rates, row[leaf], C_L, alpha, probed, q_U)
+        count += 3
+    return count
+
+
+@kernel(inline="always")
+def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
+    """Narrow one hole of a box; what is cut off becomes a box on the stack. Returns the new size of the stack."""
+    rest = box[hole] & ~mask
+    if rest != 0:
+        stack[size] = box
+        stack[size, hole] = rest
+        size += 1
+        box[hole] &= mask
+    return size
+
+
+@kernel(nogil=True)
+def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):
+    """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were looked at.
+
+    Args:
+        stack: (capacity, HOLES) uint64; the first ``size`` rows are the boxes to cover, the last one first.
+        size: number of boxes.
+        traces: TRACE records.
+        goals: GOAL records.
+        order: (n_traces,) int64, in which order traces are tried; the one that broke a program moves to the front.
+        conditions: CONDITION records, at most 64.
+        rates: RATE records, at most 64.
+        exact: cut boxes whose first program no trace breaks, too: into programs that no trace breaks, and others.
+        pending: (n, HOLES) uint64, filled with boxes whose first program, with ``exact`` whose every program, no trace breaks.
+        most: boxes to look at.
+
+    Returns:
+        tuple: boxes left on the stack, boxes pending.
+    """
+    curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
+    row = np.zeros(HOLES, np.int64)
+    holes, masks = np.zeros(_MOST_DECISIONS, np.int64), np.zeros(_MOST_DECISIONS, np.uint64)
+    box = np.zeros(HOLES, np.uint64)
+    timed = timed_masks(conditions)
+    waiting = seen = 0
+    while size > 0 and waiting < len(pending) and size + MOST_PARTS <= len(stack) and seen < most:
+        seen += 1
+        size -= 1
+        box[:] = stack[size]
+        _first_program(box, row)
+        killer = -1
+        for place in range(len(order)):
+            number = order[place]
+            curves[5, :] = 0
+            found = simulate(traces[number], goals[number], RATES, row, conditions, rates, curves)
+            if found in (MISSED, LARGE_LOSS, MISLED):
+                killer = number
+                for behind in range(place, 0, -1):
+                    order[behind] = order[behind - 1]
+                order[0] = number
+                break
+        if killer >= 0:
+            for k in range(decisions(traces[killer], row, conditions, rates, timed, curves, holes, masks)):
+                size = _keep(box, stack, size, holes[k], masks[k])
+            continue
+        if exact:
+            for number in range(len(traces)):
+                curves[5, :] = 0
+                simulate(traces[number], goals[number], RATES, row, conditions, rates, curves)
+                for k in range(decisions(traces[number], row, conditions, rates, timed, curves, holes, masks)):
+                    size = _keep(box, stack, size, holes[k], masks[k])
+        pending[waiting] = box
+        waiting += 1
+    return size, waiting

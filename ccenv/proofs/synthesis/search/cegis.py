@@ -1,0 +1,123 @@
+"""Plain CEGIS: propose a candidate, verify it with moving beliefs, prune what behaves the same ([CCmatic] s.5, App. C).
+
+The slow cross-check of the pipeline: no simulation, no replay over other candidates, no static-belief reduction, no groups. A
+counterexample prunes the candidates that make the same sending choices on it (C.4), a proof only its own function.
+"""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ccenv.base.errors import InputError
+from ccenv.agents.programs import to_data
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.senders.program import TIME_INPUTS
+from ccenv.proofs.synthesis.prove import Task, decide
+from ccenv.proofs.synthesis.query.classes import class_rows, members
+from ccenv.proofs.synthesis.query.query import Query
+from ccenv.proofs.synthesis.query.template import CONSTANT_INPUTS, Space, Terms
+from ccenv.proofs.synthesis.search.state import candidate_of
+
+
+def cegis(query: Query, budget_s: float) -> dict[str, Any]:
+    """Answer a query by generator and verifier.
+
+    Args:
+        query: of one or two rates.
+        budget_s: CPU seconds; what is left then is unknown.
+
+    Returns:
+        dict: keys, raw, canonical, iterations, undecided, cpu_seconds, complete, and solutions as programs.
+
+    Raises:
+        InputError: for larger templates, and for other beliefs than C_L and C_U.
+    """
+    space = query.space()
+    if query.flows != 1:
+        raise InputError(
+            f"plain CEGIS takes one flow, {query.name!r} has {query.flows}; the search for two flows is generator and verifier"
+        )
+    if query.template.rates > 2:
+        raise InputError(f"plain CEGIS takes templates of up to 2 rates, {query.name!r} has {query.template.rates}")
+    sent = space.template.inputs() - {"C_L", "C_U"} - CONSTANT_INPUTS - TIME_INPUTS
+    if sent:
+        raise InputError(f"plain CEGIS takes C_L, C_U and delays; {query.name!r} has {', '.join(sorted(sent))}")
+    query.check_size(space)
+    wrong_start = query.beliefs.start == "any"
+    # Classes rest on C_L <= C_U, which wrong beliefs need not keep: then every candidate stands for itself.
+    rows = raw_rows(space) if wrong_start else class_rows(space)
+    possible = np.ones(len(rows), dtype=bool)
+    proved, unknown, iterations = [], 0, 0
+    begin = time.process_time()
+    while possible.any() and time.process_time() - begin < budget_s:
+        number = int(possible.argmax())
+        program = space.program(candidate_of(rows[number], query.template.rates), "proposal")
+        decision = decide(Task(query.setting(), query.goals(), program, query.limits.call_s, query.seed, True, wrong_start))
+        iterations += 1
+        possible[number] = False
+        if decision.status == "proved":
+            proved.append(number)
+        elif decision.view is None:
+            unknown += 1
+        else:
+            possible &= ~same_choices(space, rows, decision.view, number)
+    found = [
+        candidate
+        for number in proved
+        for candidate in ([candidate_of(rows[number], query.template.rates)] if wrong_start else members(space, rows[number]))
+    ]
+    return {
+        "query": query.name,
+        "keys": len({space.key(candidate) for candidate in found}),
+        "raw": len(found),
+        "canonical": len(proved),
+        "iterations": iterations,
+        "undecided": unknown + int(possible.sum()),
+        "complete": not unknown and not possible.any(),
+        "cpu_seconds": round(time.process_time() - begin, 3),
+        "solutions": [to_data(space.program(candidate, f"{query.name}.{i + 1}")) for i, candidate in enumerate(found)],
+    }
+
+
+def raw_rows(space: Space) -> np.ndarray:
+    """Return every candidate of a template of one or two rates as a row."""
+    rates = range(len(space.rates))
+    if space.template.rates == 1:
+        return np.array([(a,) for a in rates], dtype=np.int16)
+    return np.array([(c, a, b) for c in range(len(space.conditions)) for a in rates for b in rates], dtype=np.int16)
+
+
+def same_choices(space: Space, rows: np.ndarray, view: View, number: int) -> np.ndarray:
+    """Return which rows decide every rate of a trace as its sender, row ``number``, did, given the same beliefs.
+
+    With the sound rule a trace tells apart only the delays that its own sender reads: other delay conditions are left alone.
+    """
+    n = space.template.rates
+    same = np.ones(len(rows), dtype=bool)
+    if n > 1 and view.setting.delay_rule == "sound":
+        timed = np.array([any(name in TIME_INPUTS for name, _ in terms) for terms in space.conditions])[rows[:, 0]]
+        same &= ~timed | (space.condition_class[rows[:, 0]] == space.condition_class[rows[number, 0]])
+    for t in range(1, view.setting.samples):
+        inputs = _inputs(view, t - 1)
+        matches = np.array([max(_value(terms, inputs), view.alpha) == view.rate[t] for terms in space.rates])
+        if n == 1:
+            same &= matches[rows[:, 0]]
+            continue
+        holds = np.array([_value(terms, inputs) > 0 for terms in space.conditions])[rows[:, 0]]
+        same &= np.where(holds, matches[rows[:, 1]], matches[rows[:, 2]])
+    return same
+
+
+def _inputs(view: View, t: int) -> dict[str, Fraction]:
+    steps = max([m for m, flag in view.late[t].items() if flag], default=0)
+    delay = Fraction(max(0, steps - view.setting.jitter_steps))
+    known = {"MSS/Rm": Fraction(view.alpha), "Rm": Fraction(1), "qdel_L": delay}
+    return known | {"C_L": view.C_L[t], "C_U": view.C_U[t]}  # type: ignore[index]
+
+
+def _value(terms: Terms, inputs: dict[str, Fraction]) -> Fraction:
+    return sum((c * inputs[name] for name, c in terms), start=Fraction(0))

@@ -1,0 +1,164 @@
+"""Templates of four rates: all programs that no counterexample breaks, without listing the template.
+
+Counterexamples cover boxes of programs (``ccenv.proofs.synthesis.search.boxes``). First programs of boxes that stay uncovered are
+attacked by fresh traces from the repertoire, in rounds, until those break nothing more; the programs that are left are then
+listed. The list depends on the traces alone, not on the order in which boxes fell.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccenv.proofs.synthesis.query.classes import MOST_BITS
+from ccenv.proofs.synthesis.query.query import Query
+from ccenv.proofs.synthesis.query.records import GOAL, TRACE
+from ccenv.proofs.synthesis.query.template import Space
+from ccenv.proofs.synthesis.search.boxes import HOLES, MOST_PARTS, cover, first_programs
+from ccenv.proofs.synthesis.search.functions import class_records, raw_rows
+from ccenv.proofs.synthesis.search.search import SAMPLE, Simulator
+
+PENDING = 2048
+"""Boxes that stay uncovered before they are attacked."""
+
+CALL_BOXES = 200_000
+"""Boxes per call of the kernel; the budget is looked at in between."""
+
+Found = Callable[[Simulator, np.ndarray, np.ndarray], None]
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Cover:
+    """The search of one query's template of four rates.
+
+    Attributes:
+        query: the query.
+        space: its candidates.
+        traces: counterexamples so far.
+        budget_s: CPU seconds that it may take.
+        boxes: (n, 7) uint64, not looked at with all traces yet; at first the whole template.
+        resisting: boxes whose first program no trace breaks.
+    """
+
+    query: Query
+    space: Space
+    traces: list[np.ndarray] = field(default_factory=list)
+    budget_s: float = math.inf
+    boxes: np.ndarray = field(init=False)
+    resisting: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with everything uncovered."""
+        self._sizes = [len(self.space.condition_of)] * 3 + [len(self.space.rate_of)] * 4
+        self.boxes = np.array([[(1 << size) - 1 for size in self._sizes]], dtype=np.uint64)
+        self.resisting = self.boxes[:0]
+        self._setting, self._objectives = self.query.setting(), self.query.goals()
+        self._conditions, self._rates = class_records(self.space)
+        self._order = np.zeros(0, np.int64)
+        self._begin = time.process_time()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds since the search was made."""
+        return time.process_time() - self._begin
+
+    @property
+    def left(self) -> int:
+        """How many rows of class numbers lie in boxes that are not covered."""
+        return volume(self.boxes) + volume(self.resisting)
+
+    def attack(self, found: Found, progress: Progress | None = None) -> bool:
+        """Cover the template with traces from the repertoire until they break nothing more.
+
+        Args:
+            found: called with a simulator, a trace and the numbers of the simulator's rows that it breaks.
+            progress: called with the thousandths that are covered.
+
+        Returns:
+            bool: False if the budget ended it.
+        """
+        rng = np.random.default_rng(self.query.seed)
+        rows = np.stack([rng.integers(0, size, SAMPLE) for size in self._sizes], axis=1)
+        waiting, total, seed = self.resisting, self.left, self.query.seed
+        while self._in_budget():
+            before = len(self.traces)
+            self._attack(rows, seed, found)
+            seed += 1
+            if len(self.traces) > before:
+                self.boxes = np.concatenate([self.boxes, waiting])
+            else:
+                self.resisting = np.concatenate([self.resisting, waiting])
+            waiting = self.boxes[:0]
+            if not len(self.boxes):
+                return True
+            waiting = self._uncovered(exact=False)
+            rows = first_programs(waiting)
+            if progress is not None:
+                progress(1000 * (total - self.left - volume(waiting)) // total, 1000)
+        self.boxes = np.concatenate([self.boxes, waiting])
+        return False
+
+    def survivors(self, most: int) -> np.ndarray | None:
+        """List the programs that no trace breaks.
+
+        Returns:
+            np.ndarray or None: (n, 7) class numbers in ascending order; None if they are more, or the budget ended it.
+        """
+        self.boxes, self.resisting = np.concatenate([self.boxes, self.resisting]), self.resisting[:0]
+        while len(self.boxes) and self._in_budget() and volume(self.resisting) <= most:
+            self.resisting = np.concatenate([self.resisting, self._uncovered(exact=True)])
+        if len(self.boxes) or volume(self.resisting) > most:
+            return None
+        return _listed(self.resisting)
+
+    def _in_budget(self) -> bool:
+        return self.cpu_s < self.budget_s
+
+    def _attack(self, rows: np.ndarray, seed: int, found: Found) -> None:
+        wrong_start = self.query.beliefs.start == "any"
+        simulator = Simulator(self._setting, self._objectives, self.space, raw_rows(self.space, rows), wrong_start)
+
+        def take(trace: np.ndarray, dropped: np.ndarray) -> None:
+            found(simulator, trace, dropped)
+            self.traces.append(trace)
+
+        simulator.attack(seed, take)
+
+    def _uncovered(self, *, exact: bool) -> np.ndarray:
+        """Cover the boxes; returns some that the traces leave, with ``exact`` programs that no trace breaks only."""
+        traces = np.array(self.traces, dtype=TRACE)
+        goals = np.zeros(len(traces), GOAL)
+        for i, trace in enumerate(traces):
+            goals[i] = self._objectives.goal(self._setting, int(trace["link"]), int(trace["alpha"]), int(trace["beta"]))
+        # Fresh traces first: the boxes that are left have seen the others.
+        self._order = np.concatenate([np.arange(len(self._order), len(traces)), self._order])
+        stack, size = np.concatenate([self.boxes, np.zeros((MOST_PARTS, HOLES), np.uint64)]), len(self.boxes)
+        pending, waiting = np.zeros((PENDING, HOLES), np.uint64), 0
+        while size and waiting < PENDING and self._in_budget():
+            if size + MOST_PARTS > len(stack):
+                stack = np.concatenate([stack, np.zeros_like(stack)])
+            size, more = cover(
+                stack, size, traces, goals, self._order, self._conditions, self._rates, exact, pending[waiting:], CALL_BOXES
+            )
+            waiting += more
+        self.boxes = stack[:size].copy()
+        return pending[:waiting]
+
+
+def volume(boxes: np.ndarray) -> int:
+    """Return the number of programs in boxes."""
+    return int(np.bitwise_count(boxes).astype(np.int64).prod(axis=1).sum())
+
+
+def _listed(boxes: np.ndarray) -> np.ndarray:
+    """Return every program of some boxes in ascending order."""
+    rows: list[np.ndarray] = [np.zeros((0, HOLES), np.int16)]
+    for box in boxes:
+        holes = [[i for i in range(MOST_BITS) if int(mask) >> i & 1] for mask in box]
+        rows.append(np.stack(np.meshgrid(*holes, indexing="ij"), axis=-1).reshape(-1, HOLES).astype(np.int16))
+    return np.unique(np.concatenate(rows), axis=0)

@@ -1,0 +1,190 @@
+"""How lemmas about traces make a statement about an endless run: each step of the reasoning is one implication for a solver.
+
+A run is cut into traces of T samples that join end to end. The implications speak of the state at a cut, of the state at the next
+one (primed), and of what happens in between; each lemma is one fact about these numbers. Units: C = Rm = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ccenv.proofs.formulas.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
+from ccenv.proofs.theorems.language import START, Comparison, Joined, Linear, Node, conjuncts, features_of
+from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
+
+KEPT = "the invariant is kept"
+
+
+@dataclass(frozen=True)
+class Implication:
+    """One step of a composition."""
+
+    name: str
+    facts: tuple[Node, ...]
+    goal: Node
+
+
+def at_most(left: Linear, right: Linear) -> Comparison:
+    """Return left <= right."""
+    return Comparison(left.plus(right, Fraction(-1)), strict=False)
+
+
+def below(left: Linear, right: Linear) -> Comparison:
+    """Return left < right."""
+    return Comparison(left.plus(right, Fraction(-1)), strict=True)
+
+
+def feature(name: str, times: Fraction | int = 1) -> Linear:
+    """Return a multiple of a feature."""
+    return Linear(((name, Fraction(times)),), Fraction(0))
+
+
+def number(value: Fraction | int) -> Linear:
+    """Return a constant."""
+    return Linear((), Fraction(value))
+
+
+def primed(node: Node) -> Node:
+    """Return what a formula about a trace's start says of its end."""
+    if isinstance(node, Joined):
+        return Joined(node.how, tuple(primed(part) for part in node.parts))
+    return Comparison(primed_linear(node.left), node.strict)
+
+
+def primed_linear(expression: Linear) -> Linear:
+    """Return an expression at the end of a trace."""
+    terms = ((f"{name}'" if name in START else name, c) for name, c in expression.terms)
+    return Linear(tuple(sorted(terms)), expression.constant)
+
+
+def both(*parts: Node) -> Node:
+    """Return a conjunction."""
+    return Joined("all", parts)
+
+
+def either(*parts: Node) -> Node:
+    """Return a disjunction."""
+    return Joined("any", parts)
+
+
+def implied(premise: Node, conclusion: Node) -> Node:
+    """Return premise => conclusion."""
+    return either(Joined("not", (premise,)), conclusion)
+
+
+def plain_facts(loaded: LoadedTheorem) -> tuple[Node, ...]:
+    """Return what the laws say of MSS, the buffer, and sums and peaks of losses."""
+    facts: list[Node] = [below(number(0), feature("MSS")), below(feature("MSS"), number(LARGEST_ALPHA))]
+    setting = loaded.setting
+    if setting.has_loss:
+        rtts = setting.rtts
+        facts += [at_most(number(0), feature("lost")), at_most(feature("lost"), feature("peak_loss", rtts))]
+        buffer = setting.buffer
+        if buffer == "arbitrary":
+            facts.append(below(number(0), feature("buffer")))
+        elif buffer == "large":
+            facts.append(at_most(number(LARGE_BUFFER_RTTS * (1 + setting.jitter)), feature("buffer")))
+        else:
+            size = SMALL_BUFFER if buffer == "small" else Fraction(buffer)
+            facts += [at_most(number(size), feature("buffer")), at_most(feature("buffer"), number(size))]
+    else:
+        facts += [at_most(number(0), feature("lost")), at_most(feature("lost"), number(0))]
+    return tuple(facts)
+
+
+def good(claim: ReadClaim, loaded: LoadedTheorem) -> Node:
+    """Return what a claim says of a trace in which no rank moves."""
+    rtts, bdp = loaded.setting.rtts, 1 + loaded.setting.jitter
+    rise = primed_linear(claim.potential).plus(claim.potential, Fraction(-1))
+    if claim.name == "utilisation":
+        return at_most(number(claim.bound * rtts), feature("served").plus(rise))
+    if claim.name == "loss_per_rtt":
+        return at_most(feature("lost").plus(rise), number(claim.bound * rtts))
+    return at_most(feature("peak_inflight"), number(claim.bound * bdp))
+
+
+def moves(rank: ReadRank) -> Node:
+    """Return that a rank moves by a step or more, towards its end."""
+    now, then, until = feature(rank.of), feature(f"{rank.of}'"), number(rank.until)
+    if rank.law in ("times", "by_mss"):
+        far = now.plus(feature("MSS", rank.step)) if rank.law == "by_mss" else feature(rank.of, rank.step)
+        return both(below(now, until), either(at_most(until, then), at_most(far, then)))
+    if rank.law == "minus":
+        near: Node = at_most(then, now.plus(number(-rank.step)))
+    else:
+        top = number(rank.jump if rank.jump is not None else rank.until)
+        near = either(
+            both(at_most(now, top), at_most(feature(f"{rank.of}'", rank.step), now)), both(below(top, now), at_most(then, top))
+        )
+    return both(below(until, now), either(at_most(then, until), near))
+
+
+def stays(rank: ReadRank) -> Node:
+    """Return that a rank does not go back: neither away from its end nor out of it."""
+    now, then, until = feature(rank.of), feature(f"{rank.of}'"), number(rank.until)
+    if rank.law in ("times", "by_mss"):
+        return either(at_most(until, then), at_most(now, then))
+    return either(at_most(then, until), at_most(then, now))
+
+
+def at_end(rank: ReadRank) -> Node:
+    """Return that a rank has reached its end."""
+    now, until = feature(rank.of), number(rank.until)
+    return at_most(until, now) if rank.law in ("times", "by_mss") else at_most(now, until)
+
+
+def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
+    """Yield every step of the composition; all must hold."""
+    plain = plain_facts(loaded)
+    lemmas = tuple(implied(lemma.premise, both(*lemma.conclusions)) for lemma in loaded.lemmas)
+    known = (*plain, loaded.invariant, *lemmas)
+    for k, part in enumerate(conjuncts(loaded.invariant), start=1):
+        yield Implication(f"the start is covered ({k})", (*plain, loaded.start), part)
+    for k, part in enumerate(conjuncts(loaded.invariant), start=1):
+        yield Implication(f"{KEPT} ({k})", known, primed(part))
+    for text, allowed in beginnings(loaded):
+        yield Implication(f"a trace may begin at each cut: {text}", (*plain, loaded.invariant), allowed)
+    for claim in loaded.claims:
+        told = (*known, claim.when)
+        for rank in claim.ranks:
+            yield Implication(f"{claim.name}: {rank.of} does not go back", told, stays(rank))
+            if rank.law in ("times", "by_mss"):
+                start = at_most(feature("MSS"), feature(rank.of))
+                yield Implication(f"{claim.name}: {rank.of} starts at MSS/Rm or above", told, start)
+        steps = either(*(moves(rank) for rank in claim.ranks))
+        yield Implication(f"{claim.name}: a trace is good, or a rank moves", told, either(good(claim, loaded), steps))
+        low, high = (number(value) for value in claim.potential_range)
+        inside = both(at_most(low, claim.potential), at_most(claim.potential, high))
+        yield Implication(f"{claim.name}: the potential is bounded", told, inside)
+
+
+def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
+    """Yield, in words and as formulas, what every query of a lemma assumes of the beliefs at the start of its trace.
+
+    That q_U is no less than 0 it has by its rule.
+    """
+    held = loaded.held_beliefs()
+    if "C_L" in held:
+        yield "C_L is at least MSS/Rm", at_most(feature("MSS"), feature("C_L"))
+    if {"C_L", "C_U"} <= held:
+        yield "C_L is at most C_U", at_most(feature("C_L"), feature("C_U"))
+    if "C_L_lambda" in held:
+        yield "C_L_lambda is at least MSS/Rm", at_most(feature("MSS"), feature("C_L_lambda"))
+
+
+def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
+    """Return the implication that makes the number of bad traces a time: while a rank is not at its end, one moves."""
+    lemmas = tuple(implied(lemma.premise, both(*lemma.conclusions)) for lemma in loaded.lemmas)
+    told = (*plain_facts(loaded), loaded.invariant, *lemmas, claim.when)
+    done = both(*(at_end(rank) for rank in claim.ranks))
+    return Implication(
+        f"{claim.name}: while a rank is open, one moves", told, either(done, *(moves(rank) for rank in claim.ranks))
+    )
+
+
+def variables_of(nodes: tuple[Node, ...]) -> list[str]:
+    """Return the features in formulas, sorted."""
+    return sorted(frozenset[Any]().union(*(features_of(node) for node in nodes)))

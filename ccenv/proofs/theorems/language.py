@@ -1,0 +1,206 @@
+"""The language of theorems: linear comparisons of named features, joined by all, any and not.
+
+``C_L' >= 17/12 C_L`` compares the end of a trace (primed) with its start. A list means all of its parts; ``{any: [...]}`` and
+``{not: ...}`` are the other forms; a text without a comparison sign is the name of a state. Constants stand for numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.foreign import fraction_of, shown
+
+MAX_CHARS = 400  # of one comparison
+MAX_DEPTH = 12  # of nested all, any and not
+MAX_FACTORS = 8  # of a term
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])", re.ASCII)
+_SIGN = re.compile(r"<=|>=|<|>")
+
+START = ("C_L", "C_U", "C_L_lambda", "q_U", "queue", "inflight")
+"""Features of a sample: as they stand at a trace's start, with a prime at its end."""
+
+STATIC = ("MSS", "buffer")
+TRACE = ("served", "delivered", "lost")
+GROWN = {"C_L_grown": "C_L", "C_U_grown": "C_U"}
+"""The bounds at a trace's end before they time out there."""
+
+PEAKS = ("peak_inflight", "peak_queue", "peak_loss", "peak_sent")
+"""The largest value in samples 1 to T - 1 of a trace; a comparison may only bound them from above."""
+
+FEATURES = (*START, *(f"{name}'" for name in START), *STATIC, *TRACE, *GROWN, *PEAKS)
+BELIEFS = frozenset({"C_L", "C_U", "C_L_lambda", "q_U"})
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear expression.
+
+    Attributes:
+        terms: (feature, coefficient) pairs, sorted, none zero.
+        constant: the rest, in units of C = Rm = 1.
+    """
+
+    terms: tuple[tuple[str, Fraction], ...]
+    constant: Fraction
+
+    def plus(self, other: Linear, times: Fraction = Fraction(1)) -> Linear:
+        """Return this expression plus a multiple of another one."""
+        sums = dict(self.terms)
+        for name, coefficient in other.terms:
+            sums[name] = sums.get(name, Fraction(0)) + times * coefficient
+        kept = tuple(sorted((name, c) for name, c in sums.items() if c != 0))
+        return Linear(kept, self.constant + times * other.constant)
+
+    def value(self, of: Callable[[str], Any]) -> Any:
+        """Return the expression's value, given the features' (terms or numbers)."""
+        return sum((c * of(name) for name, c in self.terms), start=self.constant)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``left <= 0``, or ``left < 0`` where strict."""
+
+    left: Linear
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A formula of parts: ``how`` is all, any or not (of one part)."""
+
+    how: str
+    parts: tuple[Node, ...]
+
+
+Node: TypeAlias = Comparison | Joined
+
+
+def parse(data: Any, where: str, constants: Mapping[str, Fraction], states: Mapping[str, Any], depth: int = 0) -> Node:
+    """Read a formula from YAML data.
+
+    Raises:
+        InputError: one line with the place, what was read and what is allowed.
+    """
+    if depth > MAX_DEPTH:
+        raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}")
+    if isinstance(data, list):
+        return Joined("all", tuple(parse(part, where, constants, states, depth + 1) for part in data))
+    if isinstance(data, dict) and len(data) == 1:
+        ((how, value),) = data.items()
+        if how == "not":
+            return Joined("not", (parse(value, where, constants, states, depth + 1),))
+        if how in ("all", "any") and isinstance(value, list):
+            return Joined(how, tuple(parse(part, where, constants, states, depth + 1) for part in value))
+    if isinstance(data, str) and not _SIGN.search(data):
+        if data not in states:
+            raise InputError(f"{where}: {unknown_name('state', data, states)}")
+        return parse(states[data], f"{where}.{data}", constants, states, depth + 1)
+    if not isinstance(data, str):
+        raise InputError(f"{where}: a formula is a comparison, a state, a list, or one of all, any and not; got {shown(data)}")
+    return _comparison(data, where, constants)
+
+
+def parse_linear(text: str, where: str, constants: Mapping[str, Fraction]) -> Linear:
+    """Read a linear expression. Raises InputError as :func:`parse` does."""
+    if len(text) > MAX_CHARS:
+        raise InputError(f"{where}: an expression has {len(text)} characters; at most {MAX_CHARS} are allowed")
+    total, at = Linear((), Fraction(0)), 0
+    while at < len(text.rstrip()):
+        sign = Fraction(1)
+        token, after = _next(text, at, where)
+        if token in ("+", "-"):
+            sign, at = Fraction(1 if token == "+" else -1), after
+        term, at = _term(text, at, where, constants)
+        total = total.plus(term, sign)
+    if not at:
+        raise InputError(f"{where}: {text!r}: an expression is missing")
+    return total
+
+
+def _comparison(text: str, where: str, constants: Mapping[str, Fraction]) -> Comparison:
+    signs = _SIGN.findall(text)
+    if len(signs) != 1:
+        raise InputError(f"{where}: {text!r} has {len(signs)} comparison signs; one of <=, <, >=, > is needed")
+    left, right = (parse_linear(side, where, constants) for side in _SIGN.split(text))
+    if signs[0] in (">", ">="):
+        left, right = right, left
+    difference = left.plus(right, Fraction(-1))
+    peaks = [(name, coefficient) for name, coefficient in difference.terms if name in PEAKS]
+    for name, coefficient in peaks:
+        if coefficient < 0:
+            raise InputError(f"{where}: {text!r}: {name} can only be bounded from above")
+    if len(peaks) > 1:
+        raise InputError(
+            f"{where}: {text!r}: adds {peaks[0][0]} and {peaks[1][0]}, which need not be at one time; bound each alone"
+        )
+    return Comparison(difference, signs[0] in ("<", ">"))
+
+
+def _next(text: str, at: int, where: str) -> tuple[str, int]:
+    found = _TOKEN.match(text, at)
+    if found is None:
+        raise InputError(f"{where}: {shown(text)}: cannot be read from character {at + 1} on")
+    return found.group(1), found.end()
+
+
+def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> tuple[Linear, int]:
+    number, feature, seen, joined, factors = Fraction(1), None, False, True, 0
+    while at < len(text.rstrip()):
+        token, after = _next(text, at, where)
+        if token in ("+", "-"):
+            break
+        at = after
+        if token == "*":
+            if joined:
+                raise InputError(f"{where}: {text!r}: a factor is missing before '*'")
+            joined = True
+            continue
+        if token in "()":
+            raise InputError(f"{where}: {text!r}: brackets are not allowed")
+        factors += 1
+        if factors > MAX_FACTORS or (seen and not joined and token[0].isdigit()):
+            raise InputError(
+                f"{where}: {text!r}: {token} follows a factor without '*', or is the {MAX_FACTORS + 1}th one of a term"
+            )
+        seen, joined = True, False
+        if token[0].isdigit():
+            number *= fraction_of(token, where)
+        elif token in constants:
+            number *= constants[token]
+        elif token not in FEATURES:
+            raise InputError(f"{where}: {unknown_name('feature or constant', token, [*FEATURES, *constants])}")
+        elif feature is not None:
+            raise InputError(f"{where}: {text!r} multiplies {feature} by {token}; only numbers may be factors")
+        else:
+            feature = token
+    if joined:
+        raise InputError(f"{where}: {text!r}: a term is missing, or ends with '*'")
+    if feature is None:
+        return Linear((), number), at
+    return Linear(((feature, number),) if number else (), Fraction(0)), at
+
+
+def features_of(node: Node) -> frozenset[str]:
+    """Return the features that a formula reads."""
+    if isinstance(node, Comparison):
+        return frozenset(name for name, _ in node.left.terms)
+    return frozenset().union(*(features_of(part) for part in node.parts))
+
+
+def beliefs_in(node: Node) -> frozenset[str]:
+    """Return the beliefs that a formula reads, at either end."""
+    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
+
+
+def conjuncts(node: Node) -> Iterator[Node]:
+    """Yield the parts whose conjunction a formula is."""
+    if isinstance(node, Joined) and node.how == "all":
+        for part in node.parts:
+            yield from conjuncts(part)
+    else:
+        yield node

@@ -1,0 +1,271 @@
+"""Decide a theorem: every lemma, then every implication of the composition; each answer with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ccenv.network.laws import check_trace
+from ccenv.proofs.claims.verifier import Verdict, confirm, replayed
+from ccenv.proofs.formulas.encode import Encoding
+from ccenv.proofs.formulas.export import as_trace
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.solver.terms import Formula
+from ccenv.proofs.solver.solvers import Answer, solve, to_smtlib, version_of
+from ccenv.proofs.solver.store import Store, query_hash
+from ccenv.proofs.theorems.compose import Implication, implications, settling, variables_of
+from ccenv.proofs.theorems.features import on_states
+from ccenv.proofs.theorems.language import Joined
+from ccenv.proofs.theorems.lasso import lasso
+from ccenv.proofs.theorems.queries import LemmaQuery, lemma_queries, possibilities
+from ccenv.proofs.theorems.theorem import LoadedTheorem
+
+_VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}
+
+
+@dataclass
+class Decided:
+    """The answer to one query of a lemma.
+
+    Attributes:
+        verdict: ``verified``, ``refuted`` or ``unknown``.
+        twin: the query without the conclusion, as SMT-LIB; it must be satisfiable.
+        twin_answer: with a model.
+        reason: for ``unknown``.
+        view: the counterexample in exact numbers, for ``refuted``.
+        views: of a lasso all its traces, the first one included.
+        every_k: whether it is proved of every grid with this D, and not of one alone.
+    """
+
+    lemma: str
+    part: int
+    verdict: Verdict
+    text: str
+    answer: Answer
+    twin: str = ""
+    twin_answer: Answer | None = None
+    reason: str = ""
+    view: View | None = None
+    views: tuple[View, ...] = ()
+    every_k: bool = False
+
+
+@dataclass
+class Step:
+    """The answer to one implication of the composition.
+
+    Attributes:
+        witness: feature -> value at which the facts hold and the goal does not.
+    """
+
+    name: str
+    verdict: Verdict
+    text: str
+    answer: Answer
+    witness: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Shown:
+    """Whether something is possible, so that a theorem is not about nothing.
+
+    Attributes:
+        names: what the trace shows, or the one thing that none does.
+        verdict: ``verified`` with a trace, ``refuted`` if there is none, or ``unknown``.
+        view: the trace, in exact numbers.
+    """
+
+    names: list[str]
+    verdict: Verdict
+    answer: Answer
+    view: View | None = None
+
+
+@dataclass
+class Proof:
+    """Everything that was decided of a theorem.
+
+    Attributes:
+        settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
+        possible: that the theorem is about something: traces of the start, the invariant and the premises.
+        lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
+    """
+
+    loaded: LoadedTheorem
+    lemmas: list[Decided]
+    steps: list[Step]
+    settles: dict[str, Step]
+    possible: list[Shown] = field(default_factory=list)
+    lassos: list[Decided] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        """``verified`` if every lemma and every implication is.
+
+        Else ``refuted`` if a trace that can be repeated for ever breaks a claim, and ``unknown`` if none was found: a lemma that
+        fails refutes no theorem.
+        """
+        if any(one.verdict == "refuted" for one in self.lassos):
+            return "refuted"
+        parts = [
+            *(one.verdict for one in self.lemmas),
+            *(one.verdict for one in self.steps),
+            *(one.verdict for one in self.possible),
+        ]
+        return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
+
+    @property
+    def seconds(self) -> float:
+        """Solver time."""
+        answers = [one.answer for one in (*self.lemmas, *self.lassos)]
+        answers += [one.answer for one in (*self.steps, *self.settles.values())] + [one.answer for one in self.possible]
+        answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
+        return sum(answer.seconds for answer in answers)
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Decides queries with one set of limits.
+
+    Attributes:
+        time_limit_s: per solver call; z3 first, and yices where z3 gave out.
+        store: where answers go, or None.
+        reuse: whether stored answers count.
+        seed: of z3.
+        progress: called with a line per answer.
+    """
+
+    time_limit_s: float = 120.0
+    store: Store | None = None
+    reuse: bool = True
+    seed: int = 0
+    progress: Callable[[str], None] = lambda line: None
+
+    def prove(self, loaded: LoadedTheorem) -> Proof:
+        """Decide a theorem.
+
+        Raises:
+            ReplayError: if the exact replayer does not reproduce a solver's trace (a bug, not a verdict).
+        """
+        possible = self.show(loaded)
+        steps = [self.imply(step) for step in implications(loaded)]
+        lemmas: list[Decided] = []
+        if all(verdict == "verified" for verdict in [one.verdict for one in possible] + [step.verdict for step in steps]):
+            for asked in lemma_queries(loaded):
+                lemmas.append(self.decide(asked, twin=False))  # a trace shows that its premise is possible
+                if lemmas[-1].verdict != "verified":
+                    break
+        settles = {claim.name: self.imply(settling(loaded, claim)) for claim in loaded.claims if claim.ranks}
+        proof = Proof(loaded, lemmas, steps, settles, possible)
+        if proof.verdict != "verified":
+            proof.lassos = list(self.lassos(loaded))
+        return proof
+
+    def lassos(self, loaded: LoadedTheorem, periods: int = 1) -> Iterator[Decided]:
+        """Look for endless misbehaviour, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
+
+        That no so many traces return to their state and break a claim does not prove the claim.
+        """
+        for claim in loaded.claims:
+            question = lasso(loaded, claim, periods)
+            text = question.text()
+            answer = self.ask(text, "z3", question.name)
+            views = tuple(question.confirm(answer)) if answer.status == "sat" else ()
+            verdict = _VERDICTS.get(answer.status, "unknown")
+            yield Decided(claim.name, 1, verdict, text, answer, reason=answer.reason, view=next(iter(views), None), views=views)
+
+    def imply(self, step: Implication) -> Step:
+        """Decide an implication of the composition."""
+        import z3
+
+        nodes = (*step.facts, Joined("not", (step.goal,)))
+        of = {one: z3.Real(one) for one in variables_of(nodes)}
+        formulas = [on_states(node, of.__getitem__) for node in nodes]
+        text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
+        answer = self.ask(text, "z3", step.name)
+        at = {one: str(answer.model.get(one, 0)) for one in of} if answer.status == "sat" else {}
+        return Step(step.name, _VERDICTS.get(answer.status, "unknown"), text, answer, at)
+
+    def show(self, loaded: LoadedTheorem) -> list[Shown]:
+        """Find traces that show that start, invariant and premises are possible; one often shows several.
+
+        Raises:
+            ReplayError: if the replayer or the checker of traces does not accept a solver's trace (a bug, not a verdict).
+        """
+        shown: list[Shown] = []
+        for name, query in possibilities(loaded):
+            first = next((one for one in shown if one.view is not None and query.claim.premise(one.view) is True), None)
+            if first is not None:
+                first.names.append(name)
+                continue
+            encoding = query.encoding()
+            answer = self.ask(encoding.smtlib(*written(query.claim.premise(encoding.view))), "z3", f"{name} is possible")
+            view = replayed(query, encoding, answer) if answer.status == "sat" else None
+            if view is not None and (broken := check_trace(as_trace(view, loaded.program.name))):
+                raise ReplayError(f"{name}: {broken[0].message}")
+            verdict: Verdict = "verified" if view else "refuted" if answer.status == "unsat" else "unknown"
+            shown.append(Shown([name], verdict, answer, view))
+        return shown
+
+    def decide(self, asked: LemmaQuery, *, twin: bool = True) -> Decided:
+        """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""
+        query = asked.query
+        encoding = query.encoding()
+        violation = query.claim.violation(encoding.view)
+        text = encoding.smtlib(*written(violation))
+        answer = self.ask(text, "z3", query.name)
+        if answer.status == "unknown":
+            second = self.ask(text, "yices", query.name)
+            if second.status != "unsat":
+                return Decided(asked.lemma, asked.part, "unknown", text, answer, reason=answer.reason)
+            answer = second
+        if answer.status == "sat":
+            return Decided(asked.lemma, asked.part, "refuted", text, answer, view=confirm(query, encoding, answer))
+        if not twin:
+            return Decided(asked.lemma, asked.part, "verified", text, answer)
+        twin_text = encoding.smtlib(*written(query.claim.premise(encoding.view)))
+        twin_answer = self.ask(twin_text, "z3", f"{query.name}, satisfiable twin")
+        if twin_answer.status != "sat":
+            reason = "the network with the premise alone is not satisfiable: the lemma would hold of nothing"
+            if twin_answer.status == "unknown":
+                reason = f"the satisfiable twin was not decided: {twin_answer.reason}"
+            return Decided(asked.lemma, asked.part, "unknown", text, answer, twin_text, twin_answer, reason)
+        replayed(query, encoding, twin_answer)
+        return Decided(asked.lemma, asked.part, "verified", text, answer, twin_text, twin_answer)
+
+    def search(self, asked: LemmaQuery, hint: Callable[[Encoding], Sequence[Formula]], limit_s: float) -> Decided | None:
+        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time."""
+        encoding = asked.query.encoding()
+        violation = written(asked.query.claim.violation(encoding.view))
+        name = f"{asked.query.name}, from a hint"
+        answer = replace(self, time_limit_s=min(limit_s, self.time_limit_s)).ask(
+            encoding.smtlib(*violation, *hint(encoding)), "z3", name
+        )
+        if answer.status != "sat":
+            return None
+        view = confirm(asked.query, encoding, answer)
+        return Decided(asked.lemma, asked.part, "refuted", encoding.smtlib(*violation), answer, view=view)
+
+    def ask(self, text: str, solver: str, name: str) -> Answer:
+        """Return the stored answer to a query, or the solver's."""
+        known = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
+        if known is not None:
+            return known
+        answer = solve(text, solver, self.time_limit_s, self.seed)
+        if self.store is not None:
+            self.store.save(text, answer, {"name": name})
+        self.progress(f"{name}: {answer.status} in {answer.seconds:.1f} s ({answer.solver})")
+        return answer
+
+
+def written(formula: Formula) -> list[Formula]:
+    """Return a formula as solver terms; nothing where it is trivially true."""
+    import z3
+
+    return [] if formula is True else [z3.BoolVal(False)] if formula is False else [formula]
+
+
+def hash_of(one: Decided | Step) -> str:
+    """Return the SHA-256 of a query's text."""
+    return query_hash(one.text)

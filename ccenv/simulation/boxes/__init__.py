@@ -1,0 +1,1 @@
+"""The delay element per packet: players, goals, game."""

@@ -1,0 +1,206 @@
+"""Jitter boxes that attack: one scenario many times at once, each time against another pattern or policy.
+
+What boxes play (``box_players``) says how much of what it holds a box lets go, every 10 ms (``TICK_S``). Whatever it says is
+legal by construction: no packet is held longer than the box may, and none overtakes another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ccenv.engine.packet.batch.players import Beginnings
+from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
+from ccenv.engine.packet.batch.form import Form, beginning
+from ccenv.engine.packet.batch.policies import policy_deciders
+from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.engine import whole_segments
+from ccenv.engine.packet.layout import TICK_S
+from ccenv.engine.packet.log import DEFAULT_ROWS, ordered
+from ccenv.base.errors import EngineError, InputError
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import Sender
+from ccenv.network.trace import Trace
+from ccenv.simulation.applications_run import BEFORE_TICK_S, Stage, with_applications
+from ccenv.simulation.boxes.goals import COUNTED, UTILISATION, Counts, box_goal, utilisation
+from ccenv.simulation.boxes.players import PATTERN, PHASES, POLICY, BoxPlayer
+from ccenv.simulation.packet_trace import packet_trace
+from ccenv.simulation.scenario import Scenario
+
+EXTERNAL = "external"
+SIZE = 64  # networks at once
+MAX_EVENTS = 10**12  # of a run: its length is bounded
+SLICE_S = 10.0  # simulated time per call of the kernel, so that a run can be interrupted
+
+
+def pattern_rows(scenario: Scenario) -> np.ndarray:
+    """Return which of a scenario's boxes with an adversary are ``external``: their indices, int64."""
+    named = [flow.jitter.adversary for flow in scenario.flows if flow.jitter.kind == "adversary"]
+    return np.array([row for row, name in enumerate(named) if name == EXTERNAL], np.int64)
+
+
+class BoxGame:
+    """Runs of one scenario, each against its own pattern or policy.
+
+    Args:
+        scenario: without ranges; boxes whose adversary is ``external`` attack.
+        senders: of its flows.
+        attacked: flows whose throughput counts.
+        warmup_rtts: propagation RTTs of the slowest attacked flow before the measured window; the boxes play already.
+        window_rtts: RTTs measured.
+        adversaries: of the other boxes, by name; one named ``external`` plays in place of patterns. If it is one of
+            ``box_players``, the boxes play what :meth:`play` is given.
+        goal: what counts, a name of ``box_goals.GOALS``.
+
+    Attributes:
+        scenario: as it is played: with the length of a run.
+        end_s: length of a run.
+        runs: that were played.
+
+    Raises:
+        UnknownNameError: for an unknown goal.
+        InputError: where there is no box to play, a goal needs more flows, or a sender cannot run in batches.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        senders: Sequence[Sender],
+        attacked: Sequence[int],
+        *,
+        warmup_rtts: int = 60,
+        window_rtts: int = 60,
+        adversaries: Mapping[str, ScriptedAdversary] | None = None,
+        goal: str = UTILISATION,
+    ) -> None:
+        self._goal = box_goal(goal)
+        if len(scenario.flows) < self._goal.least_flows:
+            raise InputError(
+                f"goal {goal!r} needs at least {self._goal.least_flows} flows; {scenario.name} has {len(scenario.flows)}"
+            )
+        if not any(flow.jitter.adversary == EXTERNAL for flow in scenario.flows):
+            raise InputError(
+                f"{scenario.name}: there is nothing to attack with: give a flow 'jitter: {{kind: adversary, adversary: external, "
+                "max_ms: ...}'"
+            )
+        kinds = {application.kind for application in scenario.applications}
+        if self._goal.application is not None and self._goal.application not in kinds:
+            raise InputError(f"goal {goal!r} is about a {self._goal.application}; {scenario.name} has none under applications")
+        for sender in senders:
+            if bridge_of(sender) is not None:
+                raise InputError(f"sender {sender.name!r} is plain Python: it runs in simulations, not in batches of networks")
+        first_s = max(scenario.flows[flow].start_s for flow in attacked)
+        rtt_s = max(scenario.flows[flow].rtt_s for flow in attacked)
+        self._begin_s = first_s + warmup_rtts * rtt_s
+        self.end_s = self._begin_s + window_rtts * rtt_s
+        self.scenario = with_applications(scenario.model_copy(update={"duration_s": self.end_s}))
+        self._stages: list[Stage] = []
+        self._senders, self._attacked, self.runs = list(senders), list(attacked), 0
+        self._adversaries = {EXTERNAL: PATTERN, **(adversaries or {})}
+        self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] in (PATTERN, PHASES, POLICY) else 0]
+        self._link = min(scenario.route_of(attacked[0]), key=lambda link: scenario.links[link].rate_Bps)
+        self._form, self._begins = self._network()
+        self._words = needed_words(self._form, self._begins)
+        self._batch: PacketBatch | None = None
+
+    def _network(self) -> tuple[Form, Beginnings]:
+        scenario, n = self.scenario, len(self.scenario.flows)
+        deciders = policy_deciders(self._senders, scenario.flows)
+        table = SenderTable(self._senders, [deciders.get(flow) for flow in range(n)])
+        form = Form(scenario, table, deciders, self._adversaries, [flow for flow in range(n) if table.rows["step_at"][flow]])
+        return form, beginning(scenario, range(n), float(scenario.seed), len(deciders))
+
+    @property
+    def ticks_of_run(self) -> int:
+        """Ticks of 10 ms of one run."""
+        return max(1, math.ceil(self.end_s / TICK_S))
+
+    @property
+    def steps_of_run(self) -> int:
+        """Ticks of 10 ms times flows of one run: what it costs."""
+        return self.ticks_of_run * len(self.scenario.flows)
+
+    @property
+    def ticks_of_rtt(self) -> int:
+        """Ticks of the propagation RTT of the slowest attacked flow, at least 1."""
+        return max(1, round(max(self.scenario.flows[flow].rtt_s for flow in self._attacked) / TICK_S))
+
+    def play(self, players: Sequence[BoxPlayer]) -> np.ndarray:
+        """Return what the goal counts under each player, lower is worse for the sender: by default the utilisation.
+
+        All networks draw the same random numbers.
+
+        Raises:
+            EngineError: if a sender leaves the positive numbers.
+        """
+        return self._goal.outcome(self._counts(players))
+
+    def measure(self, player: BoxPlayer) -> tuple[float, float]:
+        """Return the utilisation under a player, and the goal's own value."""
+        counts = self._counts([player])
+        return float(utilisation(counts)[0]), float(self._goal.value(counts)[0])
+
+    def _counts(self, players: Sequence[BoxPlayer]) -> Counts:
+        words = np.array([player.words() for player in players])
+        parts = [self._play(words[first : first + SIZE]) for first in range(0, len(words), SIZE)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _play(self, words: np.ndarray) -> dict[str, np.ndarray]:
+        if self._batch is None:
+            self._batch = PacketBatch(self._form, SIZE, self._words)
+        batch, which = self._batch, np.arange(len(words))
+        self._run(batch, which, words, self._begin_s)
+        before = self._totals(batch, which, self._begin_s)
+        self._run(batch, which, None, self.end_s)
+        self.runs += len(words)
+        after = self._totals(batch, which, self.end_s)
+        path_rtt_s = batch.arrays.flows["path_rtt_s"][which][:, self._attacked]
+        found = {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
+        if self._goal.application is None:
+            return found
+        return found | {self._goal.metric: np.array([stage.worth(self._goal.metric, self.end_s) for stage in self._stages])}
+
+    def _run(self, batch: PacketBatch, which: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
+        if words is not None:
+            batch.begin(which, Beginnings(*(np.repeat(column, len(which), axis=0) for column in self._begins)))
+            batch.box_words[np.ix_(which, self._rows)] = words[:, None]
+            self._stages = [Stage(self.scenario) for _ in which]
+        at_s = 0.0 if words is not None else self._begin_s
+        while at_s < until_s:
+            at_s = min(until_s, at_s + SLICE_S)
+            self._play_applications(batch, which, at_s)
+            batch.advance(np.full(batch.size, at_s), MAX_EVENTS, which)
+        wrong = np.flatnonzero(batch.arrays.run["error"][which, 0])
+        if len(wrong):
+            run = batch.arrays.run[wrong[0], 0]
+            raise EngineError(f"flow {run['error_flow']} or its adversary left the finite numbers at {run['now_s']:.6g} s")
+
+    def _play_applications(self, batch: PacketBatch, which: np.ndarray, until_s: float) -> None:
+        """Advance from tick to tick up to a time, each network with what its applications ask for."""
+        flows = batch.arrays.flows
+        for now_s in self._stages[0].ticks(until_s):
+            batch.advance(np.full(batch.size, now_s - BEFORE_TICK_S), MAX_EVENTS, which)
+            delivered_bytes = flows["goodput_bytes"][which]
+            for network, stage, delivered in zip(which, self._stages, delivered_bytes, strict=True):
+                for flow, more_bytes in stage.step(now_s, delivered):
+                    segments = whole_segments(more_bytes, self.scenario.mss_of(flow))
+                    flows["app_segments"][network, flow] += segments
+
+    def _totals(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> dict[str, np.ndarray]:
+        flows = batch.arrays.flows
+        counts = {name: flows[field][which][:, self._attacked].copy() for name, field in COUNTED.items()}
+        return counts | {"all_delivered": flows["delivered_bytes"][which].copy(), "capacity": self._capacity(batch, which, now_s)}
+
+    def _capacity(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> np.ndarray:
+        links = batch.arrays.links[which, self._link]
+        found: np.ndarray = links["capacity_bytes"] + links["rate_Bps"] * (now_s - links["capacity_s"])
+        return found
+
+    def trace(self, player: BoxPlayer) -> Trace:
+        """Return the trace of a run against a player; not counted. Needs one drop-tail link."""
+        batch = PacketBatch(self._form, 1, self._words, packet_log=DEFAULT_ROWS)
+        self._run(batch, np.zeros(1, np.int64), player.words()[None], self.end_s)
+        return packet_trace(self.scenario, ordered(batch.packet_log(0), self.end_s))

@@ -1,0 +1,171 @@
+"""What a jitter box that attacks can play besides one periodic pattern: two patterns, one after the other, or a small policy.
+
+All of them decide how much of what it holds a box lets go, every 10 ms; whatever they decide is legal. Each is a scripted
+adversary of its own for the kernel, and a few numbers of it are the state of a box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ccenv.agents.callbacks import ADVERSARY_SLOTS
+from ccenv.engine.packet.layout import TICK_S
+from ccenv.network.adversary import ScriptedAdversary
+
+PATTERN_VALUES = ADVERSARY_SLOTS - 2
+PHASE_VALUES = (ADVERSARY_SLOTS - 4) // 2
+MIDDLE = 0.5  # a policy without weights lets half of it go
+INPUTS = ("1", "queue / (C Rm)", "held / (C Rm)", "growth of both in a tick / (C tick)", "what it let go last", "t / end")
+
+
+class BoxPlayer(Protocol):
+    """What boxes play: numbers of one scripted adversary."""
+
+    @property
+    def adversary(self) -> ScriptedAdversary:
+        """The adversary whose state the numbers are."""
+
+    def words(self) -> np.ndarray:
+        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+
+
+def init(state: Any, view: Any) -> None:
+    """Keep the numbers."""
+
+
+def play_pattern(state: Any, view: Any, move: Any) -> None:
+    """Let go what the pattern says for this tick."""
+    move.service = state.values[np.int64(view.step / state.hold_ticks) % np.int64(state.length)]
+
+
+def play_phases(state: Any, view: Any, move: Any) -> None:
+    """Let go what the pattern of this phase says for this tick."""
+    if view.step < state.switch_tick:
+        move.service = state.first[np.int64(view.step / state.hold_ticks) % np.int64(state.first_length)]
+    else:
+        since = view.step - state.switch_tick
+        move.service = state.second[np.int64(since / state.hold_ticks) % np.int64(state.second_length)]
+
+
+def play_policy(state: Any, view: Any, move: Any) -> None:
+    """Let go what the weighted sum of what the box sees says, decided anew every few ticks."""
+    waiting = view.queue_bytes + view.held_bytes
+    if np.int64(view.step) % np.int64(state.hold_ticks) == 0:
+        bdp_bytes = max(view.link_rate_Bps * view.rtt_s, 1.0)
+        share = state.weights[0]
+        share += state.weights[1] * view.queue_bytes / bdp_bytes
+        share += state.weights[2] * view.held_bytes / bdp_bytes
+        share += state.weights[3] * (waiting - state.waiting_bytes) / max(view.link_rate_Bps * view.dt_s, 1.0)
+        share += state.weights[4] * state.share
+        share += state.weights[5] * view.now_s / state.end_s
+        state.share = min(1.0, max(0.0, share))
+    state.waiting_bytes = waiting
+    move.service = state.share
+
+
+PATTERN_STATE = np.dtype([("values", "<f8", (PATTERN_VALUES,)), ("length", "<f8"), ("hold_ticks", "<f8")])
+PATTERN = ScriptedAdversary("pattern", PATTERN_STATE, init, play_pattern)
+PHASES_STATE = np.dtype(
+    [
+        *(("first", "<f8", (PHASE_VALUES,)), ("second", "<f8", (PHASE_VALUES,))),
+        *((name, "<f8") for name in ("first_length", "second_length", "hold_ticks", "switch_tick")),
+    ]
+)
+PHASES = ScriptedAdversary("two_phase", PHASES_STATE, init, play_phases)
+POLICY_STATE = np.dtype(
+    [("weights", "<f8", (len(INPUTS),)), *((name, "<f8") for name in ("hold_ticks", "end_s", "share", "waiting_bytes"))]
+)
+POLICY = ScriptedAdversary("box_policy", POLICY_STATE, init, play_policy)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern of one box, or the same for all boxes of a network.
+
+    Attributes:
+        values: in [0, 1], at most PATTERN_VALUES.
+        hold_ticks: ticks that each of them holds.
+    """
+
+    values: tuple[float, ...]
+    hold_ticks: int = 1
+    adversary = PATTERN
+
+    def words(self) -> np.ndarray:
+        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
+        out = np.zeros(ADVERSARY_SLOTS)
+        out[: len(self.values)] = self.values
+        out[PATTERN_VALUES:] = len(self.values), self.hold_ticks
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {"values": [round(value, 6) for value in self.values], "hold_s": self.hold_ticks * TICK_S}
+
+
+@dataclass(frozen=True)
+class TwoPhases:
+    """A pattern until a moment, another one from it on.
+
+    Attributes:
+        first, second: values in [0, 1], 1 to PHASE_VALUES each.
+        hold_ticks: ticks that each of them holds.
+        switch_tick: first tick of the second one.
+    """
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    hold_ticks: int
+    switch_tick: int
+    adversary = PHASES
+
+    def words(self) -> np.ndarray:
+        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
+        out = np.zeros(ADVERSARY_SLOTS)
+        out[: len(self.first)] = self.first
+        out[PHASE_VALUES : PHASE_VALUES + len(self.second)] = self.second
+        out[2 * PHASE_VALUES :] = len(self.first), len(self.second), self.hold_ticks, self.switch_tick
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        data = {name: [round(value, 6) for value in getattr(self, name)] for name in ("first", "second")}
+        return {**data, "hold_s": self.hold_ticks * TICK_S, "switch_s": self.switch_tick * TICK_S}
+
+
+@dataclass(frozen=True)
+class BoxPolicy:
+    """A policy of one box: a weighted sum of what it sees, clipped to [0, 1].
+
+    Attributes:
+        weights: of INPUTS.
+        hold_ticks: ticks between two decisions.
+        end_s: of the run, what time is divided by.
+    """
+
+    weights: tuple[float, ...]
+    hold_ticks: int
+    end_s: float
+    adversary = POLICY
+
+    def words(self) -> np.ndarray:
+        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
+        out = np.zeros(ADVERSARY_SLOTS)
+        out[: len(INPUTS)] = self.weights
+        out[len(INPUTS) : len(INPUTS) + 3] = self.hold_ticks, self.end_s, MIDDLE
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        weights = {name: round(weight, 6) for name, weight in zip(INPUTS, self.weights, strict=True)}
+        return {"weights": weights, "hold_s": self.hold_ticks * TICK_S}
+
+
+KIND = Pattern((1.0,))
+"""Everything goes at once."""

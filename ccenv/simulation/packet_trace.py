@@ -1,0 +1,223 @@
+"""What becomes of a packet log: a file, and a trace that the independent legality checker can judge."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet.layout import EVENTS
+from ccenv.engine.packet.spec import FlowSpec
+from ccenv.base.errors import InputError, PathError
+from ccenv.base.files import write_atomic
+from ccenv.network.path import FlowPath, Path, RateChange, Workload, grid_of
+from ccenv.network.trace import Trace, TraceHeader
+from ccenv.simulation.scenario import Scenario
+from ccenv.base.version import VERSION
+
+LOG_FORMAT, LOG_VERSION = "ccenv-packet-log", 1
+FINEST = 64  # steps per smallest Rm
+ROUNDING = 1e-9  # of a step: what happens at a grid time has happened by then
+OF_PACKETS = "whole packets of"  # in the notes of a trace
+NO_BUDGET = 0.999  # of loss: random losses keep to none
+
+
+def save_packet_log(path: str | os.PathLike[str], scenario: Scenario, names: Sequence[str], log: np.ndarray) -> None:
+    """Write a run's packet log as one .npz without pickled objects: its columns, and a JSON header.
+
+    Args:
+        path: the file.
+        scenario: what was run.
+        names: of the flows.
+        log: records of ``ccenv.engine.packet.log.LOG_DTYPE`` in the order of time.
+    """
+    header = {
+        "format": LOG_FORMAT,
+        "version": LOG_VERSION,
+        "ccenv_version": VERSION,
+        "events": EVENTS,
+        "size_bytes": scenario.mss_bytes,
+        "flows": list(names),
+        "links": [link.name for link in scenario.links],
+        "scenario": scenario.model_dump(mode="json", exclude_defaults=True),
+    }
+    buffer = io.BytesIO()
+    columns: dict[str, Any] = {name: np.ascontiguousarray(log[name]) for name in log.dtype.names or ()}
+    np.savez_compressed(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **columns)
+    write_atomic(path, buffer.getvalue())
+
+
+def packet_trace(
+    scenario: Scenario, log: np.ndarray, *, least_rate_share: float | None = None, moves: Sequence[tuple[float, float]] = ()
+) -> Trace:
+    """Return a run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
+
+    Args:
+        scenario: what was run, on one drop-tail link.
+        log: its packet log.
+        least_rate_share: smallest legal link rate, as a share of the scenario's, in a run of the strong model.
+        moves: when such a run set the link's rate, in the order of time, and to what, in bytes/s. A row of the trace has the mean
+            rate of its step.
+
+    Raises:
+        InputError: for other networks, or where no grid fits the RTTs.
+    """
+    if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
+        raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
+    link = scenario.links[0]
+    if any(flow.arrivals for flow in scenario.flows):
+        raise InputError(f"{scenario.name}: a trace is of flows that stay; this run has a packet log only")
+    own_sizes = any(scenario.mss_of(index) != scenario.mss_bytes for index in range(len(scenario.flows)))
+    if own_sizes or any(flow.reordering or flow.ack_path for flow in scenario.flows):
+        raise InputError(
+            f"{scenario.name}: a trace is of packets of one size in their order, and of ACKs that only take time; this run has a "
+            "packet log only"
+        )
+    if link.trace or link.generator is not None or any(step.rate_Bps == 0 for step in link.rate_steps):
+        raise InputError(
+            f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
+        )
+    path, steps_per_rtt = _on_a_grid(scenario)
+    dt_s = grid_of(path, steps_per_rtt).dt_s
+    known_s = scenario.duration_s - link.delay_s  # until then all deliveries are known
+    times_s = np.arange(max(1, math.floor(known_s / dt_s + ROUNDING)) + 1) * dt_s
+    rate = np.full(len(times_s), link.rate_Bps)
+    for step in link.rate_steps:
+        rate[1:][times_s[:-1] >= step.time_s - ROUNDING * dt_s] = step.rate_Bps
+    if moves:
+        rate[1:] = _mean_rates(link.rate_Bps, moves, times_s)
+    rate[0] = rate[min(1, len(rate) - 1)]
+    if least_rate_share is not None:
+        low_Bps, high_Bps = least_rate_share * link.rate_Bps, link.rate_Bps
+        path = path.model_copy(update={"link_rate_min_Bps": low_Bps, "link_rate_max_Bps": high_Bps})
+
+    def counted(event: str, flow: int, delay_s: float = 0.0, on_link: bool | None = None) -> np.ndarray:
+        rows = (log["event"] == EVENTS.index(event)) & (log["flow"] == flow)
+        if on_link is not None:
+            rows &= (log["link"] >= 0) == on_link
+        found: np.ndarray = np.searchsorted(log["time_s"][rows] - delay_s, times_s + ROUNDING * dt_s, "right")
+        found[0] = 0  # nothing has happened before row 0: what happens at 0 s belongs to the first step
+        return found * scenario.mss_bytes
+
+    def per_flow(event: str, on_link: bool | None = None) -> np.ndarray:
+        return np.stack([counted(event, i, 0.0, on_link) for i in range(len(scenario.flows))], axis=1)
+
+    free = per_flow("drop", on_link=False)
+    lost = per_flow("drop", on_link=True)
+    # An adversary's box comes before the link's propagation delay, the others after it.
+    delays_s = [0.0 if flow.jitter.kind == "adversary" else link.delay_s for flow in scenario.flows]
+    nothing = np.full_like(free, np.inf)
+    return Trace(
+        header=TraceHeader(
+            path=path,
+            model="cbr_delay" if least_rate_share is None else "strong",
+            steps_per_rtt=steps_per_rtt,
+            dt_s=dt_s,
+            senders=tuple(flow.sender for flow in scenario.flows),
+            adversary=", ".join(sorted({flow.jitter.adversary or flow.jitter.kind for flow in scenario.flows})),
+            seed=scenario.seed,
+            notes=f"{OF_PACKETS} {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
+        ),
+        A=per_flow("enqueue") + lost + free,
+        L=lost + free,
+        L_free=free,
+        S=np.stack([counted("deliver", i, delay_s) for i, delay_s in enumerate(delays_s)], axis=1),
+        G=_tokens(log, scenario, times_s, ROUNDING * dt_s),
+        link_rate_Bps=rate,
+        rate_Bps=nothing,
+        cwnd_bytes=nothing,
+    )
+
+
+def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s: np.ndarray) -> np.ndarray:
+    """Return the mean link rate between each two times, given what it was set to and when."""
+    set_s = np.array([0.0, *(time_s for time_s, _ in moves)])
+    rates = np.array([first_Bps, *(rate_Bps for _, rate_Bps in moves)])
+    carried = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(set_s))])
+    before = np.searchsorted(set_s, times_s, "right") - 1
+    at_times = carried[before] + rates[before] * (times_s - set_s[before])
+    means: np.ndarray = np.clip(np.diff(at_times) / np.diff(times_s), rates.min(), rates.max())  # without what rounding adds
+    return means
+
+
+def is_of_packets(trace: Trace) -> bool:
+    """Tell whether a trace says that it is one of whole packets."""
+    return OF_PACKETS in trace.header.notes
+
+
+def packet_slack_bytes(trace: Trace) -> float:
+    """Return by how much a trace of whole packets may be off the fluid laws, in bytes.
+
+    That is a packet in service, what the link carries in a step (a packet at least), and with several flows what the others
+    bring in one step: in which order packets came within it, a trace does not say.
+    """
+    mss_bytes = trace.header.path.mss_bytes
+    carried = max(mss_bytes, float(trace.link_rate_Bps.max()) * trace.header.dt_s)
+    arrived = np.diff(trace.A - trace.L_free, axis=0)
+    others = float((arrived.sum(axis=1) - arrived.max(axis=1)).max())
+    return mss_bytes + carried + others
+
+
+def _tokens(log: np.ndarray, scenario: Scenario, times_s: np.ndarray, rounding_s: float) -> np.ndarray:
+    """Return what the link has served by each time, of the packet in service the share of its time that has passed."""
+    finish_s = log["time_s"][log["event"] == EVENTS.index("depart")]
+    arrive_s = log["time_s"][log["event"] == EVENTS.index("enqueue")]
+    done = np.searchsorted(finish_s, times_s + rounding_s, "right")
+    out = done.astype(np.float64)
+    serving = done < len(finish_s)
+    index = done[serving]
+    begin_s = np.maximum(arrive_s[index], np.where(index > 0, finish_s[index - 1], 0.0))
+    share = (times_s[serving] - begin_s) / np.maximum(finish_s[index] - begin_s, np.finfo(float).tiny)
+    out[serving] += np.clip(share, 0.0, 1.0)
+    out[0] = 0.0
+    tokens: np.ndarray = out * scenario.mss_bytes
+    return tokens
+
+
+def _on_a_grid(scenario: Scenario) -> tuple[Path, int]:
+    """Return the path of a one-link scenario, and the finest grid on which a step carries at least a packet."""
+    link = scenario.links[0]
+    shortest_s = min(flow.rtt_s for flow in scenario.flows)
+    finest = max(1, min(FINEST, math.floor(shortest_s * link.rate_Bps / scenario.mss_bytes)))
+    refused: PathError | None = None
+    for steps_per_rtt in range(finest, 0, -1):
+        path = _path(scenario, shortest_s / steps_per_rtt)
+        try:
+            grid_of(path, steps_per_rtt)
+        except PathError as error:
+            refused = refused or error
+        else:
+            return path, steps_per_rtt
+    raise InputError(f"{scenario.name}: no grid of up to {finest} steps per Rm fits its RTTs: {refused}")
+
+
+def _path(scenario: Scenario, dt_s: float) -> Path:
+    link = scenario.links[0]
+    return Path(
+        link_rate_Bps=link.rate_Bps,
+        buffer_bytes=link.buffer_bytes,
+        mss_bytes=scenario.mss_bytes,
+        red=None,
+        link_rate_min_Bps=None,
+        link_rate_max_Bps=None,
+        rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
+        flows=tuple(_flow_path(flow, dt_s) for flow in scenario.flows),
+    )
+
+
+def _flow_path(flow: FlowSpec, dt_s: float) -> FlowPath:
+    work = flow.workload
+    kinds = {"rate": {"rate_Bps": work.rate_Bps}, "finite": {"size_bytes": work.size_bytes}}
+    return FlowPath(
+        rtt_s=flow.rtt_s,
+        start_s=0.0,  # when a flow sends is left open, as its rate and window are
+        stop_s=math.inf,
+        jitter_s=math.ceil(flow.jitter.max_s / dt_s - ROUNDING) * dt_s,
+        loss_budget=NO_BUDGET if flow.loss_rate > 0 or flow.loss_bursts else 0.0,
+        workload=Workload.model_validate({"kind": work.kind, **kinds[work.kind]} if work.kind in kinds else {}),
+    )

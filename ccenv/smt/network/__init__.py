@@ -1,1 +1,0 @@
-"""The network as constraints: settings, samples, laws, beliefs, moves."""

@@ -1,1 +1,0 @@
-"""Queries about several flows of one program."""

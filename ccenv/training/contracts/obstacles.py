@@ -1,0 +1,97 @@
+"""What a counterexample says about other contracts, and the widest contract that no counterexample speaks against.
+
+A counterexample holds the rate of each step. A contract that allows these rates at the same beliefs allows the whole trace,
+however its other leaves look. So one refuted contract rules out many more than those around it, without another solver call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Levels, Side, by_side, directions, moved, numbered
+from ccenv.base.errors import CcenvError
+from ccenv.agents.programs import Expression, Leaf, Program, interval
+from ccenv.training.contracts.choices import choices
+from ccenv.proofs.claims.verifier import Query
+
+Obstacle = dict[Side, np.ndarray]
+"""Per side, which levels (scale, offset) allow a trace; a side that is missing allows it at every level.
+
+A contract allows the trace where all of its sides do."""
+
+SHAPE = (SCALE_LEVELS + 1, OFFSET_LEVELS + 1)
+
+
+def obstacle_around(program: Program, levels: Levels) -> Obstacle:
+    """Return what rules out every contract around one."""
+    scales, offsets = np.indices(SHAPE)
+    return {side: (scales >= s) & (offsets >= o) for side, (s, o) in by_side(program, levels).items() if (s, o) != (0, 0)}
+
+
+def obstacle_of(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
+    """Return what a counterexample rules out, by its rates and beliefs in the exact replay.
+
+    Raises:
+        ReplayError: for values that are no trace of the query's network and contract.
+        CcenvError: if the trace does not violate the query's property.
+    """
+    tables: Obstacle = {}
+    leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
+    names = numbered(program)
+    for inputs, rate in choices(query, contract, values):
+        leaf = interval(names, inputs).hold_rtts - 1
+        for end in (0, 1):
+            moves = leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)]
+            table = tables.setdefault((leaf, end), np.ones(SHAPE, np.bool_))
+            for scale, offset in np.ndindex(SHAPE):
+                table[scale, offset] &= _allows(moved(moves, scale, offset, end), end, inputs, rate)
+    return {side: table for side, table in tables.items() if not table.all()}
+
+
+def _allows(bound: Expression, end: int, inputs: Mapping[str, Any], rate: Fraction) -> bool:
+    # Line 7 raises both ends to MSS/Rm, and no rate is below it.
+    value = sum((coefficient * inputs[name] for name, coefficient in bound.terms), start=Fraction(0))
+    least = inputs["MSS/Rm"]
+    return bool(rate <= max(value, least) if end else rate >= max(value, least))
+
+
+def allows(obstacle: Obstacle, sides: Mapping[Side, tuple[int, int]]) -> bool:
+    """Tell whether a contract allows the trace of an obstacle."""
+    return all(bool(table[sides[side]]) for side, table in obstacle.items())
+
+
+def widest(
+    program: Program, gains: Mapping[Side, np.ndarray], obstacles: Sequence[Obstacle], least: Levels, most: Levels
+) -> Levels | None:
+    """Return the levels of largest gain between two contracts that allow no obstacle's trace; None where there are none.
+
+    The gain is a sum over sides, and an obstacle is avoided by one of its sides: an integer program, one binary variable per side
+    and pair of levels.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    low, high = by_side(program, least), by_side(program, most)
+    cells = [
+        (side, s, o)
+        for side in low
+        for s in range(low[side][0], high[side][0] + 1)
+        for o in range(low[side][1], high[side][1] + 1)
+    ]
+    # Of equal gain the narrower contract: it is proved more easily.
+    worth = np.array([gains[side][s, o] - 1e-6 * (s + o) for side, s, o in cells])
+    rows = [[side == other for side, _, _ in cells] for other in low]
+    avoided = [[side in ob and not ob[side][s, o] for side, s, o in cells] for ob in obstacles]
+    at_least = np.ones(len(rows) + len(avoided))
+    at_most = np.concatenate([np.ones(len(rows)), np.full(len(avoided), np.inf)])
+    limits = LinearConstraint(np.array(rows + avoided, dtype=np.float64), at_least, at_most)
+    answer = milp(-worth, integrality=np.ones(len(cells)), bounds=Bounds(0, 1), constraints=limits)
+    if answer.status == 2:
+        return None
+    if answer.x is None:
+        raise CcenvError(f"the widest contract that avoids {len(obstacles)} counterexamples was not found: {answer.message}")
+    chosen = {side: (s, o) for (side, s, o), on in zip(cells, answer.x, strict=True) if on > 0.5}
+    return tuple(chosen[way.leaf, way.end][way.kind == "offset"] for way in directions(program))

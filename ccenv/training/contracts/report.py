@@ -1,0 +1,149 @@
+"""The frontier: width and nominal score of contracts against the utilisation that stays proved, as data, a page and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.training.contracts.widen import RESULT
+from ccenv.base.document import Format, plain
+from ccenv.base.errors import InputError
+from ccenv.base.files import make_folder, write_atomic
+from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.base.pages import Place, markdown
+from ccenv.agents.programs import Program, parse_program
+from ccenv.base.provenance import machine, versions
+from ccenv.training.evaluation import evaluate_sender
+
+FORMAT = Format("ccenv-contract-frontier", 1, "a frontier of contracts", indent=1)
+PLACE = Place("<!-- table of the record: ccenv.training.contracts.report.write_table -->")
+CHOOSERS = ("lo", "middle", "hi")
+PATHS = 1024
+_KEPT = (
+    *("utilisation", "settle", "T", "timeouts", "verified"),
+    *("width_log2", "width_at_most", "finished", "asked", "solver_seconds", "reason"),
+)
+
+
+def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATHS) -> list[FilePath]:
+    """Write frontier.json, contracts.md and frontier.svg.
+
+    Args:
+        folders: of ``ccenv contract widen``.
+        out: where the files go.
+        n_paths: of the score.
+
+    Returns:
+        list: the files.
+
+    Raises:
+        InputError: for a folder without a result, or a damaged one.
+    """
+    rows = [_row(folder, n_paths) for folder in folders]
+    data = plain({"rows": rows, "n_paths": n_paths, "machine": machine(), "versions": versions()})
+    make_folder(out)
+    record, page, picture = out / "frontier.json", out / "contracts.md", out / "frontier.svg"
+    FORMAT.write(record, data)
+    write_atomic(picture, frontier_picture(data))
+    write_atomic(page, _page(data).encode())
+    return [record, page, picture]
+
+
+def read_data(file: FilePath | str) -> dict[str, Any]:
+    """Read a record. Raises InputError if it is none."""
+    return FORMAT.read(FilePath(file))
+
+
+def write_table(file: FilePath | str, page: FilePath | str) -> None:
+    """Put the table of a record in its place on a page. Raises InputError if the page does not mark it."""
+    PLACE.write(FilePath(page), table(read_data(file)))
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return a record as a table in Markdown."""
+    return markdown([_cells(row) for row in sorted(data["rows"], key=lambda row: (_name(row), row["utilisation"]))])
+
+
+def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
+    """Draw width, and scores of the best constant choice and of the program, over proved utilisation; equal data, equal bytes."""
+    from matplotlib.figure import Figure
+
+    from ccenv.network.figure import picture
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    width, score = figure.subplots(1, 2)
+    proved = sorted((row for row in data["rows"] if row["verified"]), key=lambda row: float(row["utilisation"]))
+    for number, name in enumerate(dict.fromkeys(_name(row) for row in proved)):
+        own, colour = [row for row in proved if _name(row) == name], f"C{number}"
+        u = [row["utilisation"] for row in own]
+        width.plot(u, [row["width_log2"] for row in own], marker="o", color=colour, label=name)
+        score.plot(u, [max(row["scores"].values()) for row in own], marker="o", color=colour, label=name)
+        score.plot(u, [row["program_score"] for row in own], linestyle="--", linewidth=1, color=colour)
+    width.set_ylabel("width: mean log2(hi / lo)")
+    score.set_ylabel("score of the best constant choice (dashed: program)")
+    for axes in (width, score):
+        axes.set_xlabel("proved utilisation")
+    if width.lines:
+        width.legend()
+    return picture(figure, suffix)
+
+
+def _row(folder: FilePath, n_paths: int) -> dict[str, Any]:
+    file = folder / "result.json"
+    data = RESULT.read(file)
+    missing = [key for key in (*_KEPT, "program", "contract", "directions", "pseudo_code") if key not in data]
+    if missing:
+        raise InputError(f"{file}: {missing[0]!r} is missing; run ccenv contract widen again")
+    program, contract = (parse_program(data[key], f"{file}: {key}") for key in ("program", "contract"))
+    scores = {} if not data["verified"] else {name: _score(contract, name, n_paths) for name in CHOOSERS}
+    row = {"program": program.name} | {key: data[key] for key in _KEPT}
+    return row | {"program_score": _score(program, "middle", n_paths), "scores": scores, "pseudo_code": data["pseudo_code"]}
+
+
+def _score(program: Program, chooser: str, n_paths: int) -> float:
+    name = program.name
+    sender = ContractSender(name, program, chooser) if program.is_contract else ProgramSender(name, program)
+    return float(asdict(evaluate_sender(sender, n_paths))["score"])
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['program']}{'' if row['timeouts'] is None else ', with time-outs'}"
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    settled = f" (after {row['settle']} Rm)" if row["settle"] else ""
+    timing = "no" if row["timeouts"] is None else str(row["timeouts"])
+    cells = {"program": f"`{row['program']}`", "time-outs": timing, "utilisation proved": f"{row['utilisation']:g}{settled}"}
+    if not row["verified"]:
+        return (
+            cells
+            | dict.fromkeys(("width", "at most", "score of the program", "best constant choice"), "")
+            | {"search": f"not proved: {row['reason']}"}
+        )
+    best = max(row["scores"], key=row["scores"].__getitem__)
+    cells |= {"width": f"{row['width_log2']:.3f}", "at most": f"{row['width_at_most']:.3f}"}
+    cells |= {
+        "score of the program": f"{row['program_score']:.4f}",
+        "best constant choice": f"{row['scores'][best]:.4f} ({best})",
+    }
+    ended = "finished" if row["finished"] else "stopped"
+    return cells | {"search": f"{ended}, {row['asked']} queries, {row['solver_seconds']:.0f} s of solver time"}
+
+
+def _page(data: dict[str, Any]) -> str:
+    lines = [
+        "# Widths of contracts",
+        "",
+        "Width is the mean of log2(hi / lo) over the beliefs of a nominal run. No contract of the levels searched is wider",
+        "around this one than `at most`. A search that was stopped may find a wider one when it goes on.",
+        "",
+        "![width and score against utilisation](frontier.svg)",
+        "",
+        table(data),
+    ]
+    for row in data["rows"]:
+        state = "" if row["verified"] else f" (not proved: {row['reason']})"
+        lines += ["", f"## {_name(row)}, at {row['utilisation']:g}{state}", "", "```", str(row["pseudo_code"]), "```"]
+    return "\n".join(lines) + "\n"

@@ -1,1 +1,0 @@
-"""Curricula: which paths a training plays next."""

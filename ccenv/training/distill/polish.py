@@ -1,0 +1,80 @@
+"""Cross-entropy search over the open numbers of a template (Rubinstein 1999), on whatever a program is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.training.distill.template import Template, build, spread
+from ccenv.agents.programs import Program
+
+Judge = Callable[[Sequence[Program]], np.ndarray]
+ELITE_SHARE = 0.2
+SMALLEST_SPREAD = 0.05  # of the first spread: the grid stays within reach to the end
+WIDENING = 1.1
+
+
+@dataclass(frozen=True)
+class Polished:
+    """What a search found.
+
+    Attributes:
+        numbers: of the best program.
+        program: it.
+        value: what the judge said of it.
+        mean: of the last distribution.
+    """
+
+    numbers: np.ndarray
+    program: Program
+    value: float
+    mean: np.ndarray
+
+
+def polish(
+    template: Template,
+    start: np.ndarray,
+    judge: Judge,
+    *,
+    name: str,
+    source: str = "",
+    seed: int = 0,
+    generations: int = 14,
+    population: int = 40,
+    reach: float = 1.0,
+    report: Callable[[int, float], None] | None = None,
+) -> Polished:
+    """Search numbers that a judge likes; the start takes part.
+
+    Args:
+        template: the tree.
+        start: its numbers.
+        judge: values of programs, larger is better; must be deterministic.
+        name: of the programs.
+        source: of the programs.
+        seed: of the search.
+        generations: how many.
+        population: programs per generation.
+        reach: factor on the first spread.
+        report: called with the generation and the best value so far.
+    """
+    rng = np.random.default_rng(seed)
+    first = spread(template) * reach
+    mean, deviation = start.astype(float), first.copy()
+    best_numbers, best_value = mean, -np.inf
+    for generation in range(generations):
+        tried = mean + deviation * rng.standard_normal((population, len(mean)))
+        tried[0] = mean
+        tried[1] = best_numbers
+        values = judge([build(template, numbers, name, source) for numbers in tried])
+        order = np.argsort(-values, kind="stable")
+        if values[order[0]] > best_value:
+            best_numbers, best_value = tried[order[0]], float(values[order[0]])
+        elite = tried[order[: max(2, round(ELITE_SHARE * population))]]
+        mean = elite.mean(axis=0)
+        deviation = np.maximum(WIDENING * elite.std(axis=0), SMALLEST_SPREAD * first)
+        if report is not None:
+            report(generation, best_value)
+    return Polished(best_numbers, build(template, best_numbers, name, source), best_value, mean)

@@ -1,0 +1,308 @@
+"""``ccenv distill``: imitate, polish, prove, measure, report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.training.distill.claims import (INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, require_timeouts, write_suite)
+from ccenv.training.distill.imitation import Imitation, imitate
+from ccenv.training.distill.measure import measure
+from ccenv.training.distill.objective import Objective
+from ccenv.training.distill.polish import Polished, polish
+from ccenv.training.distill.prove import LATER_REACH, prove
+from ccenv.training.distill.stages import Stages
+from ccenv.training.distill.teacher import Teacher, load_teacher
+from ccenv.training.distill.template import Template, ladder, safety_shell
+from ccenv.training.distill.timeouts import weakened
+from ccenv.training.distill.tree import fit_leaves
+from ccenv.base.document import Format
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import locked, write_atomic
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import ProgramSender, Sender
+from ccenv.agents.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
+from ccenv.base.provenance import code_hash, machine, versions
+from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
+from ccenv.proofs.claims.report import decide_claim
+from ccenv.proofs.solver.solvers import SECOND_SOLVERS
+from ccenv.proofs.solver.store import Store
+
+REPORT = "distill.json"
+FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)
+SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
+DEEPEST = 6
+ATTACK_ROUNDS = 8  # attack the program, polish on, for a teacher that was trained against attacks
+
+
+@dataclass(frozen=True)
+class DistillSettings:
+    """What to distil and how.
+
+    Attributes:
+        checkpoint: a learned policy: file, or folder of a training run.
+        depth: conditions on the longest way to a leaf.
+        seed: of everything random.
+        prove: utilisations to prove, one program each; none: no proof.
+        n_paths: paths of the search, and as many others of the choice between shapes (the reported score is on 1,024 others).
+        generations: of the polish.
+        population: programs per generation.
+        budget_s: wall seconds for the loop of each proof.
+        rounds: of each loop at most.
+        time_limit_s: per solver call.
+        recheck: second solver for the final proofs: ``yices`` or ``cvc5``, or None.
+        timeouts: also decide what belief time-outs of this preset change for the proved programs; None: do not.
+        attack_flow_steps: budget of the attack that measures the worst case.
+    """
+
+    checkpoint: str
+    depth: int = 3
+    seed: int = 0
+    prove: tuple[float, ...] = ()
+    n_paths: int = 256
+    generations: int = 16
+    population: int = 40
+    budget_s: float = 900.0
+    rounds: int = 40
+    time_limit_s: float = 300.0
+    recheck: str | None = None
+    timeouts: str | None = None
+    attack_flow_steps: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        low = SHALLOWEST_SHELL if self.prove else 1
+        if not low <= self.depth <= DEEPEST:
+            why = " (a proof needs a drain guard, a guard on C_U / C_L and 'utilised')" if self.prove else ""
+            raise InputError(f"depth is {self.depth}; it must be {low} to {DEEPEST}{why}")
+        for name in ("n_paths", "generations", "rounds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name.removeprefix('n_')} is {getattr(self, name)}; it must be at least 1")
+        if not (self.budget_s > 0 and self.time_limit_s > 0):
+            raise InputError(f"budget is {self.budget_s:g} s, time limit {self.time_limit_s:g} s; both must be above 0")
+        if self.recheck is not None and self.recheck not in SECOND_SOLVERS:
+            raise unknown_name("solver", self.recheck, SECOND_SOLVERS)
+        require_timeouts(self.timeouts)
+        for utilisation in self.prove:
+            if not 0.05 <= utilisation <= 0.95:
+                raise InputError(f"a utilisation to prove is {utilisation}; it must lie in 0.05 to 0.95")
+
+
+def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Distil a policy into a belief program; with ``prove`` also into programs that the solver verifies.
+
+    What is finished stands in the folder after each stage; the same call goes on from there.
+
+    Returns:
+        dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
+
+    Raises:
+        InputError: if the checkpoint is no policy of this observation, or the folder holds something else.
+    """
+    say = say or (lambda line: None)
+    teacher = load_teacher(settings.checkpoint)
+    head = _head(settings, teacher)
+    decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
+    key = {name: head["settings"][name] for name in decisive}
+    key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
+    key["code"] = code_hash(distill)
+    Stages.check(folder)
+    with locked(folder, "distillation"):
+        return _distilled(_Work(settings, teacher, folder, Stages(folder, key), say), head)
+
+
+def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
+    """Distil in a folder that is held."""
+    settings, folder = work.settings, work.folder
+    tree = work.stages.run("tree", lambda: _tree_stage(work))
+    proofs = [_proved(work, utilisation) for utilisation in settings.prove]
+    result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
+    FORMAT.write(folder / REPORT, result)
+    from ccenv.training.distill.report import write_report
+
+    write_report(folder, result)
+    return result
+
+
+@dataclass
+class _Work:
+    """What the stages of one distillation share."""
+
+    settings: DistillSettings
+    teacher: Teacher
+    folder: FilePath
+    stages: Stages
+    say: Callable[[str], None]
+
+    @cached_property
+    def imitation(self) -> Imitation:
+        """The tree that CART grew, and the states that it was fitted to."""
+        done = imitate(self.teacher.policy, self.settings.depth, self.settings.seed, self.teacher.world)
+        self.say(f"imitated {self.teacher.name}: mean relative difference {done.error:.3f}")
+        return done
+
+    def objective(self) -> Objective:
+        """Return a new objective: what one stage learns of attacks must not depend on whether another ran or was on disk."""
+        return Objective(self.teacher, self.settings.n_paths, self.settings.seed)
+
+    @property
+    def stem(self) -> str:
+        """The teacher's name, short enough for names of programs."""
+        return self.teacher.name[:40]
+
+    def measured(self, sender: Sender) -> dict[str, Any]:
+        """Return what is reported of a sender (``measure``)."""
+        return measure(sender, self.teacher, self.settings.attack_flow_steps, self.settings.seed)
+
+    def record(self, program: Program, file: FilePath) -> dict[str, Any]:
+        """Write a program and return what it is and what was measured of it: what is measured is what was written."""
+        write_atomic(file, to_json(program).encode())
+        program = load_program(file)
+        about = {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)}
+        return about | self.measured(ProgramSender(program.name, program))
+
+
+def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
+    content = b"".join(np.ascontiguousarray(a).tobytes() for a in teacher.policy.arrays)
+    if not teacher.policy.is_first_version:
+        content += sender_hash(teacher.policy).encode()
+    return {
+        **FORMAT.head,
+        "teacher_name": teacher.name,
+        "teacher_sha256": hashlib.sha256(content).hexdigest(),
+        "teacher_weights": teacher.weights.model_dump(),
+        "teacher_world": teacher.world.model_dump(mode="json"),
+        "teacher_robust": None if teacher.robust is None else teacher.robust.model_dump(mode="json"),
+        "settings": asdict(settings) | {"prove": list(settings.prove)},
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def _tree_stage(work: _Work) -> dict[str, Any]:
+    """Polish the tree that CART grew and plain shapes of the same depth; the one that does best on other paths is kept."""
+    settings, imitation, objective = work.settings, work.imitation, work.objective()
+    shapes = {"CART": (imitation.template, imitation.numbers)}
+    if settings.depth >= SHALLOWEST_SHELL:
+        shapes |= {"shell": safety_shell(settings.depth - 2), "ladder": ladder(settings.depth)}
+    found: dict[str, Polished] = {}
+    values: dict[str, float] = {}
+    for shape, (template, numbers) in shapes.items():
+        start = numbers if shape == "CART" else fit_leaves(template, numbers, imitation.samples)
+        found[shape] = _polished(work, objective, shape, template, start, settings.generations, 1.0)
+        values[shape] = objective.select_value(found[shape].program)
+        work.say(f"polished {shape}: {found[shape].value:.4f} on the paths of the search, {values[shape]:.4f} on others")
+    shape = max(found, key=lambda name: values[name])
+    best = found[shape]
+    if objective.under_attack:
+        for _ in range(ATTACK_ROUNDS):
+            worst = objective.learn(best.program)
+            work.say(f"attacked {shape}: worst utilisation {worst:.4f}")
+            generations = max(1, settings.generations // 4)
+            best = _polished(work, objective, shape, shapes[shape][0], best.numbers, generations, LATER_REACH)
+    fidelity = {"mean_relative_difference": imitation.error, "states": len(imitation.samples.rate), "shape": shape}
+    measured = {"teacher": work.measured(work.teacher.policy), "fidelity": fidelity}
+    return work.record(best.program, work.folder / f"{best.program.name}.json") | measured
+
+
+def _polished(
+    work: _Work, objective: Objective, shape: str, template: Template, start: np.ndarray, generations: int, reach: float
+) -> Polished:
+    depth = work.settings.depth
+    return polish(
+        template,
+        start,
+        objective.values,
+        name=f"{work.stem}_d{depth}",
+        source=f"distilled from {work.teacher.name} ({shape}, depth {depth}, polished)",
+        seed=work.settings.seed,
+        generations=generations,
+        population=work.settings.population,
+        reach=reach,
+    )
+
+
+def _proved(work: _Work, utilisation: float) -> dict[str, Any]:
+    """Search a program until it is proved, then decide its written suites: stages of their own."""
+    settings = work.settings
+    name = f"{work.stem}_u{100 * utilisation:g}".replace(".", "_")
+    limits = {"budget_s": settings.budget_s, "rounds": settings.rounds, "time_limit_s": settings.time_limit_s}
+    record = work.stages.run(name, lambda: _proof_stage(work, name, utilisation), limits=limits, utilisation=utilisation)
+    if record["verdict"] != "verified":
+        return record
+    own = {"program": record["program"], "utilisation": utilisation, "recheck": settings.recheck}
+    limits = {"time_limit_s": settings.time_limit_s}
+    lemmas = work.stages.run(f"{name}_lemmas", lambda: _suite_stage(work, name, record, None), limits=limits, **own)
+    record |= lemmas | {"seconds": round(record["seconds"] + lemmas["seconds"], 1)}
+    if settings.timeouts is not None:
+        record["timeouts"] = work.stages.run(
+            f"{name}_timeouts",
+            lambda: _suite_stage(work, name, record, settings.timeouts),
+            limits=limits,
+            timeouts=settings.timeouts,
+            **own,
+        )
+    return record
+
+
+def _proof_stage(work: _Work, name: str, utilisation: float) -> dict[str, Any]:
+    settings, say = work.settings, work.say
+    numbers = numbers_for(utilisation)
+    shell, plain = safety_shell(settings.depth - 2)
+    own = work.folder / name
+    own.mkdir(exist_ok=True)
+    proof = prove(
+        shell,
+        fit_leaves(shell, plain, work.imitation.samples),
+        numbers,
+        work.objective(),
+        name=name,
+        source=f"distilled from a policy, shell of depth {settings.depth}, searched until proved",
+        seed=settings.seed,
+        rounds=settings.rounds,
+        budget_s=settings.budget_s,
+        time_limit_s=settings.time_limit_s,
+        store=Store(),
+        state=own / "pool.npz",
+        state_key=work.stages.key_hash,
+        report=lambda r: say(f"{name}: round {r['round']}, {r['value']:.4f}: {r['outcome']} ({r['seconds']} s)"),
+    )
+    return work.record(proof.program, own / "program.json") | {
+        "utilisation": utilisation,
+        "claims": {key: str(value) for key, value in asdict(numbers).items()},
+        "verdict": proof.verdict,
+        "rounds": proof.rounds,
+        "traces": proof.traces,
+    }
+
+
+def _suite_stage(work: _Work, name: str, record: dict[str, Any], timeouts: str | None) -> dict[str, Any]:
+    """Decide a written suite as ``ccenv verify lemmas`` does, and without time-outs the invariant too."""
+    settings, folder = work.settings, work.folder / name
+    program, numbers = parse_program(json.dumps(record["program"])), numbers_for(record["utilisation"])
+
+    def run_of(suite: FilePath) -> LemmaRun:
+        limit_s = settings.time_limit_s
+        return LemmaRun(str(suite), SETTING, SAMPLES, time_limit_s=limit_s, recheck=settings.recheck, folder=str(folder))
+
+    if timeouts is not None:
+        numbers = weakened(folder, program, numbers, timeouts, run_of)
+    suite = write_suite(folder, program, numbers, timeouts)
+    lemmas = run_lemmas(run_of(suite))["lemmas"]
+    if timeouts is None:
+        queries = dict(claim_queries(program, numbers))[INVARIANT]
+        lemmas.append(decide_claim(INVARIANT, queries, run_of(suite).verifier(), folder).to_dict())
+    kept = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
+    told = [{key: lemma[key] for key in kept if key in lemma} for lemma in lemmas]
+    proved = all(lemma["verdict"] == "verified" for lemma in lemmas)  # a lemma that is refuted refutes no program
+    decided = {"verdict": "verified" if proved else "unknown", "suite": str(suite), "lemmas": told}
+    if timeouts is None:
+        return decided
+    return decided | {"preset": timeouts, "C_L_low": float(numbers.C_L_low), "utilisation": float(numbers.utilisation)}

@@ -1,0 +1,205 @@
+"""The tasks of a round: the sender's answer, the network's answer in one scene, the hold-outs of one scene.
+
+Each gets what it needs by name and reads the players from the league's folder, so that it can run in any process; each writes
+its part before it returns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.attacks.catalog import make_search
+from ccenv.base.random import uniform
+from ccenv.envs.curve.distribution import SomeGivenPaths
+from ccenv.training.league.config import LeagueConfig
+from ccenv.training.league.games import MixedGame, draw_scenes, payoffs_on, scene_of
+from ccenv.training.league.learner import AnswerLearner, lanes_of, load_weights, save_weights
+from ccenv.training.league.store import NETWORKS, SENDERS, HoldOutPart, LeagueFolder, NetworkPart, SenderPart
+from ccenv.network.adversary import Adversary, MlpAdversary
+from ccenv.network.path import Path
+from ccenv.training.clock import Stopwatch
+
+TINY = 1e-6  # probability below which a player takes no part
+START = "start"
+_SENDER, _NETWORK, _HOLD_OUT = range(3)  # which random numbers of a round
+
+
+def sender_part(round_: int | None) -> str:
+    """Return the name of the part of a sender's answer; None: of the first policy."""
+    return f"{SENDERS}/{START if round_ is None else name_of(round_)}"
+
+
+def network_part(round_: int, scene: int) -> str:
+    """Return the name of the part of the network's answers in a scene."""
+    return f"{NETWORKS}/{name_of(round_)}-scene-{scene:02d}"
+
+
+def hold_out_part(round_: int, scene: int) -> str:
+    """Return the name of the part of the hold-outs of a scene."""
+    return f"{NETWORKS}/{name_of(round_)}-hold-out-{scene:02d}"
+
+
+def name_of(round_: int) -> str:
+    """Return the name of a round, and of the sender that it trained."""
+    return f"round-{round_:02d}"
+
+
+def _seed(config: LeagueConfig, round_: int, which: int, place: int) -> int:
+    return int(uniform(config.seed, round_, which, place) * 2**31)
+
+
+def train_first(folder: str, config: LeagueConfig) -> None:
+    """Train the first policy, on nominal networks alone."""
+    _train(LeagueFolder(FilePath(folder)), config, None, {}, None)
+
+
+def answer_of_sender(folder: str, config: LeagueConfig, round_: int, mixture: dict[str, list[Any]], start: str) -> None:
+    """Train the sender's answer to a mixture of networks.
+
+    Args:
+        folder: of the league.
+        config: of the league.
+        round_: its number.
+        mixture: ``specs``: networks, by scene (N lists of M specs); ``weights``: (N, M) their probabilities.
+        start: name of the sender that it begins as.
+    """
+    _train(LeagueFolder(FilePath(folder)), config, round_, mixture, start)
+
+
+def _train(
+    store: LeagueFolder, config: LeagueConfig, round_: int | None, mixture: dict[str, list[Any]], start: str | None
+) -> None:
+    clock = Stopwatch()
+    clock.start()
+    name = START if round_ is None else name_of(round_)
+    if round_ is None or start is None:
+        train = config.trained(config.seed, config.start_steps)
+        learner = AnswerLearner(train.model_copy(update={"name": f"{config.name}_{START}"}))
+    else:
+        train = config.trained(_seed(config, round_, _SENDER, 0), config.round_steps)
+        train = train.model_copy(update={"name": f"{config.name}_{name.replace('-', '_')}"})
+        weights = np.array(mixture["weights"])
+        scene, network = lanes_of(config, (1 - config.uniform) * weights + config.uniform / len(weights))
+        players = _players(store, config, mixture["specs"], scene, network)
+        source = SomeGivenPaths(config.nominal_distribution, config.steps_per_rtt, draw_scenes(config)[0], scene)
+        first = load_weights(store.sender_folder(start))
+        learner = AnswerLearner(train, players, source, first, config.log_std)
+    learner.run(lambda state, progress: False)
+    target = store.sender_folder(name)
+    target.mkdir(exist_ok=True)
+    from ccenv.agents.learned import save_policy
+
+    save_weights(target, learner.weights)
+    notes = {"league": config.name, "round": round_, "begins_as": start, "config": train.model_dump(mode="json")}
+    player = learner.player()
+    if isinstance(player, MlpAdversary):
+        raise TypeError("a league trains senders")
+    save_policy(target, player, notes)
+    seconds, cpu_seconds = clock.read()
+    store.finish(sender_part(round_), SenderPart(steps=train.total_steps, seconds=seconds, cpu_seconds=cpu_seconds))
+
+
+def _players(
+    store: LeagueFolder, config: LeagueConfig, specs: list[list[str]], scene: np.ndarray, network: np.ndarray
+) -> list[Adversary]:
+    """Return the network's player of each environment."""
+    plain = config.trained(0, 1).environment.build_adversary()
+    known: dict[str, Adversary] = {}
+    players = []
+    for k, j in zip(scene.tolist(), network.tolist(), strict=True):
+        spec = "" if k < 0 else specs[j][k]
+        if spec and spec not in known:
+            known[spec] = store.network(spec)
+        players.append(known[spec] if spec else plain)
+    return players
+
+
+def answer_of_network(
+    folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float], known: list[str]
+) -> None:
+    """Look for the network that hurts a mixture of senders most in a scene.
+
+    Args:
+        folder: of the league.
+        config: of the league.
+        round_: its number.
+        scene: number of the path.
+        mixture: senders and their probabilities.
+        known: the networks of the population in this scene; the answer is at least as bad as each of them.
+    """
+    clock = Stopwatch()
+    clock.start()
+    store, path, name = LeagueFolder(FilePath(folder)), draw_scenes(config)[0][scene], network_part(round_, scene)
+    found: list[tuple[str, Adversary]] = []
+    flow_steps = 0
+    for place, spec in enumerate(config.searches):
+        game = _mixed_game(store, config, mixture, path)
+        search = make_search(spec, code=False)
+        search.run(game, config.search_flow_steps, _seed(config, round_, _NETWORK, scene * len(config.searches) + place))
+        flow_steps += game.flow_steps
+        if game.worst is not None:
+            found.append((spec, game.worst))
+    everyone = [*((spec, store.network(spec)) for spec in known), *found]
+    payoffs = _mean_payoffs(store, config, mixture, path, [one for _, one in everyone])
+    worst = int(np.argmin(payoffs))
+    of_searches = len(known) + np.argsort(payoffs[len(known) :], kind="stable")
+    chosen = [worst, *(int(place) for place in of_searches if place != worst)][: config.answers]
+    networks = []
+    for number, place in enumerate(chosen):
+        origin, one = everyone[place]
+        about = {"sender": _heaviest(mixture), "search": origin, "payoff": float(payoffs[place])}
+        saved = origin if place < len(known) else store.save_network(f"{name}-{number}", one, config, path, about)
+        networks.append(saved)
+    seconds, cpu_seconds = clock.read()
+    part = NetworkPart(
+        payoff=float(payoffs[worst]),
+        networks=tuple(networks),
+        search=None if worst < len(known) else everyone[worst][0],
+        found={spec: float(payoffs[len(known) + place]) for place, (spec, _) in enumerate(found)},
+        flow_steps=flow_steps,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+    )
+    store.finish(name, part)
+
+
+def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float]) -> None:
+    """Measure a mixture of senders against what nobody has trained against, on a hold-out path."""
+    clock = Stopwatch()
+    clock.start()
+    store, path = LeagueFolder(FilePath(folder)), draw_scenes(config)[1][scene]
+    payoffs = {}
+    for place, spec in enumerate(config.hold_outs):
+        game = _mixed_game(store, config, mixture, path)
+        search = make_search(spec, code=False)
+        budget = config.hold_out_flow_steps if search.weight else 0
+        found = search.run(game, budget, _seed(config, round_, _HOLD_OUT, scene * len(config.hold_outs) + place))
+        one = game.worst or found.adversary
+        if one is not None:
+            payoffs[spec] = float(_mean_payoffs(store, config, mixture, path, [one])[0])
+    seconds, cpu_seconds = clock.read()
+    store.finish(hold_out_part(round_, scene), HoldOutPart(payoffs=payoffs, seconds=seconds, cpu_seconds=cpu_seconds))
+
+
+def _heaviest(mixture: dict[str, float]) -> str:
+    return max(mixture, key=lambda name: mixture[name])
+
+
+def _mixed_game(store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path) -> MixedGame:
+    """Return the game against the heaviest senders of a mixture."""
+    order = sorted(mixture, key=lambda name: -mixture[name])[: config.search_senders]
+    scenes = [scene_of(config, store.sender(name), path) for name in order]
+    return MixedGame(scenes, [mixture[name] for name in order])
+
+
+def _mean_payoffs(
+    store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path, networks: list[Adversary]
+) -> np.ndarray:
+    """Return the payoffs of a whole mixture against each of several networks, (n,)."""
+    total = np.zeros(len(networks))
+    for name, weight in mixture.items():
+        total += weight * payoffs_on(config, store.sender(name), path, networks)
+    return total

@@ -1,0 +1,149 @@
+"""The record of a finished league, read from a file that somebody else may have written: nothing in it is run or built."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import JsonRules, read_json, shown_path
+from ccenv.training.league.store import LEAGUE
+
+MAX_PLAYERS = 512
+MAX_ROUNDS = 1000
+RULES = JsonRules(max_bytes=16 << 20, max_depth=12, max_values=1_000_000)
+ROUND_OFF = 1e-6
+
+Finite = Annotated[float, Field(strict=True, ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of them are finite
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Mixture = Annotated[dict[Name, Annotated[float, Field(ge=0, le=1 + ROUND_OFF)]], Field(min_length=1, max_length=MAX_PLAYERS)]
+
+
+class HoldOuts(StrictModel):
+    """What the hold-outs left the senders' mixture, by adversary: in the mean over the paths, and on the worst one."""
+
+    mean: dict[Name, Finite]
+    worst: dict[Name, Finite]
+
+
+class Round(StrictModel):
+    """A round, as :func:`ccenv.training.league.run.league` describes it."""
+
+    round: int = Field(ge=0, lt=MAX_ROUNDS, strict=True)
+    value: Finite
+    exploitability: Finite
+    interval: tuple[Finite, Finite]
+    sender_gain: Finite
+    network_gain: Finite
+    sender_mixture: Mixture
+    network_mixture: Mixture
+    sender_begins_as: Name
+    network_payoffs: tuple[Finite, ...] = Field(min_length=1, max_length=MAX_PLAYERS)
+    network_searches: tuple[Name | None, ...] = Field(max_length=MAX_PLAYERS)
+    hold_outs: HoldOuts
+    best_sender: Name
+    best_guarantee: Finite
+    best_nominal: Finite
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Round:
+        if self.interval[0] > self.interval[1]:
+            raise ValueError("interval: the lower end is above the upper one")
+        if not math.isclose(self.exploitability, self.sender_gain + self.network_gain, abs_tol=ROUND_OFF):
+            raise ValueError("exploitability is not what the two sides gain together")
+        return self
+
+
+class Best(StrictModel):
+    """The sender with the highest guarantee."""
+
+    sender: Name
+    folder: Name | None
+    guarantee: Finite
+    worst_in_each_scene: tuple[Finite, ...]
+    nominal_score: Finite
+
+
+class LeagueRecord(StrictModel):
+    """A finished league.
+
+    Attributes:
+        name, seed, code, config, timing: as :func:`ccenv.training.league.run.league` writes them; records may leave the code out.
+        rounds: in their order.
+        senders, networks: names, rows and columns of ``payoffs``.
+        payoffs: of each sender against each network, in the mean over the scenes.
+        nominal: nominal score of each sender.
+        exploitability: of each round.
+        value, sender_mixture: of the game that the last populations play.
+        best: the sender with the highest guarantee.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,47}$")
+    seed: int = Field(ge=0, lt=2**31, strict=True)
+    status: str
+    config: dict[str, Any]
+    code: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    rounds: tuple[Round, ...] = Field(min_length=1, max_length=MAX_ROUNDS)
+    senders: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PLAYERS)
+    networks: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PLAYERS)
+    payoffs: tuple[tuple[Finite, ...], ...]
+    nominal: tuple[Finite, ...]
+    exploitability: tuple[Finite, ...]
+    value: Finite
+    sender_mixture: Mixture
+    best: Best
+    timing: dict[Name, Finite]
+
+    @field_validator("senders", "networks")
+    @classmethod
+    def _named_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"one of the {info.field_name} is named twice")
+        return names
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LeagueRecord:
+        if len(self.payoffs) != len(self.senders) or any(len(row) != len(self.networks) for row in self.payoffs):
+            raise ValueError(f"payoffs: {len(self.senders)} rows of {len(self.networks)} values are needed, one per player")
+        if len(self.nominal) != len(self.senders):
+            raise ValueError(f"nominal: {len(self.senders)} values are needed, one per sender")
+        if [one.round for one in self.rounds] != list(range(len(self.rounds))):
+            raise ValueError("rounds: must be numbered from 0 on, without a gap")
+        if list(self.exploitability) != [one.exploitability for one in self.rounds]:
+            raise ValueError("exploitability: not that of the rounds")
+        for mixture, names in self._mixtures():
+            strangers = sorted(set(mixture) - set(names))
+            if strangers:
+                raise ValueError(f"a mixture plays {strangers[0]!r}, who is not in the league")
+            if abs(math.fsum(mixture.values()) - 1) > len(mixture) * ROUND_OFF:
+                raise ValueError("the weights of a mixture do not add up to 1")
+        least = min(self.against(network) for network in range(len(self.networks)))
+        if self.value > least + ROUND_OFF:
+            raise ValueError(f"value is {self.value:.6f}, but the senders' mixture gets {least:.6f} against one of the networks")
+        return self
+
+    def _mixtures(self) -> list[tuple[dict[str, float], tuple[str, ...]]]:
+        of_rounds = [(one.sender_mixture, self.senders) for one in self.rounds]
+        return [*of_rounds, *((one.network_mixture, self.networks) for one in self.rounds), (self.sender_mixture, self.senders)]
+
+    def against(self, network: int) -> float:
+        """Return what the senders' last mixture gets against a network."""
+        rows = dict(zip(self.senders, self.payoffs, strict=True))
+        return math.fsum(weight * rows[name][network] for name, weight in self.sender_mixture.items())
+
+
+def read_record(file: FilePath) -> LeagueRecord:
+    """Read ``league.json`` of a finished league.
+
+    Raises:
+        InputError: if it cannot be read, is no record of a league, contradicts itself, or is of a league that is not finished.
+    """
+    where = file / "league.json" if file.is_dir() else file
+    data = LEAGUE.check(read_json(where, RULES), shown_path(where))
+    if data.get("status") != "finished":
+        raise InputError(f"{shown_path(where)}: this league is not finished; run its command again first")
+    return validate(LeagueRecord, {key: value for key, value in data.items() if key not in LEAGUE.head}, shown_path(where))

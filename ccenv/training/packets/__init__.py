@@ -1,1 +1,0 @@
-"""Training per packet: opponents of robust rounds."""

@@ -1,0 +1,123 @@
+"""A record of trained configs as tables of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.attacks.scenes import REPORT, scene_set
+from ccenv.envs.curve.reward import RewardWeights
+from ccenv.base.pages import Place, markdown
+from ccenv.training.records import ATTACK_SCENES, by_config, read_data
+from ccenv.training.scenes import ATTACKED
+
+PLACE = Place("<!-- table of the record: ccenv.training.page.write_table -->")
+SEEN_MARK = {ATTACKED: "†"}
+OTHER_MARK = "*"
+
+Run = dict[str, Any]
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return a record as tables in Markdown, one row per config: means over its seeds and, of several, lowest and highest.
+
+    The first has the scores, the second the worst cases, the third both of the policies of the zoo. ``†`` marks a scene that the
+    sender was trained against, and ``*`` a report scene that lies in the range of its training paths.
+    """
+    configs = by_config(data)
+    return "\n\n".join([_scores(configs), _worst(configs), *([_zoo(data["zoo"])] if "zoo" in data else [])])
+
+
+def _scores(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
+    rows = []
+    for name, runs in configs:
+        rows.append(
+            {
+                "config": f"`{name}`",
+                "learns": runs[0]["learns"],
+                "seeds": ", ".join(str(run["seed"]) for run in runs),
+                "steps": f"{max(run['steps'] for run in runs):,}",
+                "score": _of(runs, "evaluation", "score") + ("" if _is_usual(runs[0]["evaluation"]) else " (own)"),
+                "utilisation": _mean_of(runs, "evaluation", "utilisation", 3),
+                "queue (BDP)": _mean_of(runs, "evaluation", "queue_bdp", 2),
+                "loss": _mean_of(runs, "evaluation", "loss", 3),
+                "flows": str(runs[0]["evaluation"]["n_flows"]),
+                "share": _of(runs, "evaluation", "share", lambda run: run["evaluation"]["n_flows"] > 1),
+                "Jain": _of(runs, "evaluation", "jain", lambda run: run["evaluation"]["n_flows"] > 1),
+                "score, common world": _of(runs, "common", "score"),
+                "wall s": _spread([run["seconds"] for run in runs if "seconds" in run], 0),
+                "CPU s": _spread([run["cpu_seconds"] for run in runs if "cpu_seconds" in run], 0),
+            }
+        )
+    return markdown(rows)
+
+
+def _worst(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
+    rows = []
+    for name, runs in configs:
+        if not any(run["worst"] for run in runs):
+            continue
+        row = {"config": f"`{name}`"}
+        for scene in ATTACK_SCENES:
+            cases = [run["worst"][scene] for run in runs if scene in run["worst"]]
+            mark = SEEN_MARK.get(cases[0]["seen"], "") if cases else ""
+            if cases and not mark and scene_set(scene) == REPORT and cases[0]["seen"] is not None:
+                mark = OTHER_MARK
+            row[f"{scene} ({scene_set(scene)})"] = _spread([case["utilisation"] for case in cases]) + mark
+        rows.append(row)
+    return markdown(rows)
+
+
+def _zoo(entries: dict[str, Run]) -> str:
+    rows = []
+    for name, entry in sorted(entries.items()):
+        row = {"shipped policy": f"`{name}`", "score, common world": f"{entry['common']['score']:.3f}"}
+        for scene, case in entry["worst"].items():
+            row[f"{scene} ({case['set']})"] = f"{case['utilisation']:.3f}{SEEN_MARK.get(case['seen'], '')}"
+        rows.append(row)
+    return markdown(rows)
+
+
+def check_page(page: FilePath) -> None:
+    """Check that a page has a place for the tables. Raises InputError if not."""
+    PLACE.parts(page)
+
+
+def write_table(file: FilePath | str, page: FilePath | str) -> None:
+    """Put the tables of a record in their place on a page. Raises InputError if the page does not mark it."""
+    PLACE.write(FilePath(page), table(read_data(FilePath(file))))
+
+
+def _is_usual(evaluation: dict[str, float]) -> bool:
+    """Tell whether a score is that of the default reward."""
+    usual = RewardWeights()
+    score = (
+        usual.utilisation * evaluation["utilisation"] + usual.queue * evaluation["queue_bdp"] + usual.loss * evaluation["loss"]
+    )
+    return abs(evaluation["score"] - score) < 1e-9
+
+
+def _values(runs: Sequence[Run], which: str, key: str, chosen: Callable[[Run], bool]) -> list[float]:
+    measured = [run[which] for run in runs if chosen(run) and run.get(which) is not None]
+    return [evaluation[key] for evaluation in measured if key in evaluation]
+
+
+def _of(runs: Sequence[Run], which: str, key: str, chosen: Callable[[Run], bool] = lambda run: True) -> str:
+    return _spread(_values(runs, which, key, chosen))
+
+
+def _mean_of(runs: Sequence[Run], which: str, key: str, digits: int) -> str:
+    values = _values(runs, which, key, lambda run: True)
+    return f"{_mean(values):.{digits}f}" if values else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _spread(values: Sequence[float], digits: int = 3) -> str:
+    if not values:
+        return ""
+    mean = f"{_mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"

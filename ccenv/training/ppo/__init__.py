@@ -1,0 +1,1 @@
+"""PPO with rollouts in the kernel."""

@@ -1,0 +1,188 @@
+"""PPO for flows that decide at their own times: samples are decisions, and the critic may see what no sender can.
+
+A step of the batch lasts until some flow of each network decides. A flow's sample begins where it decides and ends at its next
+decision, whatever happens in between; decisions whose interval a rollout or an episode cuts are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
+from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
+
+from ccenv.envs.curve.task import episode_metrics
+
+
+class SplitExtractor(nn.Module):
+    """Hidden layers of actor and critic, of which the actor reads the first inputs only."""
+
+    def __init__(self, n_inputs: int, n_seen: int, hidden: list[int], activation: type[nn.Module]) -> None:
+        super().__init__()
+        self._n_seen = n_seen
+        self.policy_net, self.value_net = (_layers([first, *hidden], activation) for first in (n_seen, n_inputs))
+        self.latent_dim_pi = self.latent_dim_vf = hidden[-1]
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what the last layers of both read."""
+        return self.forward_actor(features), self.forward_critic(features)
+
+    def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+        """Return what the actor's last layer reads."""
+        found: torch.Tensor = self.policy_net(features[:, : self._n_seen])
+        return found
+
+    def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+        """Return what the critic's last layer reads."""
+        found: torch.Tensor = self.value_net(features)
+        return found
+
+
+def _layers(widths: list[int], activation: type[nn.Module]) -> nn.Sequential:
+    pairs = [(nn.Linear(a, b), activation()) for a, b in itertools.pairwise(widths)]
+    return nn.Sequential(*(module for pair in pairs for module in pair))
+
+
+class CriticPolicy(ActorCriticPolicy):
+    """``MlpPolicy`` whose actor sees the first ``n_seen`` numbers of an observation, and whose critic sees all."""
+
+    def __init__(self, *args: Any, n_seen: int, **kwargs: Any) -> None:
+        self._n_seen = n_seen
+        super().__init__(*args, **kwargs)
+
+    def _build_mlp_extractor(self) -> None:
+        widths: Any = self.net_arch
+        extractor: Any = SplitExtractor(self.features_dim, self._n_seen, list(widths), self.activation_fn)
+        self.mlp_extractor = extractor
+
+
+class DecisionBuffer(RolloutBuffer):
+    """A rollout of T steps in which only some rows decide at each step."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+        super().reset()
+        shape = (self.buffer_size, self.n_envs)
+        self.decides, self.closes, self.dones = (np.zeros(shape, np.bool_) for _ in range(3))
+        self.final_values = np.zeros(shape, np.float32)
+
+    def finish(self, last_values: np.ndarray) -> None:
+        """Compute advantages and returns of the decisions whose interval has ended; the others are dropped.
+
+        ``closes`` tells where a row's interval ended with a step, ``rewards`` what it was worth, ``dones`` and ``final_values``
+        which episodes ended with a step and the value of what they ended in.
+
+        Args:
+            last_values: (rows,) of what the rollout ended in.
+        """
+        rows = self.n_envs
+        value, advantage, reward, closed = last_values.copy(), np.zeros(rows), np.zeros(rows), np.zeros(rows, np.bool_)
+        self.advantages[:] = 0.0
+        for t in range(self.buffer_size - 1, -1, -1):
+            done = self.dones[t]
+            value = np.where(done, self.final_values[t], value)
+            advantage, reward, closed = np.where(done, 0.0, advantage), np.where(done, 0.0, reward), closed & ~done
+            reward = reward + self.rewards[t]
+            closed = closed | self.closes[t]
+            began = self.decides[t].copy()
+            self.decides[t] &= closed
+            kept = self.decides[t]
+            here = reward + self.gamma * value - self.values[t] + self.gamma * self.gae_lambda * advantage
+            advantage = np.where(kept, here, np.where(began, 0.0, advantage))
+            value = np.where(began, self.values[t], value)
+            reward, closed = np.where(began, 0.0, reward), closed & ~began
+            self.advantages[t] = np.where(kept, here, 0.0)
+            self.values[t] = np.where(kept, self.values[t], 0.0)
+        self.returns = self.advantages + self.values
+
+    def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
+        """Yield minibatches of the decisions in random order."""
+        if not self.generator_ready:
+            for name in ("observations", "actions", "values", "log_probs", "advantages", "returns"):
+                setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+            self.generator_ready = True
+        chosen = np.random.permutation(np.flatnonzero(self.decides.swapaxes(0, 1).reshape(-1)))
+        size = batch_size or len(chosen)
+        for first in range(0, len(chosen), size):
+            yield self._get_samples(chosen[first : first + size])
+
+
+class FlowsPPO(PPO):
+    """Stable-Baselines3's PPO over flows that share a policy and decide at their own times.
+
+    Args:
+        env: a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``; a step of it counts once for each network.
+        n_seen: numbers of an observation that the actor sees.
+        policy_kwargs: of ``CriticPolicy``.
+        **settings: of ``stable_baselines3.PPO``.
+    """
+
+    def __init__(self, env: Any, *, n_seen: int, policy_kwargs: dict[str, Any], **settings: Any) -> None:
+        own = {**policy_kwargs, "n_seen": n_seen}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of minibatches that are not full: a rollout's decisions are any number
+            super().__init__(CriticPolicy, env, policy_kwargs=own, rollout_buffer_class=DecisionBuffer, device="cpu", **settings)
+
+    def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
+        """Fill the buffer with a rollout; return False if a callback ended the training."""
+        buffer: Any = rollout_buffer
+        task: Any = env.task  # type: ignore[attr-defined]
+        core, flows = task.core, task.rows_per_env
+        networks = getattr(core, "networks", core.num_envs)
+        self.policy.set_training_mode(False)
+        buffer.reset()
+        callback.on_rollout_start()
+        seen: Any = self._last_obs
+        for step in range(n_rollout_steps):
+            decides = core.decides.reshape(-1)
+            which = np.flatnonzero(decides)
+            with torch.no_grad():
+                actions, values, log_probs = self.policy(torch.as_tensor(seen[which]))
+            buffer.observations[step], buffer.decides[step] = seen, decides
+            buffer.actions[step, which], buffer.values[step, which] = actions.numpy(), values.numpy().reshape(-1)
+            buffer.log_probs[step, which] = log_probs.numpy()
+            buffer.rewards[step] = task.step(buffer.actions[step])
+            buffer.closes[step] = core.decides.reshape(-1)
+            over = core.truncated()
+            buffer.dones[step] = np.repeat(over, flows)
+            infos: list[dict[str, Any]] = []
+            seen = task.observe()
+            if over.any():
+                infos = self._restart(task, over, seen, buffer, step)
+            self.num_timesteps += networks
+            rewards = buffer.rewards[step][buffer.closes[step]] if buffer.closes[step].any() else np.zeros(1)
+            callback.update_locals({"self": self, "rewards": rewards, "dones": buffer.dones[step], "infos": infos})
+            if not callback.on_step():
+                return False
+        self._last_obs = seen
+        buffer.pos, buffer.full = buffer.buffer_size, True
+        with torch.no_grad():
+            last = self.policy.predict_values(torch.as_tensor(seen)).numpy().reshape(-1)
+        buffer.finish(last.astype(np.float64))
+        callback.on_rollout_end()
+        return True
+
+    def _restart(self, task: Any, over: np.ndarray, seen: np.ndarray, buffer: Any, step: int) -> list[dict[str, Any]]:
+        """Start new episodes where one has ended; return what is known of each row that did, and put the new ones into seen."""
+        flows = task.rows_per_env
+        rows = np.repeat(over, flows)
+        metrics = episode_metrics(task.core, over, flows)
+        with torch.no_grad():
+            buffer.final_values[step, rows] = self.policy.predict_values(torch.as_tensor(seen[rows])).numpy().reshape(-1)
+        infos = [
+            {**{name: float(values[i]) for name, values in metrics.items()}, "terminal_observation": seen[row].copy()}
+            for i, row in enumerate(np.flatnonzero(rows).tolist())
+        ]
+        task.core.reset(over)
+        seen[rows] = task.observe()[rows]
+        return infos

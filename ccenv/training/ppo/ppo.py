@@ -1,0 +1,200 @@
+"""PPO of Stable-Baselines3 that collects its rollouts in the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import explained_variance
+from stable_baselines3.common.vec_env import VecEnv
+
+from ccenv.envs.rollouts.memory import Memory, RolloutCore
+from ccenv.envs.clients.sb3 import CcenvVecEnv
+from ccenv.base.errors import InputError
+from ccenv.training.ppo.policy import KernelPolicy
+from ccenv.training.ppo.update import CLIPPED, ENTROPY_LOSS, KL, POLICY_LOSS, VALUE_LOSS, Losses, Samples
+
+KEYS = 2**53
+
+
+class KernelPPO(PPO):
+    """PPO with the arguments of Stable-Baselines3, ``policy`` apart, over ``make_sb3``'s environments.
+
+    ``collect_rollouts`` differs: actor, critic, noise, log-probabilities and the environments' steps are one kernel. What it
+    fills in is what the library's own loop would: the same observations, values, bootstrap where an episode is truncated, episode
+    starts. The noise differs: it is keyed by one number per rollout, which torch's generator draws, and by environment, action
+    and step, so that it does not depend on the number of threads. Callbacks are called once per step, in order, after the
+    rollout has been collected; they find ``rewards``, ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and
+    ``new_obs`` of their step. ``train`` takes the library's gradient steps without its graph
+    (``ccenv.training.ppo.update``).
+
+    Args:
+        env: of ``ccenv.envs.clients.sb3.make_sb3``, in no wrapper.
+        **settings: of ``stable_baselines3.PPO``.
+
+    Attributes:
+        gradient_norms: of the gradient steps of the newest ``train``, before they were clipped.
+
+    Raises:
+        InputError: for other environments, or policies that the kernel does not have.
+    """
+
+    def __init__(self, env: CcenvVecEnv, **settings: Any) -> None:
+        if not isinstance(env, CcenvVecEnv):
+            raise InputError(f"rollouts in the kernel need the environments of make_sb3 in no wrapper, not {type(env).__name__}")
+        env.rollouts()
+        self.gradient_norms: list[float] = []
+        super().__init__(KernelPolicy, env, device="cpu", **settings)
+
+    def train(self) -> None:
+        """Take the gradient steps of a rollout: the library's losses, minibatches, clipping, optimiser, early stop and logs."""
+        policy = self.policy
+        if not isinstance(policy, KernelPolicy):
+            raise InputError("gradient steps without a graph need a KernelPolicy")
+        policy.set_training_mode(True)
+        self._update_learning_rate(policy.optimizer)
+        buffer, update = self.rollout_buffer, policy.update(self.batch_size)
+        clip = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
+        clip_value = np.inf
+        if self.clip_range_vf is not None:
+            clip_value = self.clip_range_vf(self._current_progress_remaining)  # type: ignore[operator]
+        losses = Losses(
+            float(clip), float(clip_value), float(self.ent_coef), float(self.vf_coef), self.normalize_advantage, _levels(self.env)
+        )
+        flat = Samples(*(buffer.swap_and_flatten(getattr(buffer, name)) for name in Samples._fields))
+        flat = flat._replace(**{name: getattr(flat, name).ravel() for name in Samples._fields[2:]})
+        found: list[np.ndarray] = []
+        self.gradient_norms.clear()
+        in_epoch = 0
+        for _ in range(self.n_epochs):
+            order, in_epoch, enough = np.random.permutation(len(flat.actions)), 0, False
+            samples = Samples(*(np.take(array, order, axis=0) for array in flat))
+            for first in range(0, len(order), self.batch_size):
+                found.append(update.measure(losses, samples, first, min(first + self.batch_size, len(order))))
+                in_epoch += 1
+                if self.target_kl is not None and found[-1][KL] > 1.5 * self.target_kl:
+                    enough = True
+                    break
+                self.gradient_norms.append(update.clip(self.max_grad_norm))
+                update.step(policy.optimizer)
+            self._n_updates += 1
+            if enough:
+                break
+        self._log(np.array(found), in_epoch, losses)
+        self.logger.record("train/explained_variance", explained_variance(flat.values, flat.returns))
+
+    def _log(self, found: np.ndarray, in_epoch: int, losses: Losses) -> None:
+        """Record what Stable-Baselines3 does of the losses of all minibatches; its divergence is that of the last epoch."""
+        mean, last = found.mean(axis=0), found[-1]
+        self.logger.record("train/entropy_loss", mean[ENTROPY_LOSS])
+        self.logger.record("train/policy_gradient_loss", mean[POLICY_LOSS])
+        self.logger.record("train/value_loss", mean[VALUE_LOSS])
+        self.logger.record("train/approx_kl", found[-in_epoch:, KL].mean())
+        self.logger.record("train/clip_fraction", mean[CLIPPED])
+        weighed = losses.entropy_weight * last[ENTROPY_LOSS] + losses.value_weight * last[VALUE_LOSS]
+        self.logger.record("train/loss", last[POLICY_LOSS] + weighed)
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", float(torch.exp(self.policy.log_std.detach()).mean()))
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/clip_range", losses.clip)
+        if self.clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", losses.clip_value)
+
+    def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
+        """Fill the buffer with a rollout; return False if a callback ended the training."""
+        if not isinstance(env, CcenvVecEnv) or not isinstance(self.policy, KernelPolicy):
+            raise InputError("rollouts in the kernel need make_sb3's environments and a KernelPolicy")
+        self.policy.set_training_mode(False)
+        rollout_buffer.reset()
+        callback.on_rollout_start()
+        core = env.rollouts()
+        key = int(torch.randint(KEYS, ()))
+        starts = np.asarray(self._last_episode_starts, np.bool_)[:: core.rows_per_env].copy()
+        memory, bonus, infos = collect(core, self.policy, rollout_buffer, starts, key, self.gamma)
+        new_obs = env.task.observe()
+        self._last_obs, self._last_episode_starts = new_obs, memory.dones[-1].copy()
+        raw_rewards = rollout_buffer.rewards.copy()
+        rollout_buffer.rewards += bonus
+        rollout_buffer.pos, rollout_buffer.full = rollout_buffer.buffer_size, True
+        for step in range(n_rollout_steps):
+            self.num_timesteps += env.num_envs
+            last = step == n_rollout_steps - 1
+            callback.update_locals(
+                {
+                    "self": self,
+                    "env": env,
+                    "rollout_buffer": rollout_buffer,
+                    "n_rollout_steps": n_rollout_steps,
+                    "n_steps": step,
+                    "actions": rollout_buffer.actions[step],
+                    "values": rollout_buffer.values[step],
+                    "log_probs": rollout_buffer.log_probs[step],
+                    "rewards": raw_rewards[step],
+                    "dones": memory.dones[step],
+                    "infos": infos[step],
+                    "new_obs": new_obs if last else rollout_buffer.observations[step + 1],
+                }
+            )
+            if not callback.on_step():
+                return False
+        with torch.no_grad():
+            last_values = self.policy.predict_values(torch.as_tensor(new_obs))
+        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=memory.dones[-1])
+        callback.on_rollout_end()
+        return True
+
+
+def _levels(env: Any) -> int:
+    return int(env.rollouts().levels)
+
+
+def collect(
+    core: RolloutCore, policy: KernelPolicy, buffer: RolloutBuffer, starts: np.ndarray, key: int, gamma: float
+) -> tuple[Memory, np.ndarray, list[list[dict[str, Any]]]]:
+    """Let a kernel fill a buffer's observations, actions, rewards, values, log-probabilities and episode starts.
+
+    Args:
+        core: the environments.
+        policy: what acts.
+        buffer: empty.
+        starts: (B,) bool, which environments stand at the start of an episode.
+        key: of the noise.
+        gamma: discount of the value of what an episode ended in.
+
+    Returns:
+        tuple: the memory; (T, B R) what an episode's last reward gets in addition, gamma times that value; per step the infos.
+    """
+    B, R = core.num_envs, core.rows_per_env
+    shape = buffer.rewards.shape
+    memory = Memory(
+        observations=buffer.observations,
+        actions=np.zeros(buffer.actions.shape, np.float32),
+        rewards=buffer.rewards,
+        values=buffer.values,
+        log_probs=buffer.log_probs,
+        episode_starts=buffer.episode_starts,
+        dones=np.zeros(shape, np.bool_),
+        at=np.zeros(B, np.int64),
+        starting=starts,
+        ended=np.zeros(B, np.bool_),
+        final=np.zeros((B * R, buffer.observations.shape[2]), np.float32),
+        final_values=np.zeros(B * R, np.float32),
+    )
+    networks = policy.packed(core.levels)
+    bonus = np.zeros(shape, np.float32)
+    infos: list[list[dict[str, Any]]] = [[{} for _ in range(shape[1])] for _ in range(shape[0])]
+    while True:
+        core.play(networks, memory, key)
+        if not memory.ended.any():
+            buffer.actions[:] = memory.actions
+            return memory, bonus, infos
+        rows = np.flatnonzero(np.repeat(memory.ended, R))
+        steps = memory.at[rows // R] - 1
+        bonus[steps, rows] = np.float32(gamma) * memory.final_values[rows]
+        for step, row, known in zip(steps.tolist(), rows.tolist(), core.finish(memory.ended), strict=True):
+            infos[step][row] = {**known, "terminal_observation": memory.final[row].copy(), "TimeLimit.truncated": True}
+        memory.ended[:] = False

@@ -1,1 +1,0 @@
-"""Records of the shipped configs' runs, and their page."""

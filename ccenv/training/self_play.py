@@ -1,0 +1,131 @@
+"""Runs of self-play with several seeds as a record: their curves, and each sender against each seed's network."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.base.document import Format
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import read_yaml
+from ccenv.base.foreign.reading import read_text
+from ccenv.base.pages import Place, markdown
+from ccenv.base.provenance import machine, versions
+from ccenv.training.records import training_code
+
+FORMAT = Format("ccenv-self-play", 1, "a record of self-play", older="record into a new file")
+PLACE = Place("<!-- table of the record: ccenv.training.self_play.write_table -->")
+LAST = 5  # iterations at the end of a curve whose mean the table gives
+_MOST_BYTES = 1 << 20
+
+
+def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, Any]:
+    """Play each sender against each network that learned in another run of the same config, and write what came of it.
+
+    Args:
+        folders: of finished runs of RLlib that play the duel, one per seed.
+        file: the record.
+
+    Returns:
+        dict: the record: of each run its seed, steps and the sender's mean return by iteration (the network's is its negative),
+        and ``utilisation``, (runs, runs): of each sender against each network, on paths for reports.
+
+    Raises:
+        InputError: if a folder holds no such run, or two differ in more than their seed.
+    """
+    from ccenv.adversaries.learned import load_adversary
+    from ccenv.agents.learned import load_policy
+    from ccenv.base.config import validate
+    from ccenv.training.evaluation import evaluate_in_world
+    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS
+
+    configs = [validate(RllibConfig, read_yaml(folder / CONFIG), str(folder / CONFIG)) for folder in folders]
+    free = {"seed", "num_cpus", "address"}
+    kept = [config.model_dump(exclude=free) for config in configs]
+    if not configs or any(one != kept[0] for one in kept) or configs[0].plays != "duel":
+        raise InputError("runs of one config that plays the duel are needed, which differ in their seeds alone")
+    if len({config.seed for config in configs}) != len(configs):
+        raise InputError("two of the runs have the same seed")
+    curves = [_curve(folder / PROGRESS, config.iterations) for folder, config in zip(folders, configs, strict=True)]
+    senders = [load_policy(folder) for folder in folders]
+    networks = [load_adversary(folder / NETWORK) for folder in folders]
+    world, n_paths = configs[0].settings(), configs[0].n_paths
+    played = [[evaluate_in_world(world, one, n_paths, adversary=other) for other in networks] for one in senders]
+    data = {
+        "config": configs[0].name,
+        "runs": [{"seed": config.seed, **curve} for config, curve in zip(configs, curves, strict=True)],
+        "utilisation": [[one.utilisation for one in row] for row in played],
+        "own": [asdict(played[place][place]) for place in range(len(configs))],
+        "code": training_code(by_rllib=True),
+        "versions": versions(),
+        "machine": machine(),
+    }
+    FORMAT.write(file, data)
+    return data
+
+
+def _curve(file: FilePath, iterations: int) -> dict[str, Any]:
+    rows = list(csv.DictReader(io.StringIO(read_text(file, _MOST_BYTES))))
+    try:
+        curve = {"steps": [int(row["steps"]) for row in rows], "sender_return": [float(row["sender_return"]) for row in rows]}
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{file}: not the progress of self-play") from None
+    if len(rows) != iterations:
+        raise InputError(f"{file}: {len(rows)} of {iterations} iterations; train it to its end first")
+    return curve
+
+
+def draw_self_play(data: dict[str, Any], file: FilePath) -> None:
+    """Draw the sender's mean return over the environment steps, a line per seed.
+
+    Args:
+        data: of :func:`record_self_play`.
+        file: its ending says the format.
+    """
+    from matplotlib.figure import Figure
+
+    from ccenv.network.figure import picture
+
+    figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+    ax = figure.add_subplot()
+    for run in data["runs"]:
+        ax.plot(run["steps"], run["sender_return"], label=f"seed {run['seed']}")
+    ax.set_xlabel("environment steps")
+    ax.set_ylabel("return of the sender")
+    ax.grid(alpha=0.25)
+    ax.legend(fontsize="small")
+    write_atomic(file, picture(figure, file.suffix))
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return the record as a table in Markdown, a row per seed."""
+    seeds = [run["seed"] for run in data["runs"]]
+    rows = []
+    for run, own, row in zip(data["runs"], data["own"], data["utilisation"], strict=True):
+        returns = run["sender_return"]
+        rows.append(
+            {
+                "seed": str(run["seed"]),
+                "steps": f"{run['steps'][-1]:,}",
+                "return, first": f"{returns[0]:.1f}",
+                "half way": f"{np.mean(returns[len(returns) // 2 - LAST // 2 :][:LAST]):.1f}",
+                f"last {LAST}": f"{np.mean(returns[-LAST:]):.1f}",
+                **{f"utilisation, network {seed}": f"{value:.3f}" for seed, value in zip(seeds, row, strict=True)},
+                "queue (BDP)": f"{own['queue_bdp']:.2f}",
+                "loss": f"{own['loss']:.3f}",
+            }
+        )
+    return markdown(rows)
+
+
+def write_table(file: FilePath, page: FilePath) -> None:
+    """Put the table of a record in its place on a page. Raises InputError if there is no record, or the page has no place."""
+    PLACE.write(page, table(FORMAT.read(file)))
