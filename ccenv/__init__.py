@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ccenv.base.errors import did_you_mean
-from ccenv.base.version import VERSION as __version__
+from ccenv.base.provenance import VERSION as __version__
 
 __all__ = [
     "CcenvError",
@@ -97,27 +97,27 @@ _LAZY = {
 
 if TYPE_CHECKING:
     from ccenv.adversaries.load import load_adversary as make_adversary
-    from ccenv.agents.load import list_agents as list_agents
-    from ccenv.agents.load import load_sender as make_sender
     from ccenv.agents.learned import save_policy as save_policy
     from ccenv.agents.learned.convert import from_onnx as from_onnx
     from ccenv.agents.learned.convert import from_sb3 as from_sb3
     from ccenv.agents.learned.convert import from_torch as from_torch
     from ccenv.agents.learned.observation import Observation as Observation
+    from ccenv.agents.load import list_agents as list_agents
+    from ccenv.agents.load import load_sender as make_sender
+    from ccenv.agents.python_sender import PythonSender as PythonSender
     from ccenv.attacks.run import attack as attack
+    from ccenv.base.errors import CcenvError as CcenvError
+    from ccenv.benchmarks.compare import compare as compare
     from ccenv.benchmarks.run.runner import evaluate as evaluate
     from ccenv.benchmarks.run.runner import run_suite as run_suite
-    from ccenv.benchmarks.compare import compare as compare
     from ccenv.engine.curve.engine import CurveEngine as CurveEngine
-    from ccenv.base.errors import CcenvError as CcenvError
     from ccenv.network.path import make_path as make_path
-    from ccenv.agents.python_sender import PythonSender as PythonSender
     from ccenv.network.trace import Trace as Trace
     from ccenv.network.trace import load_trace as load_trace
-    from ccenv.simulation import simulate as simulate
     from ccenv.proofs.claims.ask import verify as verify
-    from ccenv.training.run import train as train
+    from ccenv.simulation import simulate as simulate
     from ccenv.training.opened import open_run as open_run
+    from ccenv.training.run import train as train
 
 
 def __getattr__(name: str) -> object:

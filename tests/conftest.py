@@ -25,11 +25,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import settings
 
-from ccenv.cli import progress
 from ccenv.base.kernels import announce
+from ccenv.cli import shared
 
 # A slow machine says no more than a fast one: tests count lines.
-progress.EVERY_S = math.inf
+shared.EVERY_S = math.inf
 announce.AFTER_S = 1e6
 
 # No deadline: the first example compiles kernels. Derandomized: a green run stays green. To look further:

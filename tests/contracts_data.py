@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.programs import Program, parse_program
+from ccenv.agents.sender import ContractSender, PolicySender
 
 RULE = {
     "if": {"qdel_L": 1},

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from fractions import Fraction as F
 from typing import Any
 
-from ccenv.proofs.certificates.theorem import Theorem
 from ccenv.agents.programs import parse_program
+from ccenv.proofs.certificates.theorem import Theorem
 from ccenv.proofs.theorems.theorem import LoadedTheorem, read_theorem
 
 RTTS = 4

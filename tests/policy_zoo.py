@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 
-from ccenv.agents.learned import inner_cca
-from ccenv.base.config import validate
 from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.learned import inner_cca
 from ccenv.agents.sender import GATES, PolicySender
+from ccenv.base.config import validate
 
 
 def interface(**given) -> Interface:

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from ccenv.benchmarks.suite.curve import Suite
 from ccenv.base.config import validate
+from ccenv.benchmarks.suite.curve import Suite
 
 
 def small(**changes: Any) -> dict[str, Any]:

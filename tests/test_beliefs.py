@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 import ccenv
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.agents.interface.signals import UNKNOWN_RTT_S
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.errors import InputError
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings, belief_settings, timed_out
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.measures import UNKNOWN_RTT_S
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender
 from ccenv.proofs.formulas.beliefs import timeouts
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS
 

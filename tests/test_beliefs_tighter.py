@@ -9,14 +9,14 @@ import pytest
 import tighter_page
 
 from ccenv.agents import make_sender
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.errors import InputError
+from ccenv.base.pages import END
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
-from ccenv.base.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender
-from ccenv.base.pages import END
 
 ROUND_OFF = 1e-7
 RTT_S = 0.04

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.adversaries.learned import FOLDER as NETWORKS_FOLDER
 from ccenv.adversaries.learned import NETWORKS, load_adversary, save_adversary
-from ccenv.adversaries.learned.zoo import FOLDER as NETWORKS_FOLDER
 from ccenv.agents.learned import load_policy, policy_notes, save_policy
 from ccenv.agents.learned.zoo import FOLDER
+from ccenv.agents.programs.reader import FORMAT as PROGRAM
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import Format, hash_of, json_bytes, plain
+from ccenv.base.foreign import JsonRules
 from ccenv.benchmarks.report.records import FORMAT as BENCH_RECORD
 from ccenv.training.distill.records import FORMAT as DISTILLATION_RECORD
-from ccenv.base.document import Format, hash_of, json_bytes, plain
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.foreign import JsonRules
-from ccenv.agents.programs.reader import FORMAT as PROGRAM
 from ccenv.training.records import FORMAT as LEARNING_RECORD
 
 DATA = Path(__file__).parents[1] / "docs" / "data"

@@ -107,10 +107,10 @@ def test_a_row_in_the_wrong_place_is_found() -> None:
 )
 def test_a_use_that_the_table_does_not_allow_is_found(users: str, user: str) -> None:
     rows = [Row("smt/", "proofs", ALL), Row("smt/solver/", "solvers", users)]
-    assert use_problems(rows, [(user, 1, "ccenv.proofs.solver.store", False)])
+    assert use_problems(rows, [(user, 1, "ccenv.proofs.solver.solvers", False)])
 
 
 def test_a_use_that_the_table_allows_passes() -> None:
     rows = [Row("smt/", "proofs", ALL), Row("smt/solver/", "solvers", "synth, attack")]
     users = ["ccenv.attacks.run", "ccenv.proofs.claims"]
-    assert not use_problems(rows, [(user, 1, "ccenv.proofs.solver.store", False) for user in users])
+    assert not use_problems(rows, [(user, 1, "ccenv.proofs.solver.solvers", False) for user in users])

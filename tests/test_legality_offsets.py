@@ -9,12 +9,12 @@ import pytest
 from legal_traces import MODEL_NAMES
 
 from ccenv.agents import make_sender
-from ccenv.engine.curve.engine import CurveEngine
+from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, make_path
-from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace
 
 K = 4

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.engine.curve.engine import CurveEngine
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.metrics.table import METRICS, OF_RUN, OF_TRACE, measure
 from ccenv.network.metrics.trace import Window, quantile_of_segments
 from ccenv.network.path import FlowPath, Path, make_path

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.base.errors import CcenvWarning, InputError, UnknownNameError
+from ccenv.benchmarks.compare import compare
 from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.compare import compare
-from ccenv.base.errors import CcenvWarning, InputError, UnknownNameError
 from ccenv.network.metrics import table
 from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
 
@@ -95,7 +95,10 @@ def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None
 def test_names_of_ccenv_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"power\.py:5: 'power' is the name of a registered metric"):
         load_metric(write(tmp_path, GOT, "power.py"))
-    own = GOT + "\nfrom ccenv.network.metrics.table import Metric\npower = Metric('power', 'power', '', 'higher', '', of_run=of_run)\n"
+    own = (
+        GOT
+        + "\nfrom ccenv.network.metrics.table import Metric\npower = Metric('power', 'power', '', 'higher', '', of_run=of_run)\n"
+    )
     with pytest.raises(InputError, match=r"own\.py:5: 'power' is the name of a registered metric"):
         load_metric(write(tmp_path, own, "own.py") + ":power")
     with pytest.raises(UnknownNameError, match="Did you mean 'power'"):

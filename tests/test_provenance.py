@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from ccenv.base import provenance
 from ccenv.attacks.run import attack
-from ccenv.benchmarks.cells.attack import AttackCell
-from ccenv.benchmarks.cells.curve import CurveCell
+from ccenv.base import provenance
+from ccenv.benchmarks.cells.curve import AttackCell, CurveCell
 from ccenv.benchmarks.cells.live import LiveCell
 from ccenv.benchmarks.cells.packet import PacketCell
-from ccenv.training.distill.run import distill
-from ccenv.training.league.run import league
 from ccenv.proofs.claims.ask import verify
 from ccenv.proofs.synthesis.run import solve_query
+from ccenv.training.distill.run import distill
+from ccenv.training.league.run import league
 from ccenv.training.rllib.run import train_rllib
 from ccenv.training.run import train
 
@@ -88,10 +87,10 @@ def formula_of(module: str) -> Change:
         (attack, "ccenv.attacks.game"),
         (train, "ccenv.training.ppo.update"),
         (train, "ccenv.training.recipes.gap"),
-        (train, "ccenv.training.packets_opponents"),
+        (train, "ccenv.training.opponents"),
         (train, "ccenv.envs.packet.kernel"),
-        (train_rllib, "ccenv.training.rllib.state"),
-        (league, "ccenv.training.league.meta"),
+        (train_rllib, "ccenv.training.rllib.run"),
+        (league, "ccenv.training.league.games"),
         (distill, "ccenv.training.distill.tree"),
         (solve_query, "ccenv.proofs.synthesis.search.groups"),
         (verify, "ccenv.proofs.formulas.laws"),
@@ -120,7 +119,7 @@ def test_callbacks_of_a_module_that_is_handed_on_are_code(hash_after: Callable[.
 
 def told_otherwise(name: str, text: bytes) -> bytes:
     """Write some modules without comments, in another layout and with other docstrings."""
-    if name not in ("ccenv.network.laws", "ccenv.agents.interface.signals", "ccenv.engine.curve.kernel"):
+    if name not in ("ccenv.network.laws", "ccenv.agents.interface.signals", "ccenv.engine.curve.step"):
         return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -159,7 +158,7 @@ def test_a_move_is_no_other_code(hash_after: Callable[..., str], module: str) ->
     ("source", "target"),
     [
         ("ccenv.agents.interface.rewards", "ccenv.agents.interface.actions"),  # both are reached
-        ("ccenv.agents.classic.hystart", "ccenv.agents.classic.reno"),
+        ("ccenv.agents.classic.common", "ccenv.agents.classic.reno"),
         ("ccenv.base.pages", "ccenv.agents.interface.actions"),  # only the second is
     ],
 )

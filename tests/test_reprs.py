@@ -14,20 +14,20 @@ import pytest
 import ccenv
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS
-from ccenv.attacks.run import AttackResult, Finding
-from ccenv.benchmarks.results import Manifest, Records
-from ccenv.benchmarks.compare import Comparison
-from ccenv.network.adversary import MlpAdversary, RecordedAdversary
-from ccenv.agents.sender import ExternalSender, ProgramSender
-from ccenv.network.trace import Trace
 from ccenv.agents.programs import Program
-from ccenv.simulation import Result
+from ccenv.agents.sender import ExternalSender, ProgramSender
 from ccenv.attacks.boxes.run import BoxAttack, BoxFinding
+from ccenv.attacks.run import AttackResult, Finding
+from ccenv.benchmarks.compare import Comparison
+from ccenv.benchmarks.results import Manifest, Records
+from ccenv.network.adversary import MlpAdversary, RecordedAdversary
+from ccenv.network.trace import Trace
 from ccenv.proofs.claims.ask import Answer
 from ccenv.proofs.claims.lemma_run import LemmaReport
+from ccenv.simulation import Result
 from ccenv.training.evaluation import Evaluation
-from ccenv.training.run import TrainingResult
 from ccenv.training.opened import TrainingRun
+from ccenv.training.run import TrainingResult
 
 RESULTS = (
     Trace,

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.store import CELLS, RunFolder
-from ccenv.cli.demo import Plan, run_demo
-from ccenv.training.contracts.known import Known
-from ccenv.training.distill.run import DistillSettings, distill
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import locked
 from ccenv.benchmarks.rfc9743.run import report_on
+from ccenv.benchmarks.store import CELLS, RunFolder
+from ccenv.cli.demo import Plan, run_demo
 from ccenv.proofs.synthesis.journal import Journal
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.training.contracts.known import Known
+from ccenv.training.distill.run import DistillSettings, distill
 
 LINE = {"kind": "foundation", "calls": 3, "seconds": 0.1}
 

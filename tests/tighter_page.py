@@ -15,14 +15,13 @@ from oracles.beliefs import ReferenceBeliefs
 from oracles.exact_beliefs import exact_bounds
 
 from ccenv.agents import make_sender
-from ccenv.base.document import json_bytes
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.files import json_bytes, write_atomic
+from ccenv.base.pages import Place, markdown
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
-from ccenv.base.files import write_atomic
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.agents.sender import ExternalSender
-from ccenv.base.pages import Place, markdown
 from ccenv.training.evaluation import evaluate_sender
 
 DOCS = Path(__file__).parents[1] / "docs"

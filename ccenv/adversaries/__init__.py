@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from ccenv.base.registry import Registry, build
 from ccenv.network.adversary import Adversary
-from ccenv.base.parameters import build
-from ccenv.base.registry import Registry
 
 ADVERSARIES = Registry("adversary")
 
@@ -24,7 +23,7 @@ for _name, _summary in (
     ("network_drain", "policy by PPO against cc_probe_drain on ccac, one flow"),
     ("network_nominal", "policy by PPO against learned_nominal on ccac, one flow"),
 ):
-    ADVERSARIES.add(_name, f"ccenv.adversaries.learned.zoo:{_name}", tags=("learned",), summary=_summary)
+    ADVERSARIES.add(_name, f"ccenv.adversaries.learned:{_name}", tags=("learned",), summary=_summary)
 
 
 def make_adversary(spec: str) -> Adversary:

@@ -13,10 +13,21 @@ import numpy as np
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents.callbacks import ADVERSARY_SLOTS, ADVERSARY_STATE, MOVE, VIEW
 from ccenv.base.errors import InputError, shown
-from ccenv.network.adversary import Adversary, ScriptedAdversary
-from ccenv.base.user import installed, limits
-from ccenv.base.user.python_file import (attribute_of, call, is_python_file, line_of, load_file, place, read_spec, require_arguments, require_known, said)
 from ccenv.base.registry import parse_parameters
+from ccenv.base.user import installed, limits
+from ccenv.base.user.python_file import (
+    attribute_of,
+    call,
+    is_python_file,
+    line_of,
+    load_file,
+    place,
+    read_spec,
+    require_arguments,
+    require_known,
+    said,
+)
+from ccenv.network.adversary import Adversary, ScriptedAdversary
 
 _FORMS = "a function adversary() that returns an adversary, or init(state, view) and play(state, view, move) with STATE"
 _STEPS = 400

@@ -1,13 +1,13 @@
 """The Network-v0 observation: the true state of a path, then each flow's beliefs and true rate. One table for kernel and spaces.
 
-``ccenv.envs.curve.network_observation`` computes the same with NumPy, for the environments; a test holds the two together.
+``ccenv.envs.curve.network`` computes the same with NumPy, for the environments; a test holds the two together.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION, Element, fill_observation
+from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION, Element, fill_observation
 from ccenv.base.kernels.decorator import kernel
 
 PATH_ELEMENTS = (

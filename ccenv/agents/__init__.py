@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.parameters import build
-from ccenv.base.registry import Registry, load_target
+from ccenv.base.registry import Registry, build, load_target
 
 if TYPE_CHECKING:
     from ccenv.agents.sender import Sender
@@ -41,7 +40,9 @@ AGENTS.add(
 )
 AGENTS.add("fast", "ccenv.agents.classic.fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
 AGENTS.add("ledbat", "ccenv.agents.classic.ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
-AGENTS.add("illinois", "ccenv.agents.classic.illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
+AGENTS.add(
+    "illinois", "ccenv.agents.classic.illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)"
+)
 AGENTS.add("westwood", "ccenv.agents.classic.westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
 AGENTS.add("hybla", "ccenv.agents.classic.hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
 AGENTS.add("dctcp", "ccenv.agents.classic.dctcp:sender", tags=("classic",), summary="DCTCP (RFC 8257)")
@@ -51,11 +52,18 @@ AGENTS.add(
     tags=("classic",),
     summary="Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)",
 )
-AGENTS.add("gcc", "ccenv.agents.classic.gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)")
-AGENTS.add("fourcp_fixed", "ccenv.agents.classic.fourcp:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
-AGENTS.add("fourcp_auto", "ccenv.agents.classic.fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
 AGENTS.add(
-    "exp_delay", "ccenv.agents.classic.exp_delay:sender", tags=("classic",), summary="exponential delay map ([Starvation] Algorithm 1)"
+    "gcc", "ccenv.agents.classic.gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)"
+)
+AGENTS.add("fourcp_fixed", "ccenv.agents.classic.fourcp:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
+AGENTS.add(
+    "fourcp_auto", "ccenv.agents.classic.fourcp:automatic_sender", tags=("classic",), summary="4CP, automatic mode ([4CP])"
+)
+AGENTS.add(
+    "exp_delay",
+    "ccenv.agents.classic.exp_delay:sender",
+    tags=("classic",),
+    summary="exponential delay map ([Starvation] Algorithm 1)",
 )
 AGENTS.add("constant", "ccenv.agents.classic.constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
 
@@ -80,13 +88,13 @@ AGENTS.add(
 
 AGENTS.add(
     "lambda_proxy",
-    "ccenv.agents.proxies:lambda_proxy",
+    "ccenv.agents.wrapped:lambda_proxy",
     tags=("proxy",),
     summary="holds the ACKs of any sender so that its smallest RTT is lambda ([Delta] Algorithm 1)",
 )
 AGENTS.add(
     "fixed_delay_proxy",
-    "ccenv.agents.proxies:fixed_delay_proxy",
+    "ccenv.agents.wrapped:fixed_delay_proxy",
     tags=("proxy",),
     summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
 )
@@ -161,8 +169,8 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         policy: Sender = load_target(_LEARNED + "load_policy")(spec)
         return policy
     if spec.endswith(".json"):
-        from ccenv.agents.sender import ProgramSender
         from ccenv.agents.programs import load_program
+        from ccenv.agents.sender import ProgramSender
 
         program = load_program(spec)
         return ProgramSender(program.name, program)

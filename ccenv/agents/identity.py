@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.document import canonical_json, hash_of
-from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.base.files import canonical_json, hash_of
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 
 FIRST_OBSERVATION = 1  # version of the observation of policies whose cards name no interface
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ccenv.base.errors import did_you_mean
 from ccenv.agents.sender import ClassicSender
+from ccenv.base.errors import did_you_mean
 from ccenv.base.user import limits
 
 STATE_FIELD = "instance"

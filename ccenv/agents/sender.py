@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ccenv.base.errors import InputError, ProgramError, shown
 from ccenv.agents.interface.interface import SENDER_V0, Interface
 from ccenv.agents.programs import Program
+from ccenv.base.errors import InputError, ProgramError, shown
 from ccenv.base.registry import spec_text
 
 CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
@@ -143,8 +143,8 @@ class PolicySender:
 class ContractSender:
     """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
 
-    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that no chooser leaves what
-    was proved of the contract.
+    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that no chooser leaves
+    what was proved of the contract.
 
     Attributes:
         name: for listings and results.

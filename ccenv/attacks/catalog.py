@@ -1,19 +1,29 @@
-"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary."""
+"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary.
+
+The network moves of a solver's counterexample, played over and over against any sender.
+
+A counterexample ([CCmatic] s.4, CEGIS) says how a network defeats one sender; often it hurts others too.
+
+A scripted or learned adversary, played as it is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
 
 from ccenv.adversaries import ADVERSARIES
-from ccenv.adversaries.load import is_user_adversary
 from ccenv.adversaries.learned import is_adversary
+from ccenv.adversaries.load import is_user_adversary, load_adversary
+from ccenv.attacks.game import Found, Game
 from ccenv.base.errors import InputError, shown, unknown_name
-from ccenv.base.parameters import build
+from ccenv.base.registry import Registry, build
 from ccenv.base.user.python_file import call, is_python_file, load_file, read_spec
-from ccenv.base.registry import Registry
-
-if TYPE_CHECKING:
-    from ccenv.attacks.game import Found, Game
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.trace import load_trace
+from ccenv.proofs.formulas.moves import as_adversary
 
 SEARCHES = Registry("adversary")
 
@@ -25,20 +35,36 @@ for _name, _target, _summary in (
     ("greedy", "lookahead:search_greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
     ("evolution", "evolution:search", "whole scenarios, path and moves, with novelty (parameter population)"),
     ("beam", "lookahead:search_beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
-    ("solver", "solver:search", "the solver's worst continuation, again and again (parameters steps, asks, time_limit_s; extra verify)"),
+    (
+        "solver",
+        "solver:search",
+        "the solver's worst continuation, again and again (parameters steps, asks, time_limit_s; extra verify)",
+    ),
     ("mutation", "mutation:search", "a far beam, then changed piece by piece (parameters width, interval_rtts, horizon_rtts)"),
     ("two_phase", "two_phase:search", "two patterns, one after the other, then changed piece by piece (parameter population)"),
 ):
     SEARCHES.add(_name, f"ccenv.attacks.searches.{_target}", tags=("search",), summary=_summary)
 for _name, _target, _summary in (
-    ("cem", "policies:search_policy_cem", "cross-entropy method over small policies on the network's observation (parameters population, changes)"),
+    (
+        "cem",
+        "policies:search_policy_cem",
+        "cross-entropy method over small policies on the network's observation (parameters population, changes)",
+    ),
     ("cma_es", "policies:search_policy_cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
     ("ppo", "ppo:search", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
 ):
     SEARCHES.add(f"policy_{_name}", f"ccenv.attacks.searches.{_target}", tags=("search",), summary=_summary)
 for _name, _target, _summary in (
-    ("slow_link", "slow_link:search", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
-    ("strong_starvation", "strong_starvation:search", "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)"),
+    (
+        "slow_link",
+        "slow_link:search",
+        "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)",
+    ),
+    (
+        "strong_starvation",
+        "strong_starvation:search",
+        "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)",
+    ),
     ("starvation", "starvation:search", "theorem 1 of [Starvation]: one of two flows starves (parameters ratio, converge_rtts)"),
 ):
     SEARCHES.add(_name, f"ccenv.attacks.constructions.{_target}", tags=("emulation",), summary=_summary)
@@ -89,17 +115,17 @@ def make_search(spec: str, *, code: bool = True) -> Search:
         search: Search = build(SEARCHES, spec)
         return search
     if spec.endswith(".npz"):
-        from ccenv.attacks.replay import Replay
+        pass  # GONE
 
         return Replay(spec)
     if name in ADVERSARIES or is_adversary(spec):
-        from ccenv.attacks.scripted import Scripted
+        pass  # GONE
 
         return Scripted(spec)
     if code and is_python_file(spec):
         return _user_search(spec)
     if code and is_user_adversary(spec):
-        from ccenv.attacks.scripted import Scripted
+        pass  # GONE
 
         return Scripted(spec)
     raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])
@@ -111,10 +137,55 @@ def _user_search(spec: str) -> Search:
     name = asked.attribute or "search"
     build_search = getattr(user.module, name, None)
     if name != "search" or build_search is None:
-        from ccenv.attacks.scripted import Scripted
+        pass  # GONE
 
         return Scripted(spec)
     search: Search = call(build_search, asked.parameters, asked.where, user.path)
     if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):
         raise InputError(f"{asked.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
     return search
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Play the moves of a trace file; a step of the trace lasts one Rm.
+
+    Attributes:
+        file: a trace with one step per Rm on ideal, cbr_delay or ccac, such as ``ccenv verify`` stores.
+    """
+
+    file: str
+    weight: float = 0.0
+
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what it takes: a run per step of the trace."""
+        return load_trace(self.file).n_steps * game.run_flow_steps
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the run of the worst shift: which step of the trace comes first changes the outcome."""
+        trace = load_trace(self.file)
+        rows = np.repeat(as_adversary(trace).moves, game.scene.steps_per_rtt, axis=0)[:, game.open_moves]
+        shifts = np.arange(len(rows) // game.scene.steps_per_rtt) * game.scene.steps_per_rtt
+        moves = game.moves(np.stack([np.roll(rows, -shift, axis=0) for shift in shifts]))
+        utilisation = game.play(moves)
+        worst = int(np.argmin(utilisation))
+        details = {"made_for": trace.header.senders[0], "steps": trace.n_steps, "starts_at_step": worst}
+        return Found(RecordedAdversary("replay", moves[worst]), details=details)
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """One run against an adversary of ``ccenv.adversaries``.
+
+    Attributes:
+        spec: what ``ccenv.adversaries.load.load_adversary`` takes.
+    """
+
+    spec: str
+    weight: float = 0.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Build the adversary; the attack itself plays it."""
+        found = Found(load_adversary(self.spec))
+        game.flow_steps += game.run_flow_steps
+        return found

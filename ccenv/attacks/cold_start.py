@@ -23,8 +23,8 @@ from ccenv.network.laws import check_trace
 if TYPE_CHECKING:
     from ccenv.proofs.formulas.encode import Needs
     from ccenv.proofs.formulas.view import View
-    from ccenv.proofs.solver.terms import Formula, Term
     from ccenv.proofs.solver.solvers import Answer
+    from ccenv.proofs.solver.terms import Formula, Term
     from ccenv.proofs.theorems.periods import Periods
 
 ENDS_RTTS = (13, 17, 20, 23, 25)
@@ -144,8 +144,7 @@ class Questions:
             end: sample, in Rm from the run's start.
             less_than: utilisation.
         """
-        from ccenv.proofs.solver.solvers import solve, version_of
-        from ccenv.proofs.solver.store import Store
+        from ccenv.proofs.solver.solvers import Store, solve, version_of
 
         run = _run(self.spec, self.scene.model, self.buffer, end)
         window = Window(run, end + 1 - self.scene.claim.samples, self.scene.claim.samples - 1)
@@ -208,7 +207,7 @@ def _run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
 
 def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None:
     """Return the largest multiple of FINEST of which it is proved that no window of a run from a cold start uses less."""
-    from ccenv.proofs.claims.bisect import bisect
+    from ccenv.proofs.claims.lemma_run import bisect
     from ccenv.proofs.theorems.periods import PERIOD_RTTS
 
     last = ask.scene.claim.samples - 1
@@ -266,8 +265,8 @@ def _between(low: Fraction, high: Fraction) -> Fraction:
 
 def _played(scene: Scene, run: Periods, answer: Answer, end: int) -> tuple[float, bool]:
     """Play the network's moves of a run against the sender's own code; return the worst window's utilisation and legality."""
-    from ccenv.proofs.formulas.export import as_trace
     from ccenv.proofs.formulas.moves import as_adversary
+    from ccenv.proofs.formulas.view import as_trace
 
     moves = as_adversary(as_trace(run.replayed(answer).as_one(), scene.sender.name))
     game = Game(replace(scene, warmup_rtts=0, window_rtts=end, calm_rtts=0))

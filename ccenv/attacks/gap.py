@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.attacks.catalog import PANEL
-from ccenv.attacks.cold_start import (ENDS_RTTS, ColdStart, Questions, Window, converged_window, still_window, worst_cold_start)
+from ccenv.attacks.cold_start import ENDS_RTTS, ColdStart, Questions, Window, converged_window, still_window, worst_cold_start
 from ccenv.attacks.run import DEFAULT_RTTS, AttackResult, attack
 from ccenv.attacks.windows import ANY_WINDOW, NO_WINDOW, Claim, Premise, always, converged, probed, samples_of, still
 from ccenv.base.errors import unknown_name
+from ccenv.base.registry import number
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path, make_path
-from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.network.trace import load_trace
-from ccenv.base.parameters import number
 
 if TYPE_CHECKING:
     from ccenv.proofs.claims.verifier import Query
@@ -249,14 +249,14 @@ def _claims(
 
 def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_limit_s: float) -> _Bound:
     """Bisect the utilisation of still windows, with C_U and C_L_lambda as the engine computes them."""
-    from ccenv.proofs.claims.bisect import bisect
     from ccenv.proofs.claims.claims import BELIEF_BOUNDS
     from ccenv.proofs.claims.envelope import METRICS
+    from ccenv.proofs.claims.lemma_run import bisect
     from ccenv.proofs.claims.report import write_counterexample
     from ccenv.proofs.claims.verifier import Verdict, Verifier
     from ccenv.proofs.formulas.setting import BeliefRules, Setting, named_setting
     from ccenv.proofs.senders.catalog import smt_sender
-    from ccenv.proofs.solver.store import Store
+    from ccenv.proofs.solver.solvers import Store
 
     sender = smt_sender(spec)
     largest = sender.largest_rate()

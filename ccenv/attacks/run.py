@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.load import SenderLike, as_sender
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import Sender
 from ccenv.attacks.catalog import PANEL, Search, make_search
-from ccenv.attacks.game import Game, Scene, generator
-from ccenv.attacks.goals import UTILISATION, goal_of
+from ccenv.attacks.game import UTILISATION, Game, Scene, generator, goal_of
 from ccenv.attacks.scenes import attack_path, scene_of, scene_set
 from ccenv.attacks.windows import ANY_WINDOW, Claim
 from ccenv.base.errors import InputError, require_extra, shown
+from ccenv.base.figure import table
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.agents.python_sender import bridge_of
-from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace
-from ccenv.base.figure import table
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
@@ -211,7 +210,7 @@ def attack(
         window_rtts: Rm measured.
         calm_rtts: Rm at the start in which the network is kind.
         claim: in proof timing, which windows count; by default all of T = 10 samples.
-        goal: what adversaries aim at, a name of ``ccenv.attacks.goals.GOALS``; goals for several flows need a path with several.
+        goal: what adversaries aim at, a name of ``ccenv.attacks.game.GOALS``; goals for several flows need a path with several.
         report: called with the flow-steps spent and allowed.
         finished: called with each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.

@@ -11,11 +11,10 @@ from pydantic import Field
 
 from ccenv.attacks.run import AttackResult, Finding
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import is_empty, locked
+from ccenv.base.files import Format, is_empty, locked
 from ccenv.base.foreign import resolve_inside
-from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
+from ccenv.network.adversary import SUFFIX, MovesHeader, StoredMoves, load_moves
 from ccenv.network.trace import load_trace
 
 FORMAT = Format("ccenv-attack", 1, "the result of an attack", older="--fresh starts anew")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ccenv.base.errors import InputError, UnknownNameError, did_you_mean, shown
-from ccenv.base.foreign.names import is_file
+from ccenv.base.foreign.reading import is_file
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

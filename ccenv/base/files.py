@@ -1,16 +1,29 @@
-"""Files: atomic writing, shared by everything that stores results."""
+"""Files: atomic writing, shared by everything that stores results.
+
+Stored documents: the one place that knows how JSON of ccenv is written, read, checked, hashed and replaced.
+
+A stored format has a name and a version, which stand first in every document of it. Every other module names its formats here,
+as a :class:`Format`, and adds only what is special about them.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
+import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Any
 
-from ccenv.base.errors import CcenvError
+from ccenv.base.errors import CcenvError, InputError, shown
+from ccenv.base.foreign import JsonRules, parse_json, read_bounded, read_json, shown_path
+from ccenv.base.foreign.json_text import RULES
 
 
 def make_folder(folder: FilePath) -> None:
@@ -111,3 +124,140 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@dataclass(frozen=True)
+class Format:
+    """A stored format: what its documents are called, which version this ccenv knows, and how their text looks.
+
+    Attributes:
+        name: value of the key ``format``.
+        version: the one that is written, and read.
+        what: the document in a message, such as ``"a record of a training run"``.
+        version_key: ``"version"`` or ``"format_version"``.
+        rules: bounds of what is read.
+        older: what to do with a document of an older version, such as ``"--restart trains it again"``.
+        also: further versions that are read.
+        indent: spaces of each level; None: all on one line.
+        sort_keys: write keys in the order of the alphabet, not in that of the data.
+        ensure_ascii: escape every other character.
+    """
+
+    name: str
+    version: int
+    what: str
+    version_key: str = "version"
+    rules: JsonRules = RULES
+    older: str = ""
+    also: tuple[int, ...] = ()
+    indent: int | None = 1
+    sort_keys: bool = False
+    ensure_ascii: bool = True
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The two keys that a document begins with."""
+        return {"format": self.name, self.version_key: self.version}
+
+    def content(self, data: dict[str, Any]) -> bytes:
+        """Return the content of a file: head, then data."""
+        return json_bytes({**self.head, **data}, indent=self.indent, sort_keys=self.sort_keys, ensure_ascii=self.ensure_ascii)
+
+    def write(self, file: FilePath, data: dict[str, Any]) -> None:
+        """Replace a file by head and data, at once or not at all. Raises CcenvError if it cannot be written."""
+        write_atomic(file, self.content(data))
+
+    def read(self, file: FilePath) -> dict[str, Any]:
+        """Read a file. Raises InputError if it cannot be read, or as :meth:`parse`."""
+        return self.check(read_json(file, self.rules), shown_path(file))
+
+    def parse(self, content: bytes | str, where: str) -> dict[str, Any]:
+        """Return what a document says, head included.
+
+        Args:
+            content: of the file.
+            where: its name for messages.
+
+        Raises:
+            InputError: if it is not JSON within the bounds, of another format, or of a version that is not known here.
+        """
+        return self.check(parse_json(content, where, self.rules), where)
+
+    def check(self, data: Any, where: str) -> dict[str, Any]:
+        """Return parsed JSON as a document of this format and version. Raises InputError if it is none."""
+        if not isinstance(data, dict):
+            raise InputError(f"{where}: not {self.what}: expected a JSON object")
+        if data.get("format") != self.name:
+            raise InputError(f"{where}: not {self.what}: format is {shown(data.get('format'))}; it must be {self.name!r}")
+        seen = data.get(self.version_key)
+        versions = sorted((self.version, *self.also))
+        if type(seen) is not int or seen not in versions:  # true and 1.0 equal 1
+            newer = type(seen) is int and seen > versions[-1]
+            advice = "use a newer ccenv" if newer else self.older
+            known = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
+            raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {known}{advice and ': ' + advice}")
+        return data
+
+
+def store_lines(file: FilePath, max_bytes: int) -> Iterator[tuple[str, Any]]:
+    """Yield place and value of each line of a store of JSON lines; an unfinished last line, of a killed process, is cut off.
+
+    Raises:
+        InputError: if the file cannot be read or is too long, or where a line is no JSON.
+        CcenvError: if it cannot be cut.
+    """
+    content = read_bounded(file, max_bytes)
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        write_atomic(file, whole)
+    for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
+        where = f"{shown_path(file)}, line {number}"
+        try:
+            value = parse_json(line, where)
+        except InputError as error:
+            raise damaged_line(str(error)) from None
+        yield where, value
+
+
+def damaged_line(what: str) -> InputError:
+    """Return the error of a store with a line that is not what it was."""
+    return InputError(f"{what}; --fresh starts anew")
+
+
+def append_lines(file: FilePath, rows: Iterable[Any]) -> None:
+    """Add lines to a store and wait until they are on disk. Raises CcenvError if they cannot be written."""
+    try:
+        with open(file, "ab") as out:
+            out.write(b"".join(json_bytes(row, indent=None) for row in rows))
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise CcenvError(f"{file}: cannot be written ({error.strerror}); what is finished is kept") from None
+
+
+def json_bytes(data: Any, *, indent: int | None = 1, sort_keys: bool = False, ensure_ascii: bool = True) -> bytes:
+    """Return data as strict JSON that ends with a newline. Raises ValueError for a number that is not finite (:func:`plain`)."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(data, indent=indent, sort_keys=sort_keys, ensure_ascii=ensure_ascii, allow_nan=False, separators=separators)
+    return f"{text}\n".encode()
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, infinities as text, not-a-number as null."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what strict JSON can hold: infinities become the text "inf" or "-inf", not-a-number becomes None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def hash_of(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

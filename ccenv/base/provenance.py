@@ -4,6 +4,8 @@ The code of a result is what an entry (a function or class) reaches: the stateme
 through imports at any depth, what their strings name as ``"module:attribute"``, and the targets of registries. Statements of a
 reached file that define nothing (calls, loops) count too. Docstrings, imports and names of modules are left out of the hash: it
 stays when code moves.
+
+The version of ccenv; setup.cfg reads it from here.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from typing import Any
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.registry import load_target
-from ccenv.base.version import VERSION
 
-ROOT = FilePath(__file__).resolve().parent
+VERSION = "0.1.0"
+
+
+ROOT = FilePath(__file__).resolve().parents[1]
 _PACKAGES = ("numpy", "numba", "scipy", "gymnasium", "stable-baselines3", "torch", "z3-solver")
 _KEPT_FILES = 4000
 _MODULE = re.compile(r"\bccenv(?:\.\w+)+\.?")

@@ -1,16 +1,88 @@
 """Comparing two senders, and one sender with every threshold: definitions of RLiable (NeurIPS 2021), s.4.2 and 4.3.
 
-Runs are resampled within each scenario, never across, as for the scores (``ccenv.benchmarks.intervals``).
+Runs are resampled within each scenario, never across, as for the scores (``ccenv.benchmarks.statistics``).
+
+Statistics over runs: the interquartile mean and stratified bootstrap intervals.
+
+Definitions of Agarwal, Schwarzer, Castro, Courville, Bellemare, "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice", NeurIPS 2021 (RLiable), s.4: runs are resampled with replacement within each task, never across tasks, and the
+statistic is taken over all runs of all tasks together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from ccenv.benchmarks.intervals import CONFIDENCE, REPLICATES
+from ccenv.base.errors import InputError
+
+REPLICATES = 2000
+CONFIDENCE = 0.95
+SEED = 0
+
+
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean of the middle half: the lowest and the highest quarter of the values are left out.
+
+    A quarter of n is floor(n/4) values at each end, as in ``scipy.stats.trim_mean``, which RLiable uses.
+
+    Args:
+        values: (..., n) finite, n >= 1; the last axis is averaged.
+
+    Raises:
+        InputError: if there is nothing to average.
+    """
+    n = values.shape[-1]
+    if n == 0 or not np.isfinite(values).all():
+        raise InputError("an interquartile mean needs at least one value, and finite ones")
+    cut = n // 4
+    return np.asarray(np.sort(values, axis=-1)[..., cut : n - cut].mean(axis=-1))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An aggregate with its uncertainty.
+
+    Attributes:
+        iqm: interquartile mean.
+        low: lower end of the interval.
+        high: upper end.
+        n_runs: values it stands on.
+    """
+
+    iqm: float
+    low: float
+    high: float
+    n_runs: int
+
+
+def estimate(
+    tasks: Sequence[Sequence[float]], *, replicates: int = REPLICATES, confidence: float = CONFIDENCE, seed: int = SEED
+) -> Estimate:
+    """Return the interquartile mean over all runs of all tasks and its percentile bootstrap interval, stratified by task.
+
+    Args:
+        tasks: per task the values of its runs; tasks may have different numbers of runs, at least one each.
+        replicates: bootstrap samples.
+        confidence: share of the samples inside the interval.
+        seed: of the counter-based generator (Philox), so that the interval can be made again.
+
+    Raises:
+        InputError: if a task has no run or a value is not finite.
+    """
+    strata = [np.asarray(runs, dtype=np.float64) for runs in tasks]
+    if not strata or any(runs.ndim != 1 or len(runs) == 0 for runs in strata):
+        raise InputError("a bootstrap needs at least one task, and at least one run of each")
+    generator = np.random.Generator(np.random.Philox(seed))
+    resampled = [runs[generator.integers(0, len(runs), (replicates, len(runs)))] for runs in strata]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(interquartile_mean(np.concatenate(resampled, axis=1)), [tail, 1 - tail])
+    pooled = np.concatenate(strata)
+    return Estimate(float(interquartile_mean(pooled)), float(low), float(high), len(pooled))
+
 
 Tasks = Mapping[str, np.ndarray]
 """Scenario -> values of its runs."""

@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.document import Format, append_lines, damaged_line, json_bytes, store_lines
 from ccenv.base.errors import InputError
-from ccenv.base.files import locked, make_folder, write_atomic
+from ccenv.base.files import Format, append_lines, damaged_line, json_bytes, locked, make_folder, store_lines, write_atomic
 from ccenv.base.foreign import parse_json, read_bounded
 
 MANIFEST, CELLS = "manifest.json", "cells.jsonl"

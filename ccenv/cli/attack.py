@@ -1,20 +1,43 @@
-"""``ccenv attack``: look for the network that hurts a sender most."""
+"""``ccenv attack``: look for the network that hurts a sender most.
+
+``ccenv attack AGENT --scenario``: the jitter boxes of a packet scenario attack a sender.
+
+``ccenv gap``: the worst case that searches find, against the bound that the solver proves.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.files import Format, hash_of, plain
+from ccenv.base.units import STEPS, steps_or_seconds
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import budget_option, buffer_option, choices, fresh_option, out_option, rate_option, rtt_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.base.units import steps_or_seconds
+from ccenv.cli.shared import (
+    JsonOption,
+    budget_option,
+    buffer_option,
+    choices,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    quantity_option,
+    rate_option,
+    rtt_option,
+    seconds_option,
+    to_plain,
+)
 
 if TYPE_CHECKING:
-    from ccenv.attacks import AttackResult
+    from ccenv.attacks.boxes.run import BoxFinding
+    from ccenv.attacks.run import AttackResult
     from ccenv.network.path import Path as NetworkPath
 
 RUNS = Path("runs") / "attack"
@@ -99,7 +122,7 @@ def command(
     Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
     if scenario is not None:
-        from ccenv.cli.attack_packets import attack_packets
+        pass  # GONE
 
         given = {
             "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt": (rtt, None),
@@ -111,15 +134,15 @@ def command(
             agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
             window_rtts=window_rtts, goal=goal, out=out, fresh=fresh, json=json,
         )  # fmt: skip
-    from ccenv.agents.load import load_sender
-    from ccenv.agents.learned.zoo.scenes import trained_on_scenes
-    from ccenv.attacks import PANEL, attack
-    from ccenv.attacks.run import DEFAULT_BUDGET, default_budget_s
-    from ccenv.attacks.store import AttackFolder
-    from ccenv.cli.progress import progress_bar
-    from ccenv.base.document import hash_of
     from ccenv.agents.identity import sender_hash
+    from ccenv.agents.learned.zoo import trained_on_scenes
+    from ccenv.agents.load import load_sender
+    from ccenv.attacks.catalog import PANEL
+    from ccenv.attacks.run import DEFAULT_BUDGET, attack, default_budget_s
+    from ccenv.attacks.store import AttackFolder
+    from ccenv.base.files import hash_of
     from ccenv.base.provenance import code_hash
+    from ccenv.cli.shared import progress_bar
 
     sender = load_sender(agent)
     where = _with_flows(_path(path, rate, rtt, jitter, buffer), flows)
@@ -180,10 +203,10 @@ def command(
 
 def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: str | None, buffer: str | None) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
-    from ccenv.attacks import attack_path
-    from ccenv.network.path import MBPS_IN_BPS, make_path
-    from ccenv.base.parameters import number
+    from ccenv.attacks.scenes import attack_path
+    from ccenv.base.registry import number
     from ccenv.base.units import buffer_units, jitter_units, positive, quantity
+    from ccenv.network.path import MBPS_IN_BPS, make_path
 
     base = attack_path(name)
     if link_rate_mbps is None and rtt_s is None and jitter is None and buffer is None:
@@ -204,8 +227,8 @@ def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: 
 
 def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     """Return a path with several flows like its first. Raises InputError for a number out of range."""
+    from ccenv.base.registry import number
     from ccenv.network.path import MAX_FLOWS
-    from ccenv.base.parameters import number
 
     n_flows = int(number("attack", "flows", n_flows, low=1, high=MAX_FLOWS, whole=True))
     return path if n_flows == 1 else path.model_copy(update={"flows": path.flows[:1] * n_flows})
@@ -223,8 +246,8 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
 
 
 def _print(result: AttackResult, trained_on: list[str]) -> None:
-    from ccenv.attacks import scene_of, scene_set
-    from ccenv.attacks.goals import UTILISATION, goal_of
+    from ccenv.attacks.game import UTILISATION, goal_of
+    from ccenv.attacks.scenes import scene_of, scene_set
 
     rows, usual = [], result.scene.goal == UTILISATION
     for name, finding in result.by_adversary.items():
@@ -243,3 +266,214 @@ def _print(result: AttackResult, trained_on: list[str]) -> None:
     told = "undefined" if worst is None else f"{worst:.4f}"
     title = f"{result.sender} on {where}: worst {metric} {told}, by {result.worst_adversary}"
     print_table(title, ["adversary", metric, "legal", "flow-steps", "seconds", ""], rows)
+
+
+RESULT = "attack.json"
+FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet", older="--fresh starts anew")
+
+
+def attack_packets(
+    agent: str,
+    scenario: str,
+    given: Mapping[str, tuple[Any, Any]],
+    *,
+    adversaries: Sequence[str] | None,
+    budget: str | None,
+    seed: int,
+    warmup_rtts: int,
+    window_rtts: int,
+    goal: str,
+    out: Path | None,
+    fresh: bool,
+    json: bool,
+) -> int:
+    """Search the patterns of a scenario's boxes, check and store the traces; return the exit code.
+
+    Args:
+        agent: the sender.
+        scenario: name or file.
+        given: options of the curve engine by name, what they are and what they are by default.
+        adversaries: searches of the boxes, scripted ones; None: all searches.
+        budget: as typed; None: the usual one.
+        seed: of searches and draws.
+        warmup_rtts: before the measured window.
+        window_rtts: measured.
+        goal: what the boxes aim at.
+        out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
+        fresh: discard what is there; without it an interrupted attack goes on.
+        json: print JSON.
+    """
+    from ccenv.agents.identity import sender_hash
+    from ccenv.agents.load import load_sender
+    from ccenv.attacks.boxes.run import attack_boxes, drawn_by
+    from ccenv.attacks.boxes.searches import SEARCHES
+    from ccenv.attacks.run import DEFAULT_BUDGET
+    from ccenv.base.errors import InputError
+    from ccenv.base.files import is_empty, locked
+    from ccenv.base.provenance import code_hash
+    from ccenv.cli.shared import progress_bar
+    from ccenv.simulation.boxes.goals import UTILISATION
+    from ccenv.simulation.ranges import load_distribution
+
+    for option, (value, default) in given.items():
+        if value != default:
+            raise InputError(f"--scenario says what the network is and how it is played: leave out {option}")
+    steps, seconds = (DEFAULT_BUDGET, None) if budget is None else steps_or_seconds("--budget", budget)
+    if seconds is not None or steps is None:
+        raise InputError(f"--budget {budget}: with --scenario it is counted in steps, such as 1Msteps")
+    for name, value, low in (("--warmup-rtts", warmup_rtts, 0), ("--window-rtts", window_rtts, 1), ("--seed", seed, 0)):
+        if not low <= value <= 1_000_000:
+            raise InputError(f"{name} is {value}; it must be from {low} to 1000000")
+    sender = load_sender(agent)
+    aim = "" if goal == UTILISATION else f"-{goal}"
+    out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}{aim}" if out is None else out
+    existed = out.exists()
+    if existed and not (out.is_dir() and (is_empty(out) or (out / RESULT).is_file())):
+        raise InputError(f"{out} holds something that is not an attack: give another --out")
+    distribution = load_distribution(scenario)
+    settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "budget_flow_steps": steps, "seed": seed}
+    settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
+    played = drawn_by(distribution, seed).model_dump(mode="json")
+    key = hash_of({**settings, "scenario": played, "sender": sender_hash(sender), "code": code_hash(attack_boxes)})
+    with locked(out, "attack"):
+        if fresh and (out / RESULT).is_file():
+            for old in [*out.glob("*.npz"), out / RESULT]:
+                old.unlink(missing_ok=True)
+        entries, known = _read(out / RESULT, key) if (out / RESULT).is_file() else ({}, {})
+
+        def keep(finding: BoxFinding) -> None:
+            file = f"{len(entries)}-{''.join(c if c.isalnum() else '_' for c in finding.adversary)[:40]}.npz"
+            finding.trace.save(out / file)
+            entries[finding.adversary] = plain(finding.to_dict()) | {"trace": file}
+            FORMAT.write(out / RESULT, {"key": key, "by_adversary": entries})
+
+        try:
+            with progress_bar(f"attack {sender.name}") as show:
+                result = attack_boxes(sender, distribution, **settings, report=show, finished=keep, known=known)
+        except InputError:
+            if not existed and is_empty(out):
+                shutil.rmtree(out)
+            raise
+        data = plain(result.to_dict()) | {"by_adversary": entries, "budget_flow_steps": steps}
+        data["trace"] = entries[result.worst.adversary]["trace"]
+        FORMAT.write(out / RESULT, {"key": key, **data})
+    if json:
+        print_json(data | {"trace": str(out / data["trace"])})
+    else:
+        found = result.by_adversary.items()
+        rows = [[name, one.worst_utilisation, one.legal, one.flow_steps, one.seconds] for name, one in found]
+        title = f"{result.sender} on {result.scenario.name}, per packet: worst utilisation {result.worst.worst_utilisation:.4f}"
+        print_table(f"{title}, by {result.worst.adversary}", ["adversary", "utilisation", "legal", "flow-steps", "seconds"], rows)
+        print_text(f"wrote {out}; boxes that let everything go: {result.kind_utilisation:.4f}")
+    broken = [finding for finding in result.by_adversary.values() if not finding.legal]
+    if broken:
+        print(f"ccenv: not legal: {broken[0].adversary}: {broken[0].violations[0]}", file=sys.stderr)
+    return EXIT_ILLEGAL if broken else 0
+
+
+def _read(file: Path, key: str) -> tuple[dict[str, Any], dict[str, BoxFinding]]:
+    """Return what an attack with the same key has finished: entries of the file, and findings. Raises InputError."""
+    from ccenv.attacks.boxes.run import BoxFinding, StoredBoxFinding
+    from ccenv.base.config import validate
+    from ccenv.base.errors import CcenvError, InputError
+    from ccenv.base.foreign import resolve_inside
+    from ccenv.network.trace import load_trace
+
+    data = FORMAT.read(file)
+    if data.get("key") != key:
+        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
+    entries, findings = data.get("by_adversary"), {}
+    if not isinstance(entries, dict):
+        raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
+    for name, entry in entries.items():
+        try:
+            stored = validate(StoredBoxFinding, entry, f"{file}: {name}")
+            trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
+        except CcenvError as error:
+            raise InputError(f"{error}; --fresh starts anew") from None
+        findings[name] = BoxFinding(adversary=name, **stored.model_dump(exclude={"trace"}), trace=trace)
+    return entries, findings
+
+
+DEFAULT = (
+    *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
+    *("learned_nominal_u54", "learned_nominal_d4"),
+    *("copa", "vegas", "reno", "cubic", "bbr1"),
+)
+EXIT_BELOW = 1
+
+
+def run_gap(
+    senders: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[AGENT]...",
+            autocompletion=names("agents"),
+            help="Senders; by default the shipped programs and some classics.",
+        ),
+    ] = None,
+    *,
+    buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",
+    samples: Annotated[int, typer.Option("--T", help="Length of the envelope's traces in samples one Rm apart.")] = 7,
+    budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows per row.")] = 20_000_000,
+    seed: Annotated[int, typer.Option(help="Decides searches and solver.")] = 0,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; a longer one proves nothing.")] = 120.0,
+    out: Annotated[Path | None, out_option("Write the table as JSON.", "FILE")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare the worst utilisation found with the proved bound in proof timing, window by window alike (docs/adversaries.md).
+
+    Exit code 1 if a search found less than what is proved: then the encoder or the engine is wrong.
+
+    Example: ccenv gap cc_qdel cc_probe_drain
+    """
+    from ccenv.agents import make_sender
+    from ccenv.agents.learned.zoo import trained_on_scenes
+    from ccenv.attacks.catalog import PANEL
+    from ccenv.attacks.gap import adversary_gap, gap_path
+    from ccenv.attacks.scenes import scene_of, scene_set
+    from ccenv.base.errors import require_extra
+    from ccenv.base.files import json_bytes, write_atomic
+    from ccenv.base.provenance import machine, versions
+    from ccenv.cli.shared import progress_bar
+
+    require_extra("z3", "verify")
+    with progress_bar("adversary gap") as show:
+        rows = adversary_gap(
+            senders or DEFAULT,
+            buffer=buffer,
+            samples=samples,
+            budget_flow_steps=budget,
+            seed=seed,
+            time_limit_s=time_limit,
+            report=show,
+        )
+    path = gap_path(buffer)
+    asked: dict[str, Any] = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed}
+    asked |= {"adversaries": list(PANEL), "path": path.to_dict(), "scene": scene_of(path), "scene_set": scene_set(scene_of(path))}
+    met = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
+    told = [row.to_dict() | {"trained_on_scenes": met[row.sender]} for row in rows]
+    data = {**asked, "machine": machine(), "versions": versions(), "rows": told}
+    if out is not None:
+        write_atomic(out, json_bytes(to_plain(data)))
+    if json:
+        print_json(data)
+    else:
+        columns = [
+            "sender",
+            "model",
+            "windows",
+            "bound",
+            "found",
+            "ratio",
+            "method",
+            "searched",
+            "cold_start",
+            "free_start",
+            "legal",
+        ]
+        table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
+        print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
+        if out is not None:
+            print_text(f"wrote {out}")
+    return EXIT_BELOW if any(row.holds is False for row in rows) else 0

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import ProcessesOption, fresh_option, out_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.benchmarks.suite.base import SuiteBase
@@ -62,7 +61,7 @@ def run(
     """
     from ccenv.benchmarks.results import RUNS, suite_in
     from ccenv.benchmarks.run.runner import as_suite, run_suite
-    from ccenv.cli.progress import progress_bar
+    from ccenv.cli.shared import progress_bar
 
     suite = as_suite(name)
     folder = out or RUNS / suite.name
@@ -190,18 +189,18 @@ def speed(
 
     result = measure(ode=ode, packet=packet)
     if envs:
-        from ccenv.benchmarks.environments import measure_clients
+        from ccenv.benchmarks.speed import measure_clients
 
         result |= measure_clients()
-        from ccenv.benchmarks.packet_environments import measure as measure_packets
+        from ccenv.benchmarks.speed import measure_packet_envs as measure_packets
 
         result |= measure_packets()
     if train:
-        from ccenv.benchmarks.training import measure as measure_training
+        from ccenv.benchmarks.speed import measure_training
 
         result |= measure_training()
     if synth:
-        from ccenv.benchmarks.synthesis import measure as measure_synthesis
+        from ccenv.benchmarks.speed import measure_synthesis
 
         result |= measure_synthesis()
     if save:

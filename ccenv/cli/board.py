@@ -1,18 +1,481 @@
-"""``ccenv board``: the leaderboard as a static page."""
+"""``ccenv board``: the leaderboard as a static page.
+
+``ccenv board submit``, ``evaluate`` and what else the operator of a board does with its database.
+
+``ccenv board audit``, ``export``, ``import``, ``score`` and ``serve``.
+
+``ccenv board pack`` and ``check``: make a submission folder, and apply the board's rules to one.
+
+``ccenv board withdraw`` and ``head``: take an entry back, and write down how far the board is.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
-from ccenv.cli.records import audit, export, import_, score, serve
-from ccenv.cli.submission import check, pack
-from ccenv.cli.trust import head, withdraw
-from ccenv.cli.shared import out_option
-from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.cli.shared import JsonOption, ProcessesOption, out_option, print_json, print_table, print_text, seconds_option
+
+if TYPE_CHECKING:
+    from ccenv.leaderboard.evaluate.queue import QueuedStage
+    from ccenv.leaderboard.store.database import Stored
+    from ccenv.leaderboard.store.home import Home
+    from ccenv.leaderboard.submission.reader import Submission
+
+HOME = Path("runs") / "leaderboard"
+
+BoardOption = Annotated[Path, typer.Option("--board", help="Folder of the board: database, secrets, unfinished work.")]
+DatabaseOption = Annotated[
+    str | None, typer.Option("--database", help="SQLAlchemy URL, if the database is not a SQLite file in that folder.")
+]
+
+
+def home_of(board: Path, database: str | None) -> Home:
+    """Return the board that the options name."""
+    from ccenv.leaderboard.store.home import Home
+
+    return Home(board, database)
+
+
+def submit(
+    what: Annotated[str, typer.Argument(metavar="DIR|NAME", help="A submission folder, or a classic CCA of this package.")],
+    *,
+    own: Annotated[
+        bool, typer.Option("--own", help="It comes with ccenv, says the operator: it may have ccenv's names and authors.")
+    ] = False,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take a submission into the board. From then on it is frozen, and its evaluation seeds are decided.
+
+    Classic CCAs are code that was reviewed; they are taken in by name.
+
+    Example: ccenv board submit runs/submissions/cc_qdel
+    """
+    from ccenv.agents import AGENTS
+    from ccenv.base.errors import InputError, did_you_mean
+    from ccenv.leaderboard.store.submit import submit_folder, submit_reviewed
+
+    name = what.partition(":")[0]
+    if name not in AGENTS and not Path(what).is_dir():
+        raise InputError(f"{what!r} is neither a folder nor a classic CCA.{did_you_mean(name, AGENTS.names('classic'))}")
+    home = home_of(board, database)
+    with home.open() as store:
+        if name in AGENTS and not Path(what).is_dir():
+            stored = submit_reviewed(store, home, what)
+        else:
+            stored, _ = submit_folder(store, home, Path(what), own=own)
+    entry = stored.content["card"]["name"]
+    if json:
+        print_json({"record": stored.number, "name": entry, "submission": stored.subject, "round": stored.content["round"]})
+    else:
+        print_text(f"record {stored.number}: {entry}, submission {stored.subject[:12]}, round {stored.content['round']}")
+        print_text("next: ccenv board evaluate")
+
+
+def evaluate(
+    *,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only what was never done; otherwise also what older code did.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Also what failed with this code.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only this entry. Repeatable.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Suites instead of the board's own. Repeatable.")] = None,
+    budget: Annotated[float, seconds_option("--budget", "Time of the solver per sender; 0: no proofs.")] = 120.0,
+    traces: Annotated[bool, typer.Option(help="Store worst traces beside their views.")] = True,
+    backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
+    jobs: ProcessesOption = None,
+    cell_cpu: Annotated[float, seconds_option("--cell-cpu", "CPU time that a run of a suite may use.")] = 900.0,
+    cell_memory: Annotated[float, typer.Option(help="GiB that a process may use.")] = 8.0,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Evaluate what was submitted: the suites with the submission's own seeds, then what a solver can prove.
+
+    Every stage is stored when it is complete; run it again after an interruption. A stage that a submission does not come
+    through, or that goes over a cap, is stored as failed with its reason, and the next one goes on; --retry tries those again.
+
+    Example: ccenv board evaluate --backend processes
+    """
+    from ccenv.base.errors import require_extra
+    from ccenv.cli.shared import progress_bar
+    from ccenv.leaderboard.evaluate.limits import limits_of
+    from ccenv.leaderboard.evaluate.queue import evaluate as run
+    from ccenv.leaderboard.evaluate.queue import outcome, tasks_of
+    from ccenv.leaderboard.evaluate.score import make_stages
+
+    limits = limits_of(cell_cpu, cell_memory)
+    if budget:
+        require_extra("z3", "verify")  # before suites are played for minutes
+    home = home_of(board, database)
+    with home.open_existing() as store:
+        tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
+
+        def title(place: int, task: QueuedStage) -> str:
+            return f"[{place}/{len(tasks)}] {task.title}"
+
+        def done(place: int, task: QueuedStage, record: Stored | None) -> None:
+            if not json:
+                print_text(f"{title(place, task)}: {_said(record)}")
+
+        stored = run(
+            store,
+            home,
+            tasks,
+            backend=backend,
+            workers=jobs,
+            show=lambda place, task: progress_bar(title(place, task)),
+            done=done,
+            limits=limits,
+        )
+    if json:
+        print_json({"stored": [outcome(record) for record in stored]})
+    elif not tasks:
+        print_text("nothing to do: every entry is evaluated by this code, or failed with it (--retry)")
+    else:
+        print_text("next: ccenv board build")
+
+
+def _said(record: Stored | None) -> str:
+    if record is None:
+        return "another process was first"
+    return f"failed: {record.content['reason']}" if record.kind == "failure" else "stored"
+
+
+def round_command(
+    action: Annotated[str, typer.Argument(metavar="show|close", help="Show the rounds, or close the open one.")] = "show",
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the rounds and their commitments, or close the open round: its secret is revealed and the next one begins.
+
+    Example: ccenv board round close
+    """
+    from ccenv.base.errors import unknown_name
+    from ccenv.leaderboard.store.home import ROUND, close_round, revealed
+
+    if action not in ("show", "close"):
+        raise unknown_name("action", action, ("show", "close"))
+    home = home_of(board, database)
+    with home.open_existing() as store:
+        if action == "close":
+            close_round(store, home)
+        shown = revealed(store)
+        rounds = [
+            {"round": r.content["number"], "commitment": r.content["commitment"], "secret": shown.get(r.content["number"])}
+            for r in store.records(ROUND)
+        ]
+    if json:
+        print_json({"rounds": rounds})
+    else:
+        print_table("rounds", ["round", "SHA-256 of the secret", "secret"], [list(r.values()) for r in rounds])
+
+
+def audit(
+    *,
+    sample: Annotated[int, typer.Option(help="Runs that are played again.")] = 20,
+    proofs: Annotated[int, typer.Option(help="Proved bounds that are decided again.")] = 5,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time of the solver per bound.")] = 60.0,
+    seed: Annotated[int | None, typer.Option(help="Of the sample; drawn anew by default.")] = None,
+    keep: Annotated[bool, typer.Option(help="Store the outcome as a record.")] = True,
+    expect_head: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH|FILE", help="A head that the board must hold: hash of its chain, or board head's file. Repeatable."
+        ),
+    ] = None,
+    signer: Annotated[str | None, typer.Option(metavar="SHA256:...", help="The key that must have signed these files.")] = None,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Check a board: hashes, chain, seeds, summaries; play random runs again bit for bit, decide random proofs again.
+
+    Exit code 0 where all is well, 1 where something is not. Only a head from outside shows that the last records were dropped, or
+    that all of them were written anew: keep one (ccenv board head) and ask for it.
+
+    Example: ccenv board audit --json; ccenv board audit --expect-head head.json
+    """
+    from ccenv.base.errors import InputError
+    from ccenv.cli.shared import progress_bar
+    from ccenv.leaderboard.audit.run import audit as run
+    from ccenv.leaderboard.store.head import expected_head
+
+    if signer is not None and not expect_head:
+        raise InputError("--signer says who signed a head: give its file with --expect-head")
+    expected = [expected_head(text, signer) for text in expect_head or ()]
+    if sample < 0 or proofs < 0 or not time_limit > 0:
+        raise InputError("--sample and --proofs must be at least 0, --time-limit above 0")
+    home = home_of(board, database)
+    with home.open_existing() as store, progress_bar("audit") as show:
+        result = run(
+            store,
+            home,
+            sample=sample,
+            certificates=proofs,
+            seed=seed,
+            time_limit_s=time_limit,
+            keep=keep,
+            expected=expected,
+            progress=show,
+        )
+    if json:
+        print_json(result)
+    else:
+        rows = [(name, value) for name, value in result.items() if name not in ("problems", "foreign")]
+        print_table("audit", ["what", "value"], [[name, str(value)] for name, value in rows])
+        for record in result["foreign"]:
+            print_text(f"of another machine: {record}")
+        for problem in result["problems"]:
+            print_text(f"problem: {problem}")
+    return 1 if result["problems"] else 0
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .jsonl.xz file.")],
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write all records and files of a board into one file; secrets stay.
+
+    Example: ccenv board export board.jsonl.xz
+    """
+    from ccenv.leaderboard.site.exchange import export_board
+
+    with home_of(board, database).open_existing() as store:
+        count = export_board(store, file)
+    if json:
+        print_json({"file": file, "records": count, "bytes": file.stat().st_size})
+    else:
+        print_text(f"wrote {count} records into {file}, {file.stat().st_size} bytes")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What ccenv board export wrote.")],
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Read an export into an empty board. Everything is checked; a new round begins after it.
+
+    Example: ccenv board import docs/data/leaderboard.jsonl.xz
+    """
+    from ccenv.leaderboard.site.exchange import import_board, read_export
+
+    home = home_of(board, database)
+    read = read_export(file)  # all of it before a board is made
+    with home.open() as store:
+        count = import_board(store, home, read)
+    if json:
+        print_json({"records": count})
+    else:
+        print_text(f"read {count} records")
+
+
+def score(
+    what: Annotated[str, typer.Argument(metavar="DIR|NAME", help="A sender's submission folder, or a registered sender.")],
+    *,
+    suite: Annotated[str | None, typer.Option(help="A suite; the board's nominal one by default.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3; the suite's public ones by default.")] = None,
+    backend: Annotated[str, typer.Option(help="local | processes | ray.")] = "local",
+    jobs: ProcessesOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Play a submission as the board would, with public seeds or with those of an entry's page.
+
+    Example: ccenv board score runs/submissions/cc_qdel --suite quick --seeds 1,2
+    """
+    from ccenv.cli.shared import progress_bar
+    from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
+
+    with progress_bar("score") as show:
+        summary = score_sender(what, suite, parse_seeds(seeds), backend, jobs, show)
+    if json:
+        print_json(summary)
+        return
+    nominal, worst = summary["score"], summary["worst_case"]
+    if nominal is not None:
+        print_text(
+            f"{nominal['metric']} {nominal['iqm']:.6f} [{nominal['low']:.6f}, {nominal['high']:.6f}] in {nominal['n_runs']} runs"
+        )
+    if worst is not None:
+        print_text(
+            f"worst {worst['metric']} {worst['value']:.6f}: {worst['adversary']} in {worst['scenario']}, seed {worst['seed']}"
+        )
+
+
+def serve(
+    site: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site.")] = Path("runs") / "board",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 8000,
+    json: JsonOption = False,
+) -> None:
+    """Show a site on this machine only, at http://127.0.0.1:PORT, until Ctrl-C.
+
+    Example: ccenv board serve runs/board
+    """
+    from ccenv.leaderboard.site.serve import make_server
+
+    with make_server(site, port) as server:
+        address = f"http://127.0.0.1:{server.server_address[1]}/index.html"
+        if json:
+            print_json({"address": address})
+        else:
+            print_text(address)
+        sys.stdout.flush()
+        server.serve_forever()
+
+
+def pack(
+    spec: Annotated[str, typer.Argument(metavar="AGENT|CHECKPOINT", help="A program, a trained policy, or an adversary.")],
+    *,
+    author: Annotated[str, typer.Option(help="Person or group.")] = "anonymous",
+    licence: Annotated[str, typer.Option(help="SPDX identifier.")] = "MIT",
+    name: Annotated[str | None, typer.Option(help="Name of the entry; the player's own by default.")] = None,
+    summary: Annotated[str, typer.Option(help="One line.")] = "",
+    url: Annotated[str | None, typer.Option(help="Where more can be read (https).")] = None,
+    method: Annotated[str, typer.Option(help="How it was made, one line.")] = "",
+    suite: Annotated[str | None, typer.Option(help="Suite that it was made for; the board's nominal one by default.")] = None,
+    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ed25519 key of ssh.")] = None,
+    out: Annotated[Path | None, out_option("The folder; runs/submissions/NAME by default.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Pack a sender or an adversary into a submission folder: data only.
+
+    Example: ccenv board pack cc_qdel --author "Ada Lovelace"
+    """
+    from ccenv.leaderboard.evaluate.score import nominal_suite
+    from ccenv.leaderboard.submission.document import short_name
+    from ccenv.leaderboard.submission.pack import Authorship
+    from ccenv.leaderboard.submission.pack import pack as pack_folder
+
+    card = Authorship(author, licence, suite or nominal_suite(), name, summary, url, {"method": method} if method else None)
+    folder = out or RUNS / "submissions" / (name or short_name(Path(spec).name))
+    submission, change = pack_folder(spec, card, folder, sign)
+    if json:
+        print_json({"folder": folder, **about(submission), "largest_change_of_a_weight": change})
+        return
+    print_text(f"wrote {folder}: {submission.document.kind} {submission.document.name!r}, {submission.sha256[:12]}")
+    if submission.document.kind in ("policy", "contract"):
+        print_text(f"weights are on the grid that is scored; the largest change is {change:.2g}")
+    print_text(f"next: ccenv board check {folder}")
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")],
+    json: JsonOption = False,
+) -> None:
+    """Apply every rule of the board to a submission folder. Exit code 2 and one line for the first that it breaks.
+
+    Example: ccenv board check runs/submissions/cc_qdel
+    """
+    from ccenv.leaderboard.submission.reader import read_submission
+
+    submission = read_submission(folder)
+    if json:
+        print_json({"folder": folder, **about(submission)})
+    else:
+        print_table(f"{folder} is a good submission", ["what", "value"], [[k, str(v)] for k, v in about(submission).items()])
+
+
+def about(submission: Submission) -> dict[str, Any]:
+    """Return what a command says about a submission."""
+    document = submission.document
+    return {
+        "name": document.name,
+        "track": document.track,
+        "kind": document.kind,
+        "author": document.author,
+        "licence": document.licence,
+        "suite": document.suite,
+        "sha256": submission.sha256,
+        "player_sha256": submission.player_sha256,
+        "signed_by": submission.signed_by,
+    }
+
+
+def withdraw(
+    what: Annotated[
+        str, typer.Argument(metavar="NAME|REQUEST|DIR", help="An entry; a signed request; with --sign the submission folder.")
+    ],
+    *,
+    reason: Annotated[str, typer.Option(help="One line.")] = "",
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="Write a request, signed with the key of the submission.")
+    ] = None,
+    out: Annotated[Path | None, out_option("Folder of the request; runs/withdrawals/NAME by default.")] = None,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take an entry back: as the operator by its name, or by a request that is signed with the key of the submission.
+
+    A withdrawn entry is not evaluated and not shown any more. Its records stay in the chain, and its name stays taken.
+
+    Example: ccenv board withdraw cc_qdel --reason "does not end"
+    Example: ccenv board withdraw runs/submissions/mine --sign ~/.ssh/id_ed25519; ccenv board withdraw runs/withdrawals/mine
+    """
+    from ccenv.base.errors import InputError
+    from ccenv.leaderboard.store.submit import REQUEST, make_request, withdraw_by_operator, withdraw_by_request
+
+    if sign is not None:
+        folder = make_request(Path(what), sign, out or RUNS / "withdrawals" / Path(what).resolve().name, reason)
+        if json:
+            print_json({"request": folder})
+        else:
+            print_text(f"wrote {folder}")
+            print_text(f"next, by the operator: ccenv board withdraw {folder}")
+        return
+    if out is not None:
+        raise InputError("--out is the folder of a request: give the key with --sign")
+    is_request = (Path(what) / REQUEST).exists()
+    if is_request and reason:
+        raise InputError("--reason: the request says its own")
+    with home_of(board, database).open_existing() as store:
+        stored = withdraw_by_request(store, Path(what)) if is_request else withdraw_by_operator(store, what, reason)
+    if json:
+        print_json(
+            {"record": stored.number, "name": stored.content["name"], "submission": stored.subject, "by": stored.content["by"]}
+        )
+    else:
+        print_text(f"record {stored.number}: {stored.content['name']} is withdrawn, by {stored.content['by']}")
+
+
+def head(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write the head; shown only by default.")] = None,
+    *,
+    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign it with this ed25519 key of ssh, as FILE.sig.")] = None,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show or write the head of a board: the number of its records and the hash of its chain.
+
+    Whoever keeps it can show later that records were dropped or written anew: ccenv board audit --expect-head FILE
+
+    Example: ccenv board head head.json --sign ~/.ssh/id_ed25519
+    """
+    from ccenv.base.errors import InputError
+    from ccenv.leaderboard.store.head import head_of, write_head
+
+    if file is None and sign is not None:
+        raise InputError("--sign: a signature lies beside a file; give FILE")
+    with home_of(board, database).open_existing() as store:
+        store.check()
+        found = head_of(store) if file is None else write_head(store, file, sign)
+    if json:
+        print_json({"file": file, "n_records": found.n_records, "chain": found.chain, "signed_with": found.signed_with})
+        return
+    print_text(f"{found.n_records} records, chain {found.chain}")
+    if file is not None:
+        print_text(f"wrote {file}" + (f", signed with {found.signed_with}" if found.signed_with else ""))
+
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
 for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):

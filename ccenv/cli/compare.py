@@ -1,17 +1,33 @@
-"""``ccenv compare``: several senders on one network."""
+"""``ccenv compare``: several senders on one network.
+
+``ccenv which``: which sender for which kind of network.
+
+``ccenv report``: evaluate a sender along the criteria of RFC 9743.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ccenv.cli.completion import names
-from ccenv.cli.shared import choices, quantity_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.base.units import SHARE
+from ccenv.cli.completion import names
+from ccenv.cli.shared import (
+    JsonOption,
+    ProcessesOption,
+    choices,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    quantity_option,
+)
 
 EXIT_FAILED = 1
 
@@ -67,9 +83,9 @@ def command(
     Example: ccenv compare cubic bbr3 --loss 1% --seeds 5
     Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
     """
-    from ccenv.cli.progress import progress_bar
     from ccenv.benchmarks.compare import compare
-    from ccenv.benchmarks.compare.picture import ALLOWED
+    from ccenv.benchmarks.compare.table import ALLOWED
+    from ccenv.cli.shared import progress_bar
     from ccenv.network.figure import require_picture
 
     if out is not None:
@@ -108,3 +124,111 @@ def command(
     for row in failed:
         print(f"ccenv: {row.sender}: {row.error}", file=sys.stderr)
     return EXIT_FAILED if failed else 0
+
+
+def run_which(
+    senders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SENDER...]", autocompletion=names("agents"), help="Further senders: names or FILE.py."),
+    ] = None,
+    *,
+    network: Annotated[
+        str, typer.Option(autocompletion=names("networks"), help="A kind of network: ccenv list networks; all by default.")
+    ] = "",
+    by: Annotated[
+        str, typer.Option(autocompletion=names("metrics"), help="Metric that sorts the senders, such as power or utilisation.")
+    ] = "power",
+    out: Annotated[Path | None, out_option("Folder of the stored runs; runs/which by default.")] = None,
+    jobs: ProcessesOption = None,
+    fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. What is stored is not run again.
+
+    Example: ccenv which --network cellular
+
+    ccenv which mine.py --network wifi --by utilisation
+    """
+    from ccenv.agents.load import load_sender
+    from ccenv.agents.sender import takes_one_flow
+    from ccenv.benchmarks.compare.which import FOLDER, networks, which
+    from ccenv.cli.shared import progress_bar
+
+    alone = [name for name in senders or () if takes_one_flow(load_sender(name))]
+    with progress_bar("which") as show:
+        found = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
+    if json:
+        print_json({"by": found.by, "rows": [asdict(row) for row in found.rows], "failed": found.failed, "takes_one_flow": alone})
+    else:
+        kinds = networks()
+        for kind in dict.fromkeys(row.network for row in found.rows):
+            rows = [[row.place, row.sender, *row.texts()] for row in found.rows if row.network == kind]
+            print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *found.rows[0].values], rows)
+        print_text(f"Places by {found.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie")
+        print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
+    if alone and not json:
+        print_text(
+            f"{', '.join(alone)}: beliefs take a flow to be alone; with others on the link it is not fair (docs/company.md)"
+        )
+    for name, error in found.failed.items():
+        print(f"ccenv: {name}: {error}", file=sys.stderr)
+    return EXIT_FAILED if found.failed else 0
+
+
+def run_report(
+    sender: Annotated[
+        str,
+        typer.Argument(
+            metavar="SENDER", autocompletion=names("agents"), help="A name, program (.json), policy or Python file (FILE.py)."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File of the page (.html); runs/report/NAME/report.html by default.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder of cells and numbers; runs/report/NAME by default.")] = None,
+    criteria: Annotated[str, typer.Option(help="Shipped criteria or a YAML file of your own.")] = "rfc9743",
+    only: Annotated[list[str] | None, typer.Option(help="Id of a criterion, such as bufferbloat. Repeatable.")] = None,
+    jobs: ProcessesOption = None,
+    fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Evaluate a sender along RFC 9743 with the metrics of RFC 5166: one page that opens offline, and its numbers.
+
+    What is already finished is kept: after Ctrl-C run the same command again. Exit code 1 if a file of yours failed.
+
+    Example: ccenv report cubic --json
+
+    ccenv report mine.py -o mine.html
+    """
+    from ccenv.benchmarks.rfc9743 import report_on
+    from ccenv.cli.shared import progress_bar
+
+    with progress_bar(f"report {sender}") as show:
+        found = report_on(
+            sender,
+            criteria=criteria,
+            only=only or (),
+            out=folder,
+            page=out,
+            jobs=len(os.sched_getaffinity(0)) if jobs is None else jobs,
+            fresh=fresh,
+            progress=show,
+        )
+    if json:
+        print_json(found)
+    else:
+        rows = [
+            [c["id"] if i == 0 else "", m["label"], m["value"], m["baseline"], m["unit"], m["verdict"]]
+            for c in found["criteria"]
+            for i, m in enumerate(c["measures"])
+        ]
+        print_table(found["document"], ["criterion", "measure", sender, found["baseline"], "unit", "verdict"], rows)
+        for one in found["worst_cases"]:
+            print_text(
+                f"worst case on {one['scene']}: " + str(one.get("why") or f"{one['worst_utilisation']:.3f} by {one['adversary']}")
+            )
+        print_text(f"wrote {found['page']}")
+    if found["failed"]:
+        print(f"ccenv: {found['failed']}", file=sys.stderr)
+    return EXIT_FAILED if found["failed"] else 0

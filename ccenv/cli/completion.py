@@ -20,8 +20,8 @@ def configs(kind: str) -> Callable[[str], list[str]]:
     """Return a completion with the shipped configs of a kind, such as ``train``."""
 
     def complete(incomplete: str) -> list[str]:
-        from ccenv.cli.catalog import CONFIGS
         from ccenv.base.config import shipped_names
+        from ccenv.cli.catalog import CONFIGS
 
         return [name for name in shipped_names(CONFIGS[kind], ".yaml") if name.startswith(incomplete)]
 

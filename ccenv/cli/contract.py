@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.completion import names
-from ccenv.cli.shared import ProcessesOption, fresh_option, out_option, seconds_option
-from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.base.errors import InputError
+from ccenv.cli.completion import names
+from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_text, seconds_option
 
 if TYPE_CHECKING:
-    from ccenv.training.contracts.task import Widening
     from ccenv.agents.programs import Program
+    from ccenv.training.contracts.search import Widening
 
 app = typer.Typer(
     name="contract",
@@ -80,9 +79,9 @@ def widen(
 
     ccenv contract widen learned_nominal_u78 --utilisation 0.77 --timeouts artefact
     """
-    from ccenv.training.contracts.widen import widen
     from ccenv.agents.programs import pseudo_code
     from ccenv.proofs.senders.catalog import program_of
+    from ccenv.training.contracts.widen import widen
 
     task = _task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
     if inside is not None:
@@ -122,10 +121,10 @@ def _task(
     seed: int,
 ) -> Widening:
     """Return what to widen; what is not given is that of the suite."""
-    from ccenv.training.contracts.task import Widening, suite_to_keep
-    from ccenv.training.distill.claims import SAMPLES
     from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
+    from ccenv.training.contracts.search import Widening, suite_to_keep
+    from ccenv.training.distill.claims import SAMPLES
 
     require_extra("z3", "verify")
     suite = None if lemmas is None else suite_to_keep(lemmas)
@@ -179,10 +178,10 @@ def hull(
 
     ccenv contract hull runs/synth/g1_t5-*/solutions
     """
-    from ccenv.training.contracts.hull import alike, hull
-    from ccenv.base.files import write_atomic
     from ccenv.agents.programs import pseudo_code, to_data, to_json
+    from ccenv.base.files import write_atomic
     from ccenv.proofs.senders.catalog import program_of
+    from ccenv.training.contracts.hull import alike, hull
 
     files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
     chosen: list[Program] = []
@@ -284,10 +283,10 @@ def plot(
 
     Example: ccenv contract plot learned_contract_u80 --out interval.svg
     """
-    from ccenv.training.contracts.picture import interval_picture
     from ccenv.base.files import write_atomic
     from ccenv.network.figure import require_picture
     from ccenv.proofs.senders.catalog import program_of
+    from ccenv.training.contracts.report import interval_picture
 
     file = require_picture(out)
     write_atomic(file, interval_picture(program_of(program), file.suffix))

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ccenv.cli.shared import fresh_option, out_option
-from ccenv.cli.output import JsonOption, print_json, print_text
-from ccenv.base.document import Format
 from ccenv.base.errors import CcenvError, InputError, require_extra
-from ccenv.base.files import LOCK, is_empty, locked, write_atomic
+from ccenv.base.files import LOCK, Format, is_empty, locked, write_atomic
 from ccenv.base.foreign import parse_json
 from ccenv.base.interrupts import end_with_parent
+from ccenv.cli.shared import JsonOption, fresh_option, out_option, print_json, print_text
 
 STAGES = "stages.json"
 FORMAT = Format("ccenv-demo", 1, "a stage file of ccenv demo", "format_version", older="--fresh starts anew")

@@ -1,7 +1,11 @@
-"""``ccenv live``: scenarios, attacks and records on the real TCP stack of this machine."""
+"""``ccenv live``: scenarios, attacks and records on the real TCP stack of this machine.
+
+``ccenv export``: a belief program as C for the kernel's congestion controls.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +14,18 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import buffer_option, jitter_option, out_option, rate_option, rtt_option, seconds_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.shared import (
+    JsonOption,
+    buffer_option,
+    jitter_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    rate_option,
+    rtt_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from ccenv.live import LiveResult
@@ -65,9 +79,8 @@ def run(
     Example: ccenv live reno_hold --json
     """
     from ccenv.live import load_live_scenario, valid_run
-    from ccenv.live.beside import simulated
-    from ccenv.live.controls import controls_of
-    from ccenv.live.picture import plot_beside
+    from ccenv.live.beside import plot_beside, simulated
+    from ccenv.live.kernel_records import controls_of
 
     wanted = load_live_scenario(scenario)
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration)) if value is not None}
@@ -150,9 +163,7 @@ def load(
     import signal
 
     from ccenv.live.export import export_bpf
-    from ccenv.live.export.bpf import COMPILED, USER, kernel_name
-    from ccenv.live.export.compile import compile_bpf
-    from ccenv.live.export.named import program_named
+    from ccenv.live.export.bpf import COMPILED, USER, compile_bpf, kernel_name, program_named
     from ccenv.live.needs import require_bpf
     from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
@@ -192,7 +203,7 @@ def suite(
 
     Example: ccenv live suite -o live-worst-case.json
     """
-    from ccenv.live.suite import FORMAT, SENDERS, SUITE, run_suite
+    from ccenv.live.kernel_records import FORMAT, SENDERS, SUITE, run_suite
 
     record = run_suite(sender or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
     if out is not None:
@@ -227,9 +238,9 @@ def record(
 
     Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
     """
+    from ccenv.base.units import buffer_units, positive
     from ccenv.live.kernel_records import append_record, make_record, record_scenario, thinning_of
     from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
-    from ccenv.base.units import buffer_units, positive
 
     bdp_bytes = rate * MBPS_IN_BPS * rtt
     size = positive("--buffer", buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))
@@ -283,3 +294,51 @@ def _print(result: LiveResult, summary: dict[str, Any]) -> None:
     for one in summary.get("control", ()):
         rates = ", ".join(f"{flow['name']} {flow['throughput_mbps']:.4g} Mbit/s" for flow in one["flows"])
         print_text(f"control, {one['run']}: {rates}{'' if one['valid'] else ' (not valid)'}")
+
+
+TARGETS = ("bpf",)
+
+
+def command(
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM",
+            autocompletion=names("agents"),
+            help="A belief program or a contract: a registered name or a .json file.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
+    target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
+    name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
+    rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
+    jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
+    chooser: Annotated[
+        str | None, typer.Option(help="Of a contract: lo, middle, hi, user (a process answers), policy (compiled in).")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.
+
+    What the file promises, how to compile and load it: docs/live.md.
+
+    Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
+    """
+    from ccenv.base.errors import unknown_name
+    from ccenv.base.files import write_atomic
+    from ccenv.live.export import ExportError, export_bpf
+    from ccenv.live.export.bpf import compile_bpf, program_named
+
+    if target not in TARGETS:
+        raise unknown_name("export target", target, TARGETS)
+    if out.suffix not in {".c", ".o"}:
+        raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
+    wanted = program_named(program, chooser)
+    text = export_bpf(wanted.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=wanted.chooser)
+    content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
+    write_atomic(out, content)
+    if json:
+        print_json({"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+    else:
+        print_text(f"wrote {out}")

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import usage_message
 from ccenv.base.errors import CcenvError, CcenvWarning, did_you_mean, one_line
 from ccenv.base.interrupts import interrupted, watch
-from ccenv.base.version import VERSION
+from ccenv.base.provenance import VERSION
+from ccenv.cli.shared import usage_message
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -50,27 +50,27 @@ GROUPS: tuple[Group, ...] = (
     ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
-    Group("distill", "ccenv.cli.distill", "Distil a learned policy into a belief program, and prove it."),
+    Group("distill", "ccenv.cli.train", "Distil a learned policy into a belief program, and prove it.", "run_distill"),
     Group("attack", "ccenv.cli.attack", "Look for the network that hurts a sender most."),
-    Group("league", "ccenv.cli.league", "Populations of senders and networks that answer each other in rounds."),
-    Group("gap", "ccenv.cli.gap", "Worst case found against the bound proved, in proof timing."),
+    Group("league", "ccenv.cli.train", "Populations of senders and networks that answer each other in rounds.", "run_league"),
+    Group("gap", "ccenv.cli.attack", "Worst case found against the bound proved, in proof timing.", "run_gap"),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
     Group("board", "ccenv.cli.board", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
-    Group("certificate", "ccenv.cli.certificate", "Check certificates of theorems, without the prover.", "app"),
+    Group("certificate", "ccenv.cli.theorem", "Check certificates of theorems, without the prover.", "app"),
     Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
-    Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
-    Group("export", "ccenv.cli.export", "Write a belief program as C for the congestion controls of a kernel."),
+    Group("replay", "ccenv.cli.trace", "Run a solver's trace in the curve engine, or its moves against a sender."),
+    Group("export", "ccenv.cli.live", "Write a belief program as C for the congestion controls of a kernel."),
     Group(
         "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
     ),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
-    Group("paths", "ccenv.cli.paths", "Traces of links of varying rate: import, check, make.", "app"),
+    Group("paths", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
-    Group("report", "ccenv.cli.report", "Evaluate a sender along RFC 9743: one page that opens offline."),
-    Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),
+    Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),
+    Group("which", "ccenv.cli.compare", "Which sender for which kind of network: a table with intervals.", "run_which"),
     Group(
         "new", "ccenv.cli.new", "Write a file of your own to start from: sender, program, contract, lemmas, theorem, suite ..."
     ),

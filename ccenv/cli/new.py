@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.shared import choices, fresh_option
-from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.cli.shared import JsonOption, choices, fresh_option, print_json, print_text
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -134,7 +133,7 @@ def _require_free(kind: str, name: str) -> None:
     """Refuse a name that the file could not have: that of something that ccenv brings."""
     from ccenv.adversaries import ADVERSARIES
     from ccenv.agents import AGENTS
-    from ccenv.attacks import SEARCHES
+    from ccenv.attacks.catalog import SEARCHES
     from ccenv.network.metrics.table import METRICS
 
     taken = {"adversary": [*ADVERSARIES.names(), *SEARCHES.names()], "metric": list(METRICS)}

@@ -1,12 +1,26 @@
-"""Options that several commands share, each under one name, and values with a unit on the command line."""
+"""Options that several commands share, each under one name, and values with a unit on the command line.
+
+What commands print: strict JSON or a table. The only place in the library that writes to stdout for them.
+
+Progress on stderr: a bar where a person watches, a line now and then where the output goes into a file or a pipe.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from numbers import Rational, Real
+from os import PathLike, fspath
 from typing import Annotated, Any
 
 import typer
 
+from ccenv.base.kernels.announce import spent_s
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
 
 # What people call an option elsewhere -> what every command of ccenv calls it.
@@ -91,3 +105,124 @@ def usage_message(error: typer.TyperException) -> str:
     if context is not None and commands and error.format_message().startswith("No such command"):
         return f"{error.format_message()} There are: {', '.join(f'{context.command_path} {name}' for name in commands)}"
     return error.format_message()
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+"""The ``--json`` option that every command has: ``json: JsonOption = False``."""
+
+_PIPE_WIDTH = 200  # columns of a table that goes into a file or pipe, where no terminal says how wide it is
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a value into what strict JSON can hold.
+
+    Arrays become lists, records dictionaries; infinities become the text ``"inf"`` or ``"-inf"``, which ccenv's readers accept
+    where infinity is allowed; not-a-number becomes null.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+    for plain in ("tolist", "model_dump"):  # of arrays and models, whose packages most commands need not import
+        if hasattr(value, plain):
+            return to_plain(getattr(value, plain)())
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Iterable):
+        return [to_plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document without NaN or Infinity."""
+    print_text(json.dumps(to_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_text(text: str) -> None:
+    """Print text as it is, at once: also where a signal ends the command, what is done has been said."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; numbers are aligned on the right and given four digits."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left")
+    data = [list(row) for row in rows]
+    for index, name in enumerate(columns):
+        numbers = bool(data) and all(_is_number(row[index]) or row[index] is None for row in data)
+        table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
+    for row in data:
+        table.add_row(*(escape(_cell(value)) for value in row))
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    console.print(table)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Real) and not isinstance(value, Rational):
+        return f"{value:.4g}"
+    return str(value)
+
+
+EVERY_S = 15.0
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function to be called with the number of finished and of all items."""
+    if not sys.stderr.isatty():
+        yield progress_lines(what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def progress_lines(what: str) -> Callable[[int, int], None]:
+    """Return a function that prints a line every EVERY_S seconds; what ends sooner prints none."""
+    begin = last = _working_s()
+    first: int | None = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal last, first
+        first = done if first is None else first
+        now = _working_s()
+        if now - last < EVERY_S or done >= total:
+            return
+        last = now
+        left_s = (now - begin) / (done - first) * (total - done) if done > first else None
+        left = "" if left_s is None else f", about {_time(left_s)} left"
+        print(f"ccenv: {what}: {done} of {total}{left}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _working_s() -> float:
+    """Return a time that stands still while kernels are compiled: the rate of work does not count it."""
+    return time.monotonic() - spent_s()
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

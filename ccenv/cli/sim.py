@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import seconds_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.shared import JsonOption, print_json, print_table, print_text, seconds_option
 
 
 def command(

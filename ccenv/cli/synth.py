@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.completion import configs
-from ccenv.cli.shared import JobsOption, fresh_option, out_option, seconds_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.base.errors import InputError, require_extra
+from ccenv.cli.completion import configs
+from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.proofs.synthesis.query.query import Query
@@ -128,12 +127,12 @@ def _search(
     json: bool,
 ) -> int:
     recheck, bounds, lemmas, report = extras
-    from ccenv.cli.progress import progress_bar
+    from ccenv.cli.shared import progress_bar
     from ccenv.proofs.synthesis.result import result, write_solutions
     from ccenv.proofs.synthesis.run import recheck_solutions, solve_query, start, warm_up
 
     if report is not None:
-        from ccenv.proofs.synthesis.report import check_report
+        from ccenv.proofs.synthesis.result import check_report
 
         check_report(report)
     warm_up()
@@ -158,7 +157,7 @@ def _search(
         data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, told)
     data["folder"] = str(folder)
     if report is not None:
-        from ccenv.proofs.synthesis.report import write_report
+        from ccenv.proofs.synthesis.result import write_report
 
         write_report(data, report)
         data["report"] = str(report)
@@ -197,7 +196,7 @@ def _one_line(text: str) -> str:
 
 def _why(query: Query, name: str, out: Path, json: bool) -> int:
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.proofs.synthesis.why import why
+    from ccenv.proofs.synthesis.result import why
 
     data = why(query, program_of(name), out / "why")
     if json:

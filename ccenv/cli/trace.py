@@ -1,14 +1,19 @@
-"""``ccenv trace``: check, plot and describe trace files."""
+"""``ccenv trace``: check, plot and describe trace files.
+
+``ccenv replay``: run a solver's trace in the curve engine, or use its network moves against any sender.
+
+``ccenv paths``: traces of links of varying rate: read, check, make.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import out_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.base.units import MBPS
+from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, print_text, quantity_option, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.network.trace import Trace
@@ -39,8 +44,7 @@ def check(
     """
     from ccenv.network.laws import DEFAULT_TOLERANCE, check_trace
     from ccenv.network.trace import load_trace
-    from ccenv.simulation.legality import check_packet_trace
-    from ccenv.simulation.packet_trace import is_of_packets, packet_slack_bytes
+    from ccenv.simulation.packet_trace import check_packet_trace, is_of_packets, packet_slack_bytes
 
     results = []
     for file in files:
@@ -154,3 +158,162 @@ def summary_of(trace: Trace) -> dict[str, object]:
         "beliefs": sorted(trace.beliefs),
         "flows": flows,
     }
+
+
+EXIT_DIFFERS = 1
+MOST_RTTS = 100_000
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of the solver (.npz, one step per Rm).")],
+    as_adversary: Annotated[
+        str | None,
+        typer.Option("--as-adversary", metavar="SENDER", help="Play its network moves, over and over, against a sender."),
+    ] = None,
+    rtts: Annotated[int, typer.Option(help="Length of that run, in Rm.")] = 100,
+    out: Annotated[Path | None, out_option("Write the engine's trace (.npz).")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a solver's trace in the curve engine: same bytes sent, same network moves; compare the curves.
+
+    Exit code 0 if the engine reproduces the trace, 1 if it differs, 2 for an error.
+
+    Example: ccenv replay runs/verify/counterexample.npz
+    """
+    from ccenv.network.trace import load_trace
+
+    trace = load_trace(file)
+    if as_adversary is None:
+        data, run = _reproduce(trace)
+    else:
+        data, run = _against(trace, as_adversary, rtts)
+    data = {"file": str(file), "model": trace.header.model} | data
+    if out is not None:
+        run.save(out)
+        data["output"] = str(out)
+    if json:
+        print_json(data)
+    else:
+        print_table(str(file), ["what", "value"], data.items())
+    return EXIT_DIFFERS if data.get("reproduced") is False else 0
+
+
+def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
+    from ccenv.network.laws import check_trace
+    from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+
+    run, difference = engine_replay(trace)
+    data = {
+        "sender": ", ".join(trace.header.senders),
+        "steps": trace.n_steps - trace.start_row,
+        "steps_before": trace.start_row,
+        "legal": not check_trace(trace),
+        "reproduced": difference <= REPLAY_TOLERANCE,
+        "relative_difference": difference,
+        "sender_input": "the bytes of the trace",
+        "utilisation": _used(run),
+        "utilisation_of_trace": _used(trace),
+        "lost_bytes": float((run.L[-1] - run.L[0]).sum()),
+        "largest_inflight_bdp": _inflight(run),
+    }
+    return data, run
+
+
+def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
+    from ccenv.agents import make_sender
+    from ccenv.base.errors import InputError
+    from ccenv.engine.curve.engine import CurveEngine
+    from ccenv.proofs.formulas.moves import as_adversary
+
+    sender, adversary = make_sender(name), as_adversary(trace)
+    least = trace.grid.jitter_steps[0] + 1  # in Rm, with one step per Rm: utilisation is that of the time beyond D
+    if not least <= rtts <= MOST_RTTS:
+        raise InputError(f"--rtts is {rtts}; it must be {least} to {MOST_RTTS}")
+    engine = CurveEngine(
+        [trace.header.path],
+        model=trace.header.model,
+        senders=[sender],
+        adversary=adversary,
+        steps_per_rtt=1,
+        timing="smt",
+        loss_detection="oracle",
+        record=True,
+    )
+    engine.advance(rtts)
+    run = engine.trace(0)
+    return {"sender": name, "steps": rtts, "utilisation": _used(run), "largest_inflight_bdp": _inflight(run)}, run
+
+
+def _used(trace: Trace) -> float | None:
+    """Return bytes delivered over C*(T - D), as the properties count utilisation; None of a trace that is no longer than D.
+
+    Here and below a trace is what comes after its past.
+    """
+    steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
+    if steps <= 0:
+        return None
+    can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * steps
+    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / can
+
+
+def _inflight(trace: Trace) -> float:
+    return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes
+
+
+links_app = typer.Typer(help="Traces of links of varying rate (docs/links.md).\n\nExample: ccenv paths import trace.csv --json")
+
+
+@links_app.command("import")
+def import_trace(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A Mahimahi file, a CSV of rates or opportunities, or JSON.")],
+    *,
+    max_gap: Annotated[float, seconds_option("--max-gap", "Longest time between two rows; more is a gap.")] = 60.0,
+    out: Annotated[Path | None, out_option("Write it as ccenv's own JSON, which scenarios read faster.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Read a trace of a link's rate, tell its format and what it is like; a wrong one is one line and exit code 2.
+
+    Example: ccenv paths import trace.csv -o mylink.json
+    """
+    from ccenv.network.links import read_trace, save_trace
+
+    found = read_trace(trace, max_gap)
+    if out is not None:
+        save_trace(out, found.trace, f"imported from {trace.name}")
+    answer = {"file": str(trace), "format": found.format, "columns": list(found.columns), "lines": found.lines}
+    _show({**answer, **found.trace.summary(), "written": None if out is None else str(out)}, json)
+
+
+@links_app.command("make")
+def make_trace(
+    kind: Annotated[str, typer.Argument(help="cellular, leo or wifi.")],
+    *,
+    out: Annotated[Path, out_option("JSON file to write.")],
+    mean_mbps: Annotated[float, quantity_option("--mean", MBPS, "Mean rate.", "--mean-mbps")] = 20.0,
+    length: Annotated[float | None, seconds_option("--length", "After which it begins again.")] = None,
+    seed: Annotated[int, typer.Option(help="Of its random numbers.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Make a trace by a generator and write it as a file.
+
+    Example: ccenv paths make cellular --mean-mbps 20 --seed 1 -o cellular.json
+    """
+    from ccenv.base.errors import InputError
+    from ccenv.network.links import save_trace
+    from ccenv.simulation import made_trace
+
+    if not 0 <= seed < 2**53:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+    given = {"kind": kind, "mean_Bps": mean_mbps * 125_000.0, **({} if length is None else {"length_s": length})}
+    trace = made_trace(given, seed)
+    save_trace(out, trace, f"ccenv paths make {kind} --mean-mbps {mean_mbps:g} --seed {seed}")
+    _show({"kind_of_link": kind, "seed": seed, **trace.summary(), "written": str(out)}, json)
+
+
+def _show(answer: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(answer)
+        return
+    print_table("trace", ["what", "value"], [(key, value) for key, value in answer.items() if value is not None])
+    if answer["written"]:
+        print_text(f"wrote {answer['written']}")

@@ -1,4 +1,9 @@
-"""``ccenv train``: train a sender or a network by a config."""
+"""``ccenv train``: train a sender or a network by a config.
+
+``ccenv distill``: from a learned policy to a belief program of a few lines, and to a proof of it.
+
+``ccenv league``: populations of senders and networks that answer each other.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.completion import configs
-from ccenv.cli.shared import fresh_option, out_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.completion import configs, names
+from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
@@ -94,9 +98,9 @@ def command(
 
 
 def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
-    from ccenv.cli.progress import progress_bar
+    from ccenv.cli.shared import progress_bar
     from ccenv.training.page import check_page, write_table
-    from ccenv.training.shipped import DEFAULT_FOLDER, train_shipped
+    from ccenv.training.records import DEFAULT_FOLDER, train_shipped
 
     if page is not None:
         check_page(page)
@@ -111,8 +115,8 @@ def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[
 
 
 def _rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
-    from ccenv.cli.progress import progress_bar
     from ccenv.base.config import validate
+    from ccenv.cli.shared import progress_bar
     from ccenv.training.config import load_data
     from ccenv.training.rllib.config import RllibConfig
     from ccenv.training.rllib.run import train_rllib
@@ -153,7 +157,7 @@ def _print(config: TrainConfig, result: TrainingResult) -> None:
 def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
     """Show a bar with the score on stderr; a line now and then where that is no terminal."""
     if not sys.stderr.isatty():
-        from ccenv.cli.progress import progress_lines
+        from ccenv.cli.shared import progress_lines
 
         show = progress_lines(f"train {config.name}, steps")
         yield lambda progress: show(progress.steps, config.iterations * config.iteration_steps)
@@ -175,3 +179,117 @@ def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
             bar.update(task, completed=progress.steps, description=text)
 
         yield report
+
+
+PROVED_BY_DEFAULT = 0.54
+
+
+def run_distill(
+    checkpoint: Annotated[
+        str, typer.Argument(autocompletion=names("agents"), help="Folder of a run, .safetensors file, or a policy of the zoo.")
+    ],
+    *,
+    depth: Annotated[int, typer.Option(help="Conditions on the longest way to a leaf.")] = 3,
+    prove: Annotated[bool, typer.Option("--prove", help="Also search programs until the solver verifies one.")] = False,
+    utilisation: Annotated[
+        list[float] | None, typer.Option(help=f"Utilisation to prove; {PROVED_BY_DEFAULT} by default. Repeatable: a frontier.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of paths, search and solver pool.")] = 0,
+    budget: Annotated[float, seconds_option("--budget", "Wall time for the loop of each proof.")] = 900.0,
+    rounds: Annotated[int, typer.Option(help="Rounds of each loop at most.")] = 40,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
+    recheck: Annotated[str | None, typer.Option(help="Second solver for the final proofs: yices or cvc5.")] = None,
+    timeouts: Annotated[
+        str | None, typer.Option(help="Also decide what belief time-outs change for proved programs: artefact or paper.")
+    ] = None,
+    n_paths: Annotated[int, typer.Option("--paths", help="Paths of the search; the reported score is on 1,024 others.")] = 256,
+    generations: Annotated[int, typer.Option(help="Generations of the polish.")] = 16,
+    out: Annotated[Path | None, out_option("Folder; runs/distill-NAME-SEED by default.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Distil a learned policy into a belief program; the same command goes on with an interrupted run (docs/distillation.md).
+
+    Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
+    """
+    from ccenv.base.errors import InputError
+    from ccenv.training.distill.objective import load_teacher
+    from ccenv.training.distill.run import DistillSettings, distill
+
+    teacher = load_teacher(checkpoint)
+    for option, given in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):
+        if given and not prove:
+            raise InputError(f"{option} is for the proofs: give --prove too")
+    targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()
+    settings = DistillSettings(
+        checkpoint,
+        depth,
+        seed,
+        targets,
+        n_paths=n_paths,
+        generations=generations,
+        budget_s=budget,
+        rounds=rounds,
+        time_limit_s=time_limit,
+        recheck=recheck,
+        timeouts=timeouts,
+    )
+    folder = out or Path("runs") / f"distill-{teacher.name}-d{depth}-{seed}"
+    result = distill(settings, folder, lambda line: print(line, file=sys.stderr))
+    if json:
+        print_json(result)
+        return
+    print_text(result["pseudo_code"])
+    rows = [[result["teacher_name"], result["teacher_score"], result["teacher"]["worst_utilisation"], ""]]
+    rows += [[record["name"], record["score"], record["worst_utilisation"], ""] for record in [result]]
+    for proof in result["proofs"]:
+        print_text(proof["pseudo_code"])
+        said = f"utilisation >= {proof['utilisation']}: {proof['verdict']}"
+        rows.append([proof["name"], proof["score"], proof["worst_utilisation"], said])
+    print_table("distillation", ["sender", "score", "worst utilisation, report scenes", "lemmas"], rows)
+    print_text(f"wrote {folder}/report.md; a program is a sender: ccenv verify envelope {result['file']}")
+
+
+RUNS = Path("runs") / "league"
+
+
+def run_league(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A shipped league (ccenv list configs) or a YAML file.")],
+    *,
+    rounds: Annotated[int | None, typer.Option(help="Instead of the config's; a finished league goes on with more.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the config's.")] = None,
+    out: Annotated[Path | None, out_option("Folder of the league; runs/league/CONFIG-SEED by default.")] = None,
+    fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier league.")] = False,
+    jobs: JobsOption = 1,
+    backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
+    json: JsonOption = False,
+) -> None:
+    """Let senders and networks answer each other in rounds; the same command goes on with an interrupted league (docs/league.md).
+
+    Example: ccenv league quick --jobs 2
+    Example: ccenv league configs/league/full.yaml --rounds 20 --json
+    """
+    from ccenv.cli.shared import progress_bar
+    from ccenv.training.league.config import load_league
+    from ccenv.training.league.run import league
+    from ccenv.training.league.store import CURVE, PICTURE
+
+    given = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    settings = load_league(config, given)
+    folder = out or RUNS / f"{settings.name}-{settings.seed}"
+    with progress_bar(f"league {settings.name}") as show:
+        data = league(settings, folder, jobs=jobs, backend=backend, fresh=fresh, report=show)
+    if json:
+        print_json({**data, "folder": str(folder), "picture": str(folder / PICTURE), "curve": str(folder / CURVE)})
+        return
+    columns = ["round", "value", "exploitability", "interval", "senders in the mixture", "best sender", "guarantee", "nominal"]
+    rows = []
+    for one in data["rounds"]:
+        low, high = one["interval"]
+        mixed = ", ".join(f"{name} {weight:.2f}" for name, weight in one["sender_mixture"].items())
+        best = [one["best_sender"], one["best_guarantee"], one["best_nominal"]]
+        rows.append([one["round"], one["value"], one["exploitability"], f"{low:.3f} to {high:.3f}", mixed, *best])
+    print_table(f"league {settings.name}, seed {settings.seed}", columns, rows)
+    best = data["best"]
+    named = folder / best["folder"] if best["folder"] else best["sender"]
+    print_text(f"best sender {named}: guarantee {best['guarantee']:.4f}, nominal score {best['nominal_score']:.4f}")
+    print_text(f"wrote {folder}: {RUNS.name}.json, {PICTURE}, {CURVE}")

@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import JobsOption, choices, fresh_option, out_option, seconds_option
-from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.cli.theorem import theorem
 from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
+from ccenv.cli.completion import configs, names
+from ccenv.cli.shared import (
+    JobsOption,
+    JsonOption,
+    choices,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+)
+from ccenv.cli.theorem import theorem
 
 if TYPE_CHECKING:
+    from ccenv.base.workers import Workers
     from ccenv.proofs.claims.report import Outcome
     from ccenv.proofs.claims.verifier import Verifier
     from ccenv.proofs.formulas.setting import Setting
-    from ccenv.base.workers import Workers
 
 
 class _Commands(TyperGroup):
@@ -124,12 +133,12 @@ def property_command(
 
     ccenv verify property copa --property utilisation_or_rise --at-least 0.1 --T 10
     """
+    from ccenv.base.workers import Workers
     from ccenv.proofs.claims.ask import fraction, setting_of
     from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
     from ccenv.proofs.claims.endless import ramp
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.senders.catalog import smt_sender
-    from ccenv.base.workers import Workers
 
     if _command_of(["--property", prop]) != "property":
         raise InputError(f"{prop} has a command of its own: ccenv verify {_command_of(['--property', prop])} {sender} [OPTIONS]")
@@ -216,9 +225,9 @@ def steady(
 
     Example: ccenv verify steady cc_qdel --property steady_utilisation --T 10
     """
+    from ccenv.base.workers import Workers
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
     from ccenv.proofs.claims.lemmas import load_suite, suite_setting
-    from ccenv.base.workers import Workers
 
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
     loaded = load_suite(name)
@@ -265,13 +274,13 @@ def fairness(
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
     from ccenv.attacks.constructions.late_start import late_start_outcome
+    from ccenv.base.workers import Workers
     from ccenv.proofs.claims.ask import fraction
     from ccenv.proofs.claims.fairness import BELIEFS_OF_ONE, QUERIES, program_query
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.formulas.setting import Setting
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.proofs.senders.program import ProgramSmtSender
-    from ccenv.base.workers import Workers
 
     if model not in ("cbr_delay", "ccac"):
         raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
@@ -363,7 +372,7 @@ def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out:
 
 def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
     from ccenv.proofs.claims.verifier import Verifier
-    from ccenv.proofs.solver.store import Store
+    from ccenv.proofs.solver.solvers import Store
 
     progress = None if json else lambda line: print_text(f"  {line}")
     limits = {name: value for name, value in limits.items() if name != "folder"}

@@ -7,11 +7,10 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import unknown_name
-from ccenv.live.beside import COUNTERPARTS, simulated
-from ccenv.live.picture import plot_beside
+from ccenv.live.beside import COUNTERPARTS, plot_beside, simulated
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
-from ccenv.network.moves import SUFFIX, StoredMoves, load_moves
+from ccenv.network.adversary import SUFFIX, StoredMoves, load_moves
 from ccenv.network.path import MBPS_IN_BPS
 
 TRIES = 6  # of a run that is not valid

@@ -1,20 +1,28 @@
-"""The same scenario in the engines of ccenv: the packet engine, and for ccac the curve engine."""
+"""The same scenario in the engines of ccenv: the packet engine, and for ccac the curve engine.
+
+The picture of a live run beside the simulated one: throughput of each flow and the queue, over time.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ccenv.agents.load import load_sender
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.base.errors import InputError
-from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
-from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.agents.sender import Sender
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.live.result import LiveResult
+from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
+from ccenv.network.figure import picture, require_picture
+from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.simulation import Scenario, simulate
+from ccenv.simulation.figure import thin
 
 # What simulates a congestion control of the kernel.
 COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
@@ -130,3 +138,33 @@ def _curve(scenario: LiveScenario) -> Simulated:
         np.diff(trace.S, axis=0) / dt_s / MBPS_IN_BPS,
         trace.queue_bytes[1:] / scenario.mss_bytes,
     )
+
+
+def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simulated) -> None:
+    """Draw a live run and the simulated one into a file.
+
+    Raises:
+        InputError: unless the file ends in ``.png`` or ``.svg``.
+    """
+    from matplotlib.figure import Figure
+
+    target = require_picture(path)
+    run, scenario = live.run, live.scenario
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    rate, queue = figure.subplots(2, 1, sharex=True)
+    for index, name in enumerate(live.names()):
+        line = rate.plot(*thin(run.time_s[1:], run.throughput_Bps()[:, index] / MBPS_IN_BPS), label=f"{name}, live", linewidth=1)
+        shown = thin(simulated.time_s, simulated.rates_mbps[:, index])
+        rate.plot(*shown, label=f"{name}, simulated", color=line[0].get_color(), linestyle="--", linewidth=1)
+    queue.plot(*thin(run.time_s, run.link_log["queue_bytes"][:, 0] / scenario.mss_bytes), label="live", linewidth=1)
+    queue.plot(*thin(simulated.time_s, simulated.queue_packets), label="simulated", linestyle="--", linewidth=1)
+    for axis, label in ((rate, "throughput (Mbit/s)"), (queue, "queue (packets)")):
+        axis.set_ylabel(label)
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper right", fontsize="small")
+    queue.set_xlabel("time (s)")
+    figure.suptitle(
+        f"{scenario.name}: Linux {live.header['kernel'].partition('-')[0]} beside the {simulated.summary['engine']} engine"
+    )
+    write_atomic(target, picture(figure, target.suffix))

@@ -1,4 +1,7 @@
-"""What live runs need of a machine, and what is missing here; for ``ccenv doctor``, messages and tests. Changes nothing."""
+"""What live runs need of a machine, and what is missing here; for ``ccenv doctor``, messages and tests. Changes nothing.
+
+What a worker tells its parent when the machine does not allow a run. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ccenv.live.export.compile import ADVICE, find_compiler
+from ccenv.live.export.bpf import ADVICE, find_compiler
 from ccenv.live.scenario import LiveError
 
 BTF = Path("/sys/kernel/btf/vmlinux")
@@ -23,7 +26,7 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)")
 _TRY_DEVICES = (
     "import os, sys\n"
     "from ccenv.live.system import spaces\n"
-    "from ccenv.live.system.device import open_ends\n"
+    "from ccenv.live.system.spaces import open_ends\n"
     "try:\n"
     "    os.geteuid() and spaces.become_root_inside()\n"
     "except OSError as error:\n"
@@ -152,3 +155,16 @@ def _compiler() -> Needs:
         return Needs("BPF compiler", False, "no compiler for BPF", ADVICE)
     found = f"clang {compiler.version}"
     return Needs("BPF compiler", True, found if compiler.name == "clang" else f"{found} of the package {compiler.name}")
+
+
+class Refused(Exception):
+    """Something that this machine does not allow, in words for the user.
+
+    Attributes:
+        log: what was said about it at length, if anything.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        """Keep the log."""
+        super().__init__(message)
+        self.log = log

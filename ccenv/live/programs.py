@@ -10,20 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.programs import Program
+from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
-from ccenv.base.errors import CcenvError
-from ccenv.live.export import export_bpf
-from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER
-from ccenv.live.export.compile import compile_bpf
-from ccenv.live.export.named import program_named
-from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.emulator.build import fastest_Bps
+from ccenv.live.export import export_bpf
+from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, compile_bpf, program_named
+from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.sockets import available, has_congestion_control
-from ccenv.agents.sender import PolicySender
-from ccenv.agents.programs import Program
 
 MOST_RECORDS = 4_000_000
 LEAST_BUFFER_PACKETS = 8  # for which a loss proves a busy link

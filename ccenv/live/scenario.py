@@ -9,15 +9,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ccenv.adversaries import make_adversary
-from ccenv.base.config import find_data
 from ccenv.adversaries.observation import N_FLOW, N_PATH
+from ccenv.base.config import find_data
+from ccenv.base.errors import CcenvError, InputError, shown
+from ccenv.base.foreign import read_yaml
 from ccenv.engine.curve.players import AdversaryTable
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec, JitterSpec
-from ccenv.base.errors import CcenvError, InputError, shown
-from ccenv.base.foreign import read_yaml
-from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, moves_width
-from ccenv.network.moves import SUFFIX, load_moves
+from ccenv.network.adversary import SUFFIX, Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, load_moves, moves_width
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation.scenario import Scenario, read_scenario_as
 

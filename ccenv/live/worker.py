@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from ccenv.base.interrupts import end_with_parent
-from ccenv.live.refused import Refused
+from ccenv.live.needs import Refused
 
 _SENDERS, _RECEIVERS = 0, 1
 
@@ -58,8 +58,8 @@ def _answer(request: dict[str, Any], parent: int) -> bytes:
 
 def _run(request: dict[str, Any], privileges: str) -> bytes:
     from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT
-    from ccenv.live.system.device import open_ends
     from ccenv.live.system.sockets import Sockets
+    from ccenv.live.system.spaces import open_ends
 
     scenario = request["scenario"]
     n = len(scenario["flows"])
@@ -84,7 +84,7 @@ def _run(request: dict[str, Any], privileges: str) -> bytes:
         reason = f"{device} cannot be opened ({error.strerror})"
         advice = "run as root, or: sudo chmod 0666 /dev/net/tun"
         raise Refused(f"{reason}; {advice}") from None
-    from ccenv.live.session import play
+    from ccenv.live.run import play
 
     return play(request, ends, sockets, privileges)
 

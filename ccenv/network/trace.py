@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format, canonical_json
 from ccenv.base.errors import InputError, PathError, TraceError, require_extra, unknown_name
-from ccenv.base.files import write_atomic
-from ccenv.base.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
-from ccenv.network.model import MODELS, Model
-from ccenv.network.path import MBPS_IN_BPS, Grid, Path, grid_of
 from ccenv.base.figure import line_picture
-from ccenv.base.version import VERSION
+from ccenv.base.files import Format, canonical_json, write_atomic
+from ccenv.base.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
+from ccenv.base.provenance import VERSION
+from ccenv.network.path import MBPS_IN_BPS, MODELS, Grid, Model, Path, grid_of
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +49,7 @@ class TraceHeader(StrictModel):
         format: always ``"ccenv-trace"``.
         version: of the format, 1.
         path: the path that it ran on.
-        model: network model, a key of ``ccenv.network.model.MODELS``.
+        model: network model, a key of ``ccenv.network.path.MODELS``.
         timing: ``"engine"``, or ``"smt"`` for proof timing.
         steps_per_rtt: K, steps per smallest Rm.
         dt_s: length of a step; follows from path and K.

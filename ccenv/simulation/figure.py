@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccenv.base.files import write_atomic
-from ccenv.network.metrics.packet_window import AppRun
-from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.figure import picture, require_picture
+from ccenv.network.metrics.packet import AppRun
+from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation.scenario import Scenario
 
 if TYPE_CHECKING:

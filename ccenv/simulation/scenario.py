@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from ccenv.simulation.applications.spec import Application, Page
 from ccenv.base.config import StrictModel, find_data, validate
-from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
-from ccenv.engine.packet.rates.spec import with_mean_rate
 from ccenv.base.errors import CcenvError, InputError, did_you_mean
 from ccenv.base.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
+from ccenv.engine.packet.rates.spec import with_mean_rate
+from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+from ccenv.simulation.applications.spec import Application, Page
 
 CONFIGS = "ccenv.configs.sim"
 MAX_DELAYS_BYTES = 16 << 20
@@ -46,7 +46,7 @@ class Scenario(NetworkSpec):
         warmup_s: left out of the summary.
         log_s: interval of the time series.
         seed: of all random numbers.
-        profile: what hosts do beyond their CCA (``ccenv.simulation.profile``): plain, nothing; linux, as a Linux host.
+        profile: what hosts do beyond their CCA (``ccenv.simulation.result``): plain, nothing; linux, as a Linux host.
         applications: which decide what their flows send (``ccenv.simulation.applications.spec``).
         reference: what is known about it.
     """

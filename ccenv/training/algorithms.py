@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.errors import require_extra
-from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings
 from ccenv.training.config import TrainConfig
+from ccenv.training.settings import OffPolicySettings, PpoSettings
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -19,10 +19,10 @@ import torch  # noqa: E402  (only after the checks that name the extra)
 from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
-from ccenv.training.recipes.certificate import CertifiedPPO  # noqa: E402
-from ccenv.training.recipes.imitation import ImitationPPO  # noqa: E402
 from ccenv.training.ppo.flows import FlowsPPO  # noqa: E402
 from ccenv.training.ppo.ppo import KernelPPO  # noqa: E402
+from ccenv.training.recipes.certificate import CertifiedPPO  # noqa: E402
+from ccenv.training.recipes.imitation import ImitationPPO  # noqa: E402
 
 ADAM_EPS = 1e-5  # as Stable-Baselines3 sets it for PPO
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}

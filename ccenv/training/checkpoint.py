@@ -2,11 +2,14 @@
 
 ``state.json`` names the tensors' file and its hash and is written last, so that an interruption at any moment leaves the
 previous checkpoint or the new one, never half of one.
+
+What a run costs: wall time and processor time, summed over its interruptions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -14,11 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
 from ccenv.base.errors import InputError, require_extra
-from ccenv.base.files import write_atomic
+from ccenv.base.files import Format, write_atomic
 from ccenv.base.foreign import read_bounded, resolve_inside
 from ccenv.base.foreign.tensors import TYPES, read_typed
 
@@ -139,3 +141,26 @@ def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.
                 index, _, moment = name.removeprefix(prefix).partition(".")
                 state.setdefault(int(index), {})[moment] = torch.from_numpy(array.copy())
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+
+
+class Stopwatch:
+    """Stands until it is started; goes on from what was spent before."""
+
+    def __init__(self, seconds: float = 0.0, cpu_seconds: float = 0.0) -> None:
+        self._before = (seconds, cpu_seconds)
+        self._started: tuple[float, float] | None = None
+
+    def start(self) -> None:
+        """Let it run from now on."""
+        self._started = _now()
+
+    def read(self) -> tuple[float, float]:
+        """Return wall seconds and this process's processor seconds (all its threads), each as a sum."""
+        if self._started is None:
+            return self._before
+        wall, cpu = (now - start for now, start in zip(_now(), self._started, strict=True))
+        return self._before[0] + wall, self._before[1] + cpu
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

@@ -12,23 +12,35 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from ccenv.adversaries import make_adversary
+from ccenv.agents.interface.interface import SENDER_V0
+from ccenv.agents.interface.user import OwnReward
 from ccenv.attacks.scenes import REPORT, scene_of, scene_set
 from ccenv.base.config import StrictModel, find_data, validate
-from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.envs.curve import network
-from ccenv.envs.curve.distribution import PathDistribution
-from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
-from ccenv.envs.packet.task import check_interface, controlled_flows
-from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_contract
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
-from ccenv.agents.interface.interface import SENDER_V0
-from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.engine.compiled.policies import MAX_WIDTH
+from ccenv.envs.curve import network
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_contract
+from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.simulation.boxes.game import pattern_rows
-from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 from ccenv.training.recipes.replay import ReplaySettings
 from ccenv.training.recipes.settings import Recipe
-from ccenv.training.settings import (CurriculumStage, EarlyStop, EvaluationSettings, LogSettings, MixturePart, RobustSettings, fixed_paths, kept_for_reports)
+from ccenv.training.settings import (
+    CurriculumStage,
+    EarlyStop,
+    EvaluationSettings,
+    LogSettings,
+    MixturePart,
+    OffPolicySettings,
+    PpoSettings,
+    RobustSettings,
+    SacSettings,
+    Td3Settings,
+    fixed_paths,
+    kept_for_reports,
+)
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
@@ -46,7 +58,7 @@ class TrainConfig(StrictModel):
         trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
             ``ccenv/Network-v0`` against fixed senders, with PPO also discrete ones.
         shared_policy: several flows learn with one policy: each ``"external"`` sender is a row of its own, rewarded for itself
-            (``ccenv.envs.curve.shared``). Steps are then decisions, one for each row.
+            (``ccenv.envs.curve.interface``). Steps are then decisions, one for each row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,

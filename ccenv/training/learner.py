@@ -12,33 +12,37 @@ from dataclasses import replace
 
 import numpy as np
 
+from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0, Interface
 from ccenv.agents.learned import inner_cca
 from ccenv.agents.learned.preferences import with_preference
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
-from ccenv.base.random import uniform
-from ccenv.envs.curve.distribution import PathDistribution
-from ccenv.envs.curve.network import NetworkTask
-from ccenv.envs.packet.mixture import FlowMixture
-from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.envs.curve.task import SenderTask
-from ccenv.envs.curve.interface import sender_task
-from ccenv.base.errors import CcenvError, require_extra
-from ccenv.agents.interface.interface import SENDER_V0, Interface
-from ccenv.network.adversary import MlpAdversary
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.base.errors import CcenvError, require_extra
+from ccenv.base.random import uniform
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.interface import sender_task
+from ccenv.envs.curve.network import NetworkTask
+from ccenv.envs.curve.task import SenderTask
+from ccenv.envs.packet.mixture import FlowMixture
+from ccenv.envs.packet.task import SharedPacketTask
+from ccenv.network.adversary import MlpAdversary
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
-from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
-from ccenv.training.clock import Stopwatch
+from ccenv.training.checkpoint import Stopwatch, TrainingState, pack_torch, unpack_torch
 from ccenv.training.config import TrainConfig
-from ccenv.training.recipes import attacked
-from ccenv.training.recipes.replay import ReplayedPaths
 from ccenv.training.logs import Progress
-from ccenv.training.opponents import WIDTH, attacked_paths, find_patterns, load_counterexamples, opponents
-from ccenv.training.packets_opponents import box_patterns, find_box_patterns
+from ccenv.training.opponents import (
+    WIDTH,
+    attacked_paths,
+    box_patterns,
+    find_box_patterns,
+    find_patterns,
+    load_counterexamples,
+    opponents,
+)
 from ccenv.training.path_sets import PathSet, path_seed
-from ccenv.training.recipes.gap import drawn_within, find_gap
-from ccenv.training.recipes.preferences import PreferenceTask
+from ccenv.training.recipes import attacked
+from ccenv.training.recipes.gap import PreferenceTask, drawn_within, find_gap
+from ccenv.training.recipes.replay import ReplayedPaths
 from ccenv.training.settings import RobustSettings
 
 require_extra("stable_baselines3", "train")

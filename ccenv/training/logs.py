@@ -15,8 +15,8 @@ from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.foreign import parse_json, read_text
 from ccenv.training.config import TrainConfig
-from ccenv.training.settings import LogSettings
 from ccenv.training.look import Look
+from ccenv.training.settings import LogSettings
 
 MAX_BYTES = 64 << 20
 PROGRESS, EVALUATIONS, VIDEOS = "progress.csv", "evaluations.jsonl", "videos"

@@ -8,19 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.attacks import attack
-from ccenv.envs.common.adapters import draw
-from ccenv.envs.curve.core import Core
-from ccenv.envs.packet.core import PacketCore
-from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.envs.curve.settings import EXTERNAL
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.network.adversary import MlpAdversary
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.attacks.run import attack
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.envs.common.adapters import draw
+from ccenv.envs.curve.core import Core
+from ccenv.envs.curve.settings import EXTERNAL
+from ccenv.envs.packet.core import PacketCore
+from ccenv.envs.packet.task import SharedPacketTask
+from ccenv.network.adversary import MlpAdversary
 from ccenv.training.config import TrainConfig
-from ccenv.training.evaluation import Evaluation, evaluate_in_world
-from ccenv.training.packet_evaluation import cold_task, kind_boxes
+from ccenv.training.evaluation import Evaluation, cold_task, evaluate_in_world, kind_boxes
 from ccenv.training.path_sets import PathSet, path_seed
 
 SCENE = "deep"  # one that training may use: worst cases are published on others

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.agents.learned.weights import LearnedPlayer
+from ccenv.agents.sender import ContractSender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.foreign import read_text
-from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.network.figure import picture
-from ccenv.agents.sender import ContractSender
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.logs import MAX_BYTES, PROGRESS, read_evaluations
 from ccenv.training.run import CONFIG, read_record

@@ -3,6 +3,10 @@
 In each round a part of the environments plays against the pool. Patterns come from the searches of ``ccenv attack``, so what is
 trained against is what was found; all of them run inside the kernel. Counterexamples are moves that an attack or a solver stored,
 against whomever: they are played step by step on the path that they belong to.
+
+Opponents of robust training per packet: patterns of jitter boxes that hurt the sender of the last rounds.
+
+In each round a part of the environments plays against the pool; in the others the boxes let everything go.
 """
 
 from __future__ import annotations
@@ -15,18 +19,22 @@ from pathlib import Path as FilePath
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.attacks import attack_path, make_search
+from ccenv.agents.callbacks import ADVERSARY_SLOTS
+from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.attacks.boxes.run import named_boxes, senders_of
+from ccenv.attacks.boxes.searches import PATTERN_SEARCHES, search
+from ccenv.attacks.catalog import make_search
 from ccenv.attacks.game import Game, Scene
-from ccenv.attacks.scenes import scene_of
+from ccenv.attacks.scenes import attack_path, scene_of
 from ccenv.attacks.searches.patterns import PERIODS_RTTS
+from ccenv.base.errors import InputError
 from ccenv.base.random import uniform
 from ccenv.envs.curve.core import parts_of
 from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths
-from ccenv.base.errors import InputError
-from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.moves import SUFFIX, load_moves
+from ccenv.network.adversary import SUFFIX, Adversary, MlpAdversary, RecordedAdversary, load_moves
 from ccenv.network.path import Path
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.simulation.boxes.game import BoxGame
+from ccenv.simulation.boxes.players import KIND
 from ccenv.training.config import TrainConfig
 from ccenv.training.recipes.attacked import MODEL, AttackedPaths
 from ccenv.training.settings import RobustSettings
@@ -181,3 +189,34 @@ def _common_length(config: TrainConfig, examples: Sequence[Counterexample]) -> i
 def _padded(moves: np.ndarray, length: int) -> np.ndarray:
     """Return moves of a length: the last set is repeated."""
     return np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)])
+
+
+NETWORKS = 4  # drawn for each round
+
+
+def find_box_patterns(config: TrainConfig, sender: Sender, round_: int) -> np.ndarray:
+    """Attack a sender on some networks of the config's scenario; return what was found, (n, ADVERSARY_SLOTS) states of boxes."""
+    robust = config.robust
+    if robust is None or robust.share == 0:
+        return np.zeros((0, ADVERSARY_SLOTS))
+    distribution = config.packet_settings().distribution
+    found = []
+    for place in range(NETWORKS):
+        seed = int(uniform(config.seed, round_, place, 0) * 2**31)
+        scenario = distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, 0])))
+        senders, attacked = senders_of(scenario, sender)
+        game = BoxGame(scenario, senders, attacked, adversaries=named_boxes(scenario, None))
+        for name in PATTERN_SEARCHES:
+            runs = max(1, robust.budget_flow_steps // NETWORKS // game.steps_of_run)
+            found.append(search(game, name, runs, seed).words())
+    return np.array(found)
+
+
+def box_patterns(config: TrainConfig, patterns: np.ndarray) -> np.ndarray:
+    """Return what the boxes of each environment play: one of the pool in turn in a share of them, else nothing is held."""
+    words = np.tile(KIND.words(), (config.num_envs, 1))
+    robust = config.robust
+    if robust is not None and len(patterns):
+        attacked = [b for b in range(config.num_envs) if falls(b, robust.share)]
+        words[attacked] = patterns[np.arange(len(attacked)) % len(patterns)]
+    return words

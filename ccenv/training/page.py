@@ -7,10 +7,9 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.attacks.scenes import REPORT, scene_set
-from ccenv.envs.curve.reward import RewardWeights
 from ccenv.base.pages import Place, markdown
-from ccenv.training.records import ATTACK_SCENES, by_config, read_data
-from ccenv.training.scenes import ATTACKED
+from ccenv.envs.curve.settings import RewardWeights
+from ccenv.training.records import ATTACK_SCENES, ATTACKED, by_config, read_data
 
 PLACE = Place("<!-- table of the record: ccenv.training.page.write_table -->")
 SEEN_MARK = {ATTACKED: "†"}

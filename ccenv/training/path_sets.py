@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ccenv.envs.curve.core import HELD_OUT_SEED
 from ccenv.base.errors import InputError
+from ccenv.envs.common.episodes import HELD_OUT_SEED
 
 SEEDS_PER_SET = 2**31
 

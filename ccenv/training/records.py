@@ -1,25 +1,85 @@
 """What trained configs come to, as a record: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``; all shipped ones: ``--shipped``.
 
 Every number says where it is from: scores their world and set of paths, worst cases their scene, its set and how training met it.
+
+What a trained sender has seen of the scenes that it is attacked on.
+
+What the shipped policies come to with today's code: their weights are older than the record's runs of the same configs.
+
+Train and record every shipped config with its seeds: ``ccenv train --shipped --record FILE``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.attacks import attack, scene_set
-from ccenv.base.document import Format
-from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import InputError
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.identity import sender_hash
+from ccenv.attacks.run import attack
+from ccenv.attacks.scenes import PATHS, scene_set
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import Format, hash_of, json_bytes, locked, make_folder, plain, write_atomic
+from ccenv.base.foreign import read_json
 from ccenv.base.provenance import code_hash, machine, versions
-from ccenv.training.config import TrainConfig
-from ccenv.training.scenes import seen
+from ccenv.base.workers import Workers
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings
+from ccenv.network.path import Path
+from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data, read_config
+from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.rllib.config import RllibConfig
 from ccenv.training.rllib.run import RllibResult, train_rllib
 from ccenv.training.run import TrainingResult, read_code, train
+from ccenv.training.settings import fixed_paths
+
+ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
+"""Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""
+
+
+def attacked_scenes(config: TrainConfig | RllibConfig) -> tuple[str, ...]:
+    """Return the scenes on which attacks were part of the training."""
+    robust = config.robust if isinstance(config, TrainConfig) else None
+    return robust.paths if robust is not None and robust.share > 0 else ()
+
+
+def seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
+    """Return how a config's training has met a scene; None: it has not."""
+    path = PATHS[scene]
+    if scene in attacked_scenes(config):
+        return ATTACKED
+    if isinstance(config, TrainConfig):
+        worlds = [config.environment.paths, *(stage.paths for stage in config.curriculum if stage.paths is not None)]
+        if config.robust is not None and config.robust.drawn is not None:
+            worlds.append(config.robust.drawn.paths)
+    else:
+        worlds = [config.settings().paths]
+    if any(path in fixed_paths(world) for world in worlds):
+        return TRAINED
+    if any(isinstance(world, PathDistribution) and covers(world, path) for world in worlds):
+        return IN_RANGE
+    return None
+
+
+def covers(distribution: PathDistribution, path: Path) -> bool:
+    """Tell whether every number of a path of one flow lies in the range that a distribution draws it from."""
+    flow = path.flows[0]
+    numbers = (
+        (path.bdp_bytes / path.mss_bytes, distribution.link_rate_mss_per_rtt),
+        (flow.rtt_s, distribution.rtt_s),
+        (flow.jitter_s / flow.rtt_s, distribution.jitter_rtts),
+        (path.buffer_bytes / path.bdp_bytes, distribution.buffer_bdp),
+    )
+    return path.mss_bytes == distribution.mss_bytes and all(_within(value, *limits) for value, limits in numbers)
+
+
+def _within(value: float, low: float, high: float) -> bool:
+    return math.isfinite(value) and low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
+
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
 ATTACK = ("corners", "cem")
@@ -123,3 +183,132 @@ def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]
     for runs in found.values():
         runs.sort(key=lambda run: int(run["seed"]))
     return sorted(found.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0]))
+
+
+def record_zoo(file: FilePath | str) -> None:
+    """Measure the policies of the zoo and write them into a record; its runs stay.
+
+    Raises:
+        InputError: if the file is no record.
+    """
+    data = read_data(FilePath(file))
+    data["zoo"] = {name: zoo_entry(name) for name in AGENTS.names("learned")}
+    FORMAT.write(FilePath(file), data | {"versions": versions(), "machine": machine()})
+
+
+def zoo_entry(name: str) -> dict[str, Any]:
+    """Return the hash of a shipped policy, its score in the common world and its worst case on each scene."""
+    sender = make_sender(name)
+    return {
+        "sender_sha256": sender_hash(sender),
+        "code": code_hash(zoo_entry),
+        "common": asdict(evaluate_sender(sender)),
+        "worst": worst_cases(name, load_config(name, [])),
+    }
+
+
+SEEDS: dict[str, int] = {"ppo_sender": 5}
+DEFAULT_SEEDS = 3
+ENTRY = "entry.json"
+DEFAULT_FOLDER = FilePath("runs") / "shipped"
+
+
+def shipped_runs(names: Sequence[str] | None = None) -> list[tuple[str, int]]:
+    """Return the runs of the record as (config, seed); those of RLlib, which take longest, come first."""
+    chosen = list(names or shipped_names(CONFIGS, ".yaml"))
+    chosen.sort(key=lambda name: not _by_rllib(name))
+    return [(name, seed) for name in chosen for seed in range(SEEDS.get(name, DEFAULT_SEEDS))]
+
+
+def train_shipped(
+    file: FilePath,
+    folder: FilePath = DEFAULT_FOLDER,
+    *,
+    names: Sequence[str] | None = None,
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    report: Callable[[int, int], None] | None = None,
+) -> int:
+    """Train shipped configs and write their record; the same call goes on with an interrupted one.
+
+    What is recorded was trained by today's code and today's config; runs of others are done again.
+
+    Args:
+        file: the record; entries of configs that are not trained stay.
+        folder: of the runs, NAME-SEED each. It is this function's own: outdated runs in it are discarded.
+        names: of the configs; None: all, and the policies of the zoo are measured (``records.zoo``).
+        overrides: of every config, as with ``--set``.
+        jobs: runs at a time, each on one core.
+        report: called with the number of finished and of all runs.
+
+    Returns:
+        int: number of runs.
+
+    Raises:
+        InputError: if the file is no record.
+        MissingExtraError: if what a run needs is not installed.
+    """
+    check_record(file)
+    runs = shipped_runs(names)
+    require_extra("stable_baselines3", "train")
+    if any(_by_rllib(name) for name, _ in runs):
+        require_extra("ray", "rllib")
+        require_extra("pettingzoo", "duel")
+    workers = Workers(jobs)
+    make_folder(folder)
+    with locked(folder, "recording of the shipped configs"), workers:
+        results = [workers.submit(_entry, name, seed, tuple(overrides), folder) for name, seed in runs]
+        for done, ((name, seed), result) in enumerate(zip(runs, results, strict=True), 1):
+            add_entry(file, f"{name}:{seed}", result())
+            if report is not None:
+                report(done, len(runs))
+    if names is None:
+        record_zoo(file)
+    return len(runs)
+
+
+def _by_rllib(name: str) -> bool:
+    return load_data(name)[0].get("trainer") == "rllib"
+
+
+def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -> dict[str, Any]:
+    """Return a run's entry, from disk if the same code has made it of the same config."""
+    given = [*overrides, f"seed={seed}"]
+    own = folder / f"{name}-{seed}"
+    file = own / ENTRY
+    data = load_data(name, given)[0]
+    key = {"code": training_code(_by_rllib(name)), "config": hash_of(data), "players": _players(data)}
+    measured = {"adversaries": ATTACK, "scenes": ATTACK_SCENES, "flow_steps": ATTACK_FLOW_STEPS}
+    asked = {"key": key, "measured": plain(measured)}
+    known = read_json(file) if file.is_file() else {}
+    if isinstance(known, dict) and isinstance(known.get("entry"), dict) and {k: known.get(k) for k in asked} == asked:
+        return dict(known["entry"])
+    outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)
+    entry = _trained(name, given, own, outdated)
+    write_atomic(file, json_bytes(asked | {"entry": entry}))
+    return entry
+
+
+def _players(data: dict[str, Any]) -> list[str]:
+    """Return hashes of the senders that a config names: the weights of the zoo are no code."""
+    names = data.get("environment", {}).get("senders", ())
+    return [sender_hash(make_sender(name)) for name in names if name != EXTERNAL]
+
+
+def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
+    """Train, from the start if what is there is outdated, and measure."""
+    if _by_rllib(name):
+        from ccenv.training.rllib.config import RllibConfig
+        from ccenv.training.rllib.run import train_rllib
+
+        rllib = validate(RllibConfig, *load_data(name, overrides))
+        return entry_of(rllib, train_rllib(rllib, folder, fresh=True))
+    from ccenv.training.run import CONFIG, read_code, train
+
+    config = load_config(name, overrides)
+    if (folder / CONFIG).is_file() and not outdated:
+        try:
+            outdated = read_code(folder) != [training_code(by_rllib=False)] or read_config(folder / CONFIG) != config
+        except InputError:  # a config of a version with other keys
+            outdated = True
+    return entry_of(config, train(config, folder, restart=outdated))

@@ -9,23 +9,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from ccenv.base.document import Format, plain
-from ccenv.envs.packet.task import make_senders
-from ccenv.base.errors import InputError, require_extra
-from ccenv.base.files import is_empty, locked, make_folder, write_atomic
-from ccenv.base.foreign import read_json
-from ccenv.network.adversary import MlpAdversary
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender, PolicySender
-from ccenv.base.provenance import code_hash
+from ccenv.base.errors import InputError, require_extra
 from ccenv.base.figure import table
+from ccenv.base.files import Format, is_empty, locked, make_folder, plain, write_atomic
+from ccenv.base.foreign import read_json
+from ccenv.base.provenance import code_hash
+from ccenv.envs.packet.task import make_senders
+from ccenv.network.adversary import MlpAdversary
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, as_config, read_config
-from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
+from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_mixture, evaluate_packet, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
-from ccenv.training.packet_evaluation import evaluate_mixture, evaluate_packet
-from ccenv.training.path_sets import PathSet
 from ccenv.training.look import NOTHING, check_look, look_at
+from ccenv.training.path_sets import PathSet
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.document import Format
 from ccenv.base.errors import InputError
-from ccenv.base.files import write_atomic
+from ccenv.base.files import Format, write_atomic
 from ccenv.base.foreign import read_yaml
 from ccenv.base.foreign.reading import read_text
 from ccenv.base.pages import Place, markdown

@@ -1,6 +1,6 @@
 """Configuration of Sphinx for the pages that build.py puts together."""
 
-from ccenv.base.version import VERSION
+from ccenv.base.provenance import VERSION
 
 project = "ccenv"
 author = "ccenv contributors"

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.figure import picture
 from ccenv.network.path import MBPS_IN_BPS, make_path
 from ccenv.network.path import Path as NetworkPath
-from ccenv.network.figure import picture
 from ccenv.network.trace import Trace
 
 IMAGES = Path(__file__).parents[1] / "images"

@@ -37,9 +37,8 @@ API = {
     "ccenv.benchmarks.statistics": "Statistics",
     "ccenv.live.export": "Export to the kernel",
     "ccenv.base.foreign": "Reading of foreign files",
-    "ccenv.base.document": "Stored documents",
+    "ccenv.base.files": "Stored documents",
     "ccenv.base.registry": "Registries",
-    "ccenv.base.parameters": "Parameters",
     "ccenv.base.units": "Units",
     "ccenv.base.errors": "Errors",
 }
@@ -183,9 +182,9 @@ def _schemas() -> list[tuple[str, str, Any]]:
     from ccenv.leaderboard.submission.document import Document
     from ccenv.network.path import Path
     from ccenv.network.trace import TraceHeader
-    from ccenv.simulation.scenario import Scenario
     from ccenv.proofs.claims import lemmas
     from ccenv.proofs.synthesis.query.query import Query
+    from ccenv.simulation.scenario import Scenario
     from ccenv.training.config import TrainConfig
     from ccenv.training.rllib.config import RllibConfig
 

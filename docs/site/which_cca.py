@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.foreign import parse_json
-from ccenv.leaderboard.site.exchange import read_export
 from ccenv.base.pages import Place, markdown
+from ccenv.leaderboard.site.exchange import read_export
 
 DOCS = Path(__file__).parents[1]
 BOARD, PAGE = DOCS / "data" / "leaderboard.jsonl.xz", DOCS / "which-cca.md"

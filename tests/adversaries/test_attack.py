@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from ccenv.adversaries.learned import load_adversary, save_adversary
-from ccenv.agents import make_sender
-from ccenv.attacks import PANEL, PATHS, SEARCHES, attack
-from ccenv.attacks.catalog import make_search
-from ccenv.attacks.game import Game, Scene
-from ccenv.attacks.searches.patterns import shapes
-from ccenv.attacks.searches.lookahead import fork
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.attacks.catalog import PANEL, SEARCHES, make_search
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.run import attack
+from ccenv.attacks.scenes import PATHS
+from ccenv.attacks.searches.lookahead import fork
+from ccenv.attacks.searches.patterns import shapes
 from ccenv.base.errors import InputError, UnknownNameError
-from ccenv.network.metrics.trace import Window, utilisation
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
+from ccenv.network.metrics.trace import Window, utilisation
 from ccenv.network.path import make_path
 
 SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 200_000}

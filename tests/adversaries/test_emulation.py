@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ccenv.attacks import attack
-from ccenv.attacks.constructions.jitter import departures, emulate
+from ccenv.attacks.constructions.slow_link import departures, emulate
+from ccenv.attacks.run import attack
 from ccenv.base.errors import InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path

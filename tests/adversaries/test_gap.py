@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.attacks import attack
 from ccenv.attacks.cold_start import Questions, Window, still_window, worst_cold_start
 from ccenv.attacks.game import Game, Scene
 from ccenv.attacks.gap import adversary_gap, gap_path
+from ccenv.attacks.run import attack
 from ccenv.attacks.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError
+from ccenv.cli.main import main
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.proofs.formulas.encode import Needs
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.moves import as_adversary
 from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.theorems.periods import periods
 

@@ -8,12 +8,12 @@ import pytest
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.load import load_adversary
-from ccenv.attacks import attack
-from ccenv.attacks.catalog import make_search
-from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.compare import compare
-from ccenv.base.errors import CcenvError, InputError, UnknownNameError
 from ccenv.agents.identity import adversary_hash
+from ccenv.attacks.catalog import make_search
+from ccenv.attacks.run import attack
+from ccenv.base.errors import CcenvError, InputError, UnknownNameError
+from ccenv.benchmarks.compare import compare
+from ccenv.benchmarks.run.runner import run_suite
 
 WAVE = """
 def init(state, view):

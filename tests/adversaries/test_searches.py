@@ -4,20 +4,19 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.attacks import PANEL, attack
-from ccenv.attacks.catalog import PANELS
-from ccenv.attacks.game import Game, Scene
-from ccenv.attacks.goals import GOALS
-from ccenv.attacks.searches.halving import Normal, halve
-from ccenv.attacks.searches.attack_mutation import mutate
+from ccenv.attacks.catalog import PANEL, PANELS
+from ccenv.attacks.game import GOALS, Game, Scene
+from ccenv.attacks.run import attack
+from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.searches.patterns import Shape
 from ccenv.attacks.searches.policies import CONSTANT, PolicyShape, policy_shapes
+from ccenv.attacks.searches.population import Normal, halve
 from ccenv.attacks.searches.two_phase import Phases
-from ccenv.engine.compiled.mlp import mlp_reference
 from ccenv.base.errors import InputError, UnknownNameError
-from ccenv.network.metrics.table import METRICS
+from ccenv.engine.compiled.policies import mlp_reference
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
+from ccenv.network.metrics.table import METRICS
 from ccenv.network.path import make_path
 
 SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 120_000}

@@ -9,7 +9,7 @@ from packet_link import run_link
 from steady_flow import BDP_MSS, LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.bbr import bbr3_model
+from ccenv.agents.classic.bbr import bbr3
 from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 
@@ -132,7 +132,7 @@ def test_limited_samples_count_only_above_the_maximum(rate, limited, taken):
 def test_packets_sent_in_probe_rtt_are_limited():
     """s.5.3.4.3: MarkConnectionAppLimited: what was sent while it held, not what is acknowledged meanwhile."""
     state = flow_in(bbr.CRUISE, limited_from_bytes=50 * MSS, limited_until_bytes=90 * MSS).state
-    sent = [bbr3_model.is_limited(state, 0.0, mss * MSS) for mss in (49, 50, 90, 91)]
+    sent = [bbr3.is_limited(state, 0.0, mss * MSS) for mss in (49, 50, 90, 91)]
     assert sent == [False, True, True, False]
 
 
@@ -209,7 +209,7 @@ def test_one_probe_lowers_the_bound_once():
 
 def test_losses_of_a_probe_still_count_while_its_feedback_arrives():
     """s.5.3.3.9: until the round after UP is over."""
-    flow = flow_in(bbr.DOWN, samples_probe=1.0, high_inflight_bytes=DEEP, ack_phase=bbr3_model.ACKS_STOPPING)
+    flow = flow_in(bbr.DOWN, samples_probe=1.0, high_inflight_bytes=DEEP, ack_phase=bbr3.ACKS_STOPPING)
     flow.step(inflight_bytes=60 * MSS)
     assert flow.state.samples_probe == 1.0
     new_round(flow, inflight_bytes=60 * MSS)
@@ -295,9 +295,7 @@ def test_the_probe_after_one_with_much_loss_is_cautious():
 
 def test_a_cautious_probe_that_lost_much_is_followed_by_cruise():
     """s.5.3.3.6."""
-    flow = flow_in(
-        bbr.DOWN, samples_probe=1.0, probe_cautious=1.0, ack_phase=bbr3_model.ACKS_STOPPING, high_inflight_bytes=80 * MSS
-    )
+    flow = flow_in(bbr.DOWN, samples_probe=1.0, probe_cautious=1.0, ack_phase=bbr3.ACKS_STOPPING, high_inflight_bytes=80 * MSS)
     lose(flow, 50, 2)
     flow.state.high_inflight_bytes = 80 * MSS
     new_round(flow, inflight_bytes=30 * MSS)
@@ -369,10 +367,10 @@ def test_the_quantum_is_a_millisecond_between_two_segments_and_64_kilobytes():
     budgets = []
     for rate_Bps in (1e3, 6e6, 1e9):
         state.pacing_rate_Bps = rate_Bps
-        budgets.append(bbr3_model.budget_bytes(state, 0.0))
+        budgets.append(bbr3.budget_bytes(state, 0.0))
     assert budgets == [3 * 2 * MSS, 3 * 6e3, 3 * 65_536.0]
     state.mode = bbr.UP
-    assert bbr3_model.budget_bytes(state, 0.0) == 3 * 65_536.0 + 2 * MSS
+    assert bbr3.budget_bytes(state, 0.0) == 3 * 65_536.0 + 2 * MSS
 
 
 def test_idleness_stands_for_probe_rtt():

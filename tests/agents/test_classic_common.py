@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from signals_play import compiled, fresh_state, module_of, plain_python, random_signals, signal
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.classic.pcc import allegro, common as pcc
-from ccenv.agents.classic.bbr import bbr2_model, bbr3_model, common as bbr_model
-from ccenv.agents.classic import common
 from ccenv.agents.callbacks import ACK, LOSS, TICK
+from ccenv.agents.classic import common
+from ccenv.agents.classic.bbr import bbr2, bbr3
+from ccenv.agents.classic.bbr import common as bbr_model
+from ccenv.agents.classic.pcc import allegro
+from ccenv.agents.classic.pcc import common as pcc
 from ccenv.base.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
-SHARED = (common, bbr_model, bbr2_model, bbr3_model, pcc, allegro)  # helpers of more than one CCA
+SHARED = (common, bbr_model, bbr2, bbr3, pcc, allegro)  # helpers of more than one CCA
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
 
 

@@ -8,8 +8,8 @@ from signals_play import fresh_state
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.agents.classic import dctcp, prague
 from ccenv.agents.callbacks import ACK
+from ccenv.agents.classic import dctcp, prague
 
 MSS = 1500.0
 

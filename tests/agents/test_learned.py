@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.learned import load_policy, save_policy
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.base.errors import InputError
 from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import InputError
 from ccenv.base.foreign.tensors import MAX_TENSORS, read_tensors, tensor_file
 
 

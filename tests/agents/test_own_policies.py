@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import ccenv
+from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.agents.learned.convert import action_of, from_onnx, from_sb3, from_torch
 from ccenv.agents.learned.observation import ELEMENTS, Observation
-from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.engine.curve.engine import CurveEngine
 from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 
@@ -310,8 +310,8 @@ def test_a_cell_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
 def test_environments_say_what_a_policy_sees() -> None:
     import gymnasium
 
-    from ccenv.envs.clients.sb3 import make_sb3
     from ccenv.agents.interface.interface import SENDER_V0
+    from ccenv.envs.clients.sb3 import make_sb3
 
     assert make_sb3(num_envs=1).interface == SENDER_V0
     together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})

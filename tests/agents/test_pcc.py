@@ -4,7 +4,8 @@ import pytest
 from steady_flow import MSS, RTT_S, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.pcc import common as pcc, vivace
+from ccenv.agents.classic.pcc import common as pcc
+from ccenv.agents.classic.pcc import vivace
 
 
 def probing(rate_Bps=6.25e6, pieces=200):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from policy_zoo import AURORA, ZOO, interface, random_policy
 
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.agents.learned import load_policy, save_policy
+from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.engine.compiled.policies import pack_policies, require_signals
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import PolicySender
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -7,12 +7,12 @@ import pytest
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.base.errors import CcenvError
 from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import HeldSender
+from ccenv.base.errors import CcenvError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path
-from ccenv.agents.sender import HeldSender
 
 RATE_MBPS, RATE_Bps, MSS = 12.0, 1.5e6, 1500
 SERVICE_S = MSS / RATE_Bps

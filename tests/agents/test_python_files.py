@@ -10,16 +10,16 @@ import pytest
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.agents.load import load_sender, python_sender
-from ccenv.benchmarks.cells.players import agent_player, sender_of
+from ccenv.agents.python_sender import PythonSender
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.errors import CcenvError, EngineError, InputError
+from ccenv.benchmarks.cells.cell import agent_player, sender_of
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.base.errors import CcenvError, EngineError, InputError
-from ccenv.agents.identity import sender_hash
 from ccenv.network.path import make_path
-from ccenv.agents.python_sender import PythonSender
-from ccenv.agents.sender import ClassicSender
 from ccenv.simulation import simulate
 
 COMPILED = """

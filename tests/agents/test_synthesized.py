@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.programs import decide, parse_program, pseudo_code, to_json
 from ccenv.agents.synthesized import shipped_program
 from ccenv.base.errors import InputError, UnknownNameError
-from ccenv.agents.programs import decide, parse_program, pseudo_code, to_json
 from ccenv.base.registry import load_target
 
 LISTING_2 = {

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.agents.load import as_sender, load_sender
-from ccenv.benchmarks.run.runner import evaluate, run_suite
-from ccenv.benchmarks.compare import compare
 from ccenv.agents import callbacks as signals
-from ccenv.base.errors import EngineError, InputError
+from ccenv.agents.load import as_sender, load_sender
 from ccenv.agents.python_sender import Ack, Loss, PythonSender, Tick
+from ccenv.base.errors import EngineError, InputError
 from ccenv.base.user import limits
 from ccenv.base.user.python_file import hashes_of, held
+from ccenv.benchmarks.compare import compare
+from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.simulation import simulate
 
 COMPILED = """

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ccenv.simulation.applications.abr import RULES, Player
+from ccenv.simulation.applications.play import RULES, Player
 
 LADDER = (1.0, 2.0, 4.0, 8.0)
 

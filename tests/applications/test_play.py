@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.simulation.applications.play import PagePlay, VideoPlay, call_outcome
-from ccenv.simulation.applications.spec import Call, Objects, Page, Video
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError
+from ccenv.simulation.applications.play import PagePlay, VideoPlay, call_outcome
+from ccenv.simulation.applications.spec import Call, Objects, Page, Video
 
 STEP_S = 0.01
 SEGMENT = 1500.0

@@ -8,17 +8,17 @@ import pytest
 from small_suite import small
 
 from ccenv.attacks.catalog import PANELS
-from ccenv.attacks.goals import GOALS
-from ccenv.benchmarks.cells.attack import AttackCell, search_player
-from ccenv.benchmarks.cells.players import agent_player
+from ccenv.attacks.game import GOALS
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.benchmarks.cells.cell import agent_player
+from ccenv.benchmarks.cells.curve import AttackCell, search_player
 from ccenv.benchmarks.run.runner import cells_for, evaluate, run_suite
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
-from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.network.laws import check_trace
 from ccenv.network.metrics.table import measure
 from ccenv.network.metrics.trace import Window
-from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
 METRICS = ["utilisation", "power", "starvation_ratio"]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.foreign import read_json
+from ccenv.base.pages import END
 from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
 from ccenv.benchmarks.store import cells_of
-from ccenv.base.foreign import read_json
-from ccenv.agents.sender import ClassicSender
-from ccenv.base.pages import END
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError
 from ccenv.benchmarks.cells.live import live_cells_of
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import load_suite
-from ccenv.benchmarks.suite.live import LiveSuite
-from ccenv.base.config import validate
-from ccenv.base.errors import InputError
+from ccenv.benchmarks.suite.packet import LiveSuite
 from ccenv.live.attacks import shipped_moves
 
 if sys.platform != "linux":

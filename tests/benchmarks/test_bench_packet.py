@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.packet import PacketCell, packet_cells_of
-from ccenv.benchmarks.cells.players import agent_player
+from ccenv.benchmarks.results import PARQUET, read_parquet
 from ccenv.benchmarks.run.backends import BACKENDS
-from ccenv.benchmarks.parquet import PARQUET, read_parquet
 from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
@@ -20,8 +22,6 @@ from ccenv.benchmarks.suite.packet import PacketSuite, parse_metric
 from ccenv.benchmarks.suite.references import check, interval_of, value_of
 from ccenv.benchmarks.suite.template import expand, substitute
 from ccenv.cli.main import main
-from ccenv.base.config import validate
-from ccenv.base.errors import CcenvError, InputError
 from ccenv.simulation import simulate
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from test_bench_packet import small_packets
 
+from ccenv.base.errors import InputError
 from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
-from ccenv.base.errors import InputError
 from ccenv.network.figure import picture
 
 FIGURES: list[dict[str, Any]] = [

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from test_bench_packet import small_packets
 
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
 from ccenv.benchmarks.report.records import overview, read_records, write_page, write_record
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import PACKAGE, load_suite, suite_of
 from ccenv.cli.main import main
-from ccenv.base.config import shipped_names
-from ccenv.base.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCES: list[dict[str, Any]] = [

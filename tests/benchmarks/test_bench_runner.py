@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from small_suite import small, small_suite, write_suite
 
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.cells import curve as cells
+from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
-from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.base.config import validate
-from ccenv.base.errors import CcenvError, EngineError, InputError, UnknownNameError
-from ccenv.base.foreign import parse_json
+from ccenv.network.laws import check_trace
 from ccenv.network.metrics.table import measure
 from ccenv.network.metrics.trace import Window
-from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
 

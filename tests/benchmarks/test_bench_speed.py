@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from ccenv.benchmarks import speed
-from ccenv.benchmarks import engine, environments, start, timing
-from ccenv.cli.main import main
 from ccenv.base.errors import CcenvError, InputError
+from ccenv.benchmarks import speed
+from ccenv.cli.main import main
 
 PROMISED = {
     "curve_64x2_k8_flow_steps_per_s",
@@ -34,15 +33,15 @@ def test_rates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> None:
         now[0] += next(cost)
 
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(timing, "MIN_SECONDS", 0.1)  # one call per repetition
-    median, best = timing.rates(work, 10)
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(speed, "MIN_SECONDS", 0.1)  # one call per repetition
+    median, best = speed.rates(work, 10)
     assert median == pytest.approx(10 / 0.4)
     assert best == pytest.approx(10 / 0.1)
 
 
 def test_the_timed_engine_is_what_the_page_says() -> None:
-    built = engine.build(3, 2, 2, None)
+    built = speed.build(3, 2, 2, None)
     assert (built.n_envs, built.n_flows, built.model.name, built.steps_per_rtt, built.threads) == (3, 2, "ccac", 8, 2)
     assert built.belief_settings is not None
     assert {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
@@ -54,14 +53,14 @@ def test_the_timed_engine_is_what_the_page_says() -> None:
 def test_one_flat_object_with_all_keys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(timing, "MIN_SECONDS", 1e-4)
-    monkeypatch.setattr(timing, "REPETITIONS", 1)
-    monkeypatch.setattr(environments, "N_ENVS", 4)
-    monkeypatch.setattr(engine, "CASES", {name: (4, n, t, a) for name, (_, n, t, a) in engine.CASES.items()})
-    monkeypatch.setattr(start, "_seconds", lambda code, environment: start.Seconds(1.5, 1.0))
+    monkeypatch.setattr(speed, "MIN_SECONDS", 1e-4)
+    monkeypatch.setattr(speed, "REPETITIONS", 1)
+    monkeypatch.setattr(speed, "N_ENVS", 4)
+    monkeypatch.setattr(speed, "CASES", {name: (4, n, t, a) for name, (_, n, t, a) in speed.CASES.items()})
+    monkeypatch.setattr(speed, "_seconds", lambda code, environment: speed.Seconds(1.5, 1.0))
     tests = tmp_path / "tests"
     tests.write_text('{"tests": 6900, "cpu_s": 900, "wall_s": 480}', encoding="utf-8")
-    monkeypatch.setattr(start, "TESTS", tests)
+    monkeypatch.setattr(speed, "TESTS", tests)
     assert main(["bench", "speed", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= PROMISED | {f"cold_{name}_engine_cpu_s" for name in ("curve", "packet", "fluid")}
@@ -80,24 +79,24 @@ def test_one_flat_object_with_all_keys(
 def test_a_fresh_process_takes_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    took = start._seconds(start.FIRST_STEP, dict(os.environ))
+    took = speed._start_seconds(speed.FIRST_STEP, dict(os.environ))
     assert took.wall > 0
     assert took.cpu > 0
     with pytest.raises(CcenvError, match="fresh process failed: no env"):
-        start._seconds("raise SystemExit('no env')", dict(os.environ))
+        speed._start_seconds("raise SystemExit('no env')", dict(os.environ))
 
 
-@pytest.mark.parametrize("name", start.COMMANDS)
+@pytest.mark.parametrize("name", speed.COMMANDS)
 def test_commands_that_are_timed_end_well(name: str) -> None:
-    words = re.search(r"main\((\[.*\])\)", start.COMMANDS[name])
+    words = re.search(r"main\((\[.*\])\)", speed.COMMANDS[name])
     assert words is None or main(ast.literal_eval(words[1])) == 0
 
 
 def test_clients_have_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MIN_SECONDS", 1e-4)
-    monkeypatch.setattr(timing, "REPETITIONS", 1)
-    monkeypatch.setattr(environments, "DUELS", 3)
-    found = environments.measure_clients()
+    monkeypatch.setattr(speed, "MIN_SECONDS", 1e-4)
+    monkeypatch.setattr(speed, "REPETITIONS", 1)
+    monkeypatch.setattr(speed, "DUELS", 3)
+    found = speed.measure_clients()
     names = ("duel_64_steps_per_s", "shared_64x2_steps_per_s")
     assert set(found) == {f"{name}{best}" for name in names for best in ("", "_best")}
     assert all(value > 0 for value in found.values())

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
-from ccenv.benchmarks.intervals import estimate, interquartile_mean
 from ccenv.base.errors import InputError
+from ccenv.benchmarks.statistics import estimate, interquartile_mean
 
 
 def test_interquartile_mean_by_hand() -> None:

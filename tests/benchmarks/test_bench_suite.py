@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from small_suite import small, small_suite, write_suite
 
-from ccenv.benchmarks.cells.curve import curve_cells_of
-from ccenv.benchmarks.cells.players import agent_player
-from ccenv.benchmarks.run.runner import cells_for
-from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
-from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.benchmarks.cells.cell import agent_player
+from ccenv.benchmarks.cells.curve import curve_cells_of
+from ccenv.benchmarks.run.runner import cells_for
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.packet import LiveSuite
 
 
 @pytest.mark.parametrize("name", shipped_names(PACKAGE, ".yaml"))

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ccenv.benchmarks.suite import theory
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.benchmarks.suite import theory
 
 
 def test_the_detectors_root_solves_equation_8() -> None:

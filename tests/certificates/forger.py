@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import fraction_of
 from ccenv.proofs.certificates.compose import obligations, read_theorem
 from ccenv.proofs.certificates.program import read_program
 from ccenv.proofs.certificates.reading import FORMAT, Certificate
 from ccenv.proofs.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
-from ccenv.base.config import validate
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import fraction_of
-from ccenv.proofs.theorems.certificate import certificate_of
-from ccenv.proofs.theorems.prove import Prover
+from ccenv.proofs.theorems.prove import Prover, certificate_of
 from ccenv.proofs.theorems.theorem import load_theorem
 
 SMALL = Path(__file__).with_name("small.yaml")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from forger import SMALL, forged, query_of, read
 
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_yaml
+from ccenv.cli.main import main
 from ccenv.proofs.certificates.check import check
 from ccenv.proofs.certificates.program import read_program, require_intervals
 from ccenv.proofs.certificates.reason import follows
 from ccenv.proofs.certificates.statement import rounded, sentence, traces_to_end
 from ccenv.proofs.certificates.theorem import Theorem
-from ccenv.cli.main import main
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import read_yaml
 from ccenv.proofs.theorems.language import parse
 from ccenv.proofs.theorems.prove import Prover
 from ccenv.proofs.theorems.theorem import load_theorem

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from forger import SMALL, query_of, read, retold
 
-from ccenv.proofs.certificates import beliefs, compose
+from ccenv.agents.programs import to_data
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
+from ccenv.cli.main import main
+from ccenv.network.laws import check_trace
+from ccenv.proofs.certificates import compose, laws
 from ccenv.proofs.certificates import program as programs
 from ccenv.proofs.certificates.canonical import Reader, holds
 from ccenv.proofs.certificates.check import check, own_query
 from ccenv.proofs.certificates.laws import Path as Laws
 from ccenv.proofs.certificates.library import find, read_stored
 from ccenv.proofs.certificates.reason import follows
-from ccenv.cli.main import main
-from ccenv.base.config import shipped_names
-from ccenv.base.errors import InputError
-from ccenv.network.laws import check_trace
-from ccenv.agents.programs import to_data
 from ccenv.proofs.claims.verifier import replayed
 from ccenv.proofs.formulas.encode import Needs, encode
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import program_of
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
@@ -156,8 +156,8 @@ def test_checker_and_prover_write_the_same_laws(name, network) -> None:
     jitter = 0 if model == "ideal" else 1
     first = (jitter + 1,) if "C_L_lambda" in read_bounds else ()
     path = Laws(model, size, 5, setting.sent_before_at_most, program.delays(jitter), first)
-    facts = [*path.laws(), *beliefs.rules(path, read_bounds, timeout, program.window), *programs.sends(program, path)]
-    names = path.declarations() | beliefs.declarations(path, read_bounds, timeout) | programs.declarations(program, path)
+    facts = [*path.laws(), *laws.rules(path, read_bounds, timeout, program.window), *programs.sends(program, path)]
+    names = path.declarations() | laws.declarations(path, read_bounds, timeout) | programs.declarations(program, path)
     lines = [f"(declare-fun {known} () {sort})" for known, sort in names.items()] + [f"(assert {fact})" for fact in facts]
     reader = Reader()
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 from forger import Change, Data, asserted, forged, lemma_of, query_of, read, retold
 
+from ccenv.base.errors import InputError
+from ccenv.cli.main import main
 from ccenv.proofs.certificates import check as checking
 from ccenv.proofs.certificates.canonical import Reader
 from ccenv.proofs.certificates.check import KINDS, check
 from ccenv.proofs.certificates.claims import ALL
 from ccenv.proofs.certificates.reason import follows
 from ccenv.proofs.certificates.theorem import RESERVED, RESULTS
-from ccenv.cli.main import main
-from ccenv.base.errors import InputError
 
 pytest.importorskip("z3")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.base.errors import MissingExtraError
+from ccenv.cli.main import main
 from ccenv.proofs.certificates.check import check
 from ccenv.proofs.certificates.library import find, read_stored
 from ccenv.proofs.certificates.proofs import CHECKED, ETHOS, RULES, ProofChecker, find_checker
-from ccenv.cli.main import main
-from ccenv.base.errors import MissingExtraError
 
 pytest.importorskip("cvc5")
 

@@ -12,16 +12,16 @@ import test_forged_certificates as forgeries
 from forger import Data
 from test_forged_certificates import Forgery, refused_fields, same_work_once, theorem  # noqa: F401 - a fixture
 
-from ccenv.proofs.certificates.theorem import Theorem
+from ccenv.agents.programs import parse_program, program, reader
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError
-from ccenv.agents.programs import parse_program, program, reader
+from ccenv.proofs.certificates.theorem import Theorem
 from ccenv.proofs.senders.intervals import require_intervals
-from ccenv.proofs.theorems import features, language
+from ccenv.proofs.theorems import language
 from ccenv.proofs.theorems import theorem as prover
 from ccenv.proofs.theorems.queries import possibilities
 
-READERS = (prover, language, features, reader, program)
+READERS = (prover, language, language, reader, program)
 ELSEWHERE = {"load_theorem", "with_constants", "load_program", "parse_program", "decide", "interval"}
 """Functions that refuse files, options and inputs, which no certificate has."""
 

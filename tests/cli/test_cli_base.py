@@ -14,11 +14,11 @@ import typer
 from legal_traces import legal_trace
 
 from ccenv import __version__
-from ccenv.cli import main as cli
-from ccenv.cli.output import print_table, to_plain
 from ccenv.base.config import find_data
 from ccenv.base.errors import CcenvError
-from ccenv.network.model import MODELS
+from ccenv.cli import main as cli
+from ccenv.cli.shared import print_table, to_plain
+from ccenv.network.path import MODELS
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from small_suite import small
 
+from ccenv.base.errors import CcenvError, InputError, MissingExtraError
 from ccenv.cli import demo
 from ccenv.cli.demo import STAGES, Plan, run_demo
-from ccenv.base.errors import CcenvError, InputError, MissingExtraError
 
 SMALL_TRAINING = {
     "seed": 0,

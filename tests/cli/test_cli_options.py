@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import typer
 
-from ccenv.cli.main import GROUPS, build_app, main
 from ccenv.base.errors import InputError
 from ccenv.base.units import MBPS, MILLISECONDS, SECONDS, SHARE, STEPS, buffer_units, jitter_units, quantity
+from ccenv.cli.main import GROUPS, build_app, main
 
 OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "--duration-s", "--rate-mbps", "--link-rate-mbps"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from legal_traces import legal_trace
 
-from ccenv.cli.main import main
 from ccenv.base.config import find_data
+from ccenv.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
 

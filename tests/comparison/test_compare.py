@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.cli.main import main
-from ccenv.benchmarks.compare import Comparison, compare
 from ccenv.base.errors import InputError
-from ccenv.simulation import simulate
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
+from ccenv.benchmarks.compare import Comparison, compare
+from ccenv.cli.main import main
+from ccenv.simulation import simulate
 
 SMALL = {"rate": "12mbps", "rtt": "20ms", "duration": "4s"}
 

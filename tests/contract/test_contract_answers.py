@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
+from ccenv.agents.programs import BOOLEANS, INPUTS, interval
+from ccenv.base.errors import InputError
+from ccenv.proofs.claims.verifier import Verifier
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.training.contracts.boxes import below, by_side, directions, widened
 from ccenv.training.contracts.known import Known
 from ccenv.training.contracts.obstacles import SHAPE, allows, obstacle_around, obstacle_of, widest
 from ccenv.training.contracts.widen import Widening
 from ccenv.training.contracts.width import Visits, gains, visits, width_log2
-from ccenv.base.errors import InputError
-from ccenv.agents.programs import BOOLEANS, INPUTS, interval
-from ccenv.proofs.claims.verifier import Verifier
-from ccenv.proofs.replay.run import ReplayError
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program

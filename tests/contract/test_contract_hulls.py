@@ -10,13 +10,13 @@ import pytest
 from contracts_data import contract
 
 from ccenv.agents import make_sender
+from ccenv.agents.programs import BOOLEANS, INPUTS, interval, load_program, parse_program, to_json
+from ccenv.base.errors import InputError
 from ccenv.cli.main import main
+from ccenv.proofs.claims.lemmas import load_suite
 from ccenv.training.contracts.boxes import directions, widened
 from ccenv.training.contracts.hull import hull
 from ccenv.training.contracts.report import frontier_picture, read_data, table
-from ccenv.base.errors import InputError
-from ccenv.agents.programs import BOOLEANS, INPUTS, interval, load_program, parse_program, to_json
-from ccenv.proofs.claims.lemmas import load_suite
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.cli.main import main
+from ccenv.agents.programs import Leaf, parse_program, to_data
 from ccenv.base.config import find_data
+from ccenv.cli.main import main
+from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
 from ccenv.training.contracts import known as known_module
 from ccenv.training.contracts import search as search_module
 from ccenv.training.contracts.boxes import directions, moved
@@ -19,8 +21,6 @@ from ccenv.training.contracts.obstacles import SHAPE
 from ccenv.training.contracts.report import read_data, write_report
 from ccenv.training.contracts.widen import Widening, widen
 from ccenv.training.contracts.width import LEAST_SHARE, visits
-from ccenv.agents.programs import Leaf, parse_program, to_data
-from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program

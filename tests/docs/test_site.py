@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.run.runner import as_suite
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import read_json
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.sender import takes_one_flow
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_json
+from ccenv.benchmarks.run.runner import as_suite
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

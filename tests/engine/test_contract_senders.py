@@ -11,14 +11,14 @@ from contracts_data import contract, inside, policy
 from oracles.packet import PacketReference
 from random_setup import random_setup
 
+from ccenv.agents.programs import parse_program, to_data
+from ccenv.agents.sender import ContractSender, HeldSender, PolicySender
+from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender
-from ccenv.agents.programs import parse_program, to_data
 
 CHOOSERS = ("lo", "hi", "middle", "random", "policy")
 PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=4)

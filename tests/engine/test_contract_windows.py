@@ -14,12 +14,12 @@ import pytest
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import make_sender
+from ccenv.agents.sender import ContractSender
 from ccenv.attacks.run import attack
 from ccenv.attacks.windows import TRUE, Claim, converged
 from ccenv.engine.compiled.beliefs import belief_settings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ContractSender
 from ccenv.proofs.claims.lemmas import constants_of, load_suite
 
 C_U_HIGH, QUEUE_HIGH = 3.0, 2.0

@@ -11,16 +11,16 @@ from random_setup import CLASSIC, MODELS, PROGRAMS, SCRIPTED
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.compiled.beliefs import BeliefSettings
-from ccenv.engine.compiled.mlp import mlp_action_reference
-from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.agents.sender import ClassicSender, ExternalSender, PolicySender
+from ccenv.base.errors import CcenvError, EngineError, InputError, PathError
 from ccenv.base.random import uniform
+from ccenv.engine.compiled.beliefs import BeliefSettings
+from ccenv.engine.compiled.policies import mlp_action_reference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
-from ccenv.base.errors import CcenvError, EngineError, InputError, PathError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.network.path import Path, make_path
-from ccenv.agents.sender import ClassicSender, ExternalSender, PolicySender
 
 PATHS = [make_path(link_rate_mbps=rate, rtt_ms=40, jitter_ms=20, buffer_bdp=b, n_flows=2) for rate in (12, 96) for b in (0.5, 4)]
 FIELDS = ("A", "E", "L", "S", "rate_Bps", "cwnd_bytes", "C_L_Bps", "C_U_Bps", "C_L_lambda_Bps", "q_U_bytes")

@@ -10,12 +10,12 @@ from random_setup import random_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import N_OBSERVATION
+from ccenv.agents.sender import ExternalSender, PolicySender
 from ccenv.engine.compiled.beliefs import belief_settings
-from ccenv.agents.interface.observation import N_OBSERVATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, RateChange, RedParameters, Workload
-from ccenv.agents.sender import ExternalSender, PolicySender
 
 # In these trials a sender compares numbers that are equal but for round-off more often than the test allows
 # (Vegas and Copa at an exactly full pipe, cc_probe_slow at q_U = MSS).

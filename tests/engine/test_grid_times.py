@@ -8,10 +8,10 @@ from compare import run_both
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.agents.sender import ExternalSender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import LONGEST_S, FlowPath, Path, RateChange
-from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace
 
 RTT_S, DT_S = 0.04, 0.005

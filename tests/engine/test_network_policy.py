@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from ccenv.adversaries import make_adversary
-from ccenv.agents import make_sender
-from ccenv.engine.compiled.mlp import mlp_level, mlp_moves_reference
 from ccenv.adversaries.observation import N_FLOW, N_PATH, fill_network_observation
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.base.errors import InputError
+from ccenv.engine.compiled.policies import mlp_level, mlp_moves_reference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.curve.core import Core
-from ccenv.envs.curve.network_observation import observe_network
+from ccenv.envs.curve.network import observe_network
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path

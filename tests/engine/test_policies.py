@@ -10,6 +10,10 @@ from oracles.signals import signals_of
 from policy_zoo import AURORA, ZOO, interface, random_policy
 
 from ccenv.adversaries import make_adversary
+from ccenv.agents.interface.interface import Clock
+from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, SIGNALS, fill_signals
+from ccenv.agents.learned.convert import PolicyReference
+from ccenv.base.errors import InputError
 from ccenv.engine.compiled.policies import (
     FIRST_HISTORY,
     act,
@@ -19,12 +23,7 @@ from ccenv.engine.compiled.policies import (
     pack_policies,
     remember,
 )
-from ccenv.agents.learned.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.interface import Clock
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.interface.signals import N_SIGNALS, SIGNALS, fill_signals
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, Workload
 

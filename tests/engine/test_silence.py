@@ -12,12 +12,12 @@ from silent_setup import SILENCES, silent_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import ExternalSender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.layout import ENV_CURSORS, ENV_DTYPE, ENV_STEPS, FLOW_CURSORS, FLOW_DTYPE, FLOW_STEPS
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, Workload, make_path
-from ccenv.agents.sender import ExternalSender
 
 DENSITIES = (1, 4, 8, 16)
 LONGEST_RINGS = 20

@@ -6,11 +6,11 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import ccenv  # noqa: F401  (registers the environments)
-from ccenv.envs.curve.batches_duel import DuelSide, DuelTask, DuelVectorEnv
+from ccenv.base.errors import InputError
 from ccenv.envs.clients.sb3 import CcenvVecEnv, make_sb3
+from ccenv.envs.curve.duel import DuelSide, DuelTask, DuelVectorEnv
 from ccenv.envs.curve.sender import SenderVectorEnv
 from ccenv.envs.curve.settings import read_settings
-from ccenv.base.errors import InputError
 
 IDS = ("ccenv/Sender-v0", "ccenv/Network-v0")
 SHORT = {"episode_rtts": 5, "steps_per_rtt": 4}

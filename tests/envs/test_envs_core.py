@@ -10,20 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import MOVE, VIEW
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.errors import InputError
+from ccenv.base.random import uniform
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathDistribution, PathSource
-from ccenv.envs.curve.mixture import MIXTURE_STATE, MoveMixture, init, play
 from ccenv.envs.curve.network import NetworkTask
-from ccenv.envs.curve.reward import TERMS, RewardWeights, interval_terms
-from ccenv.envs.curve.settings import EnvSettings
+from ccenv.envs.curve.settings import (
+    MIXTURE_STATE,
+    REWARD_TERMS,
+    EnvSettings,
+    MoveMixture,
+    RewardWeights,
+    init,
+    interval_terms,
+    play,
+)
 from ccenv.envs.curve.task import SenderTask
-from ccenv.base.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender
 
 MODELS = ("ideal", "cbr_delay", "ccac", "strong")
 
@@ -63,7 +70,7 @@ def test_episodes_depend_on_their_three_keys_only():
 
 
 def reference_terms(counts, capacity, queue, rtt_s, groups):
-    out = np.zeros((rtt_s.shape[0], len(groups), len(TERMS)))
+    out = np.zeros((rtt_s.shape[0], len(groups), len(REWARD_TERMS)))
     for b in range(rtt_s.shape[0]):
         everyone = counts[0, b]
         jain = everyone.sum() ** 2 / (len(everyone) * (everyone**2).sum()) if (everyone > 0).any() else 1.0
@@ -271,10 +278,10 @@ def test_core_takes_other_players():
     recorded = RecordedAdversary("slow", np.zeros((1, 6)))
     core = Core(2, chosen, senders=[ExternalSender(), ExternalSender()], adversary=recorded, groups=np.ones((1, 2), bool))
     core.reset(seed=0)
-    assert core.advance(np.full((2, 2), 1e5)).shape == (2, 1, len(TERMS))
+    assert core.advance(np.full((2, 2), 1e5)).shape == (2, 1, len(REWARD_TERMS))
     external = Core(2, chosen, senders=[ExternalSender()] * 2, adversary=ExternalAdversary(), groups=np.eye(2, dtype=bool))
     external.reset(seed=0)
-    assert external.advance(np.full((2, 2), 1e5), np.ones((2, 6))).shape == (2, 2, len(TERMS))
+    assert external.advance(np.full((2, 2), 1e5), np.ones((2, 6))).shape == (2, 2, len(REWARD_TERMS))
     with pytest.raises(InputError, match="seed"):
         core.reset(seed=-1)
     with pytest.raises(InputError, match="3 seeds for 2"):

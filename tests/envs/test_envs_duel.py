@@ -12,10 +12,9 @@ pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from ccenv.envs.curve.batches_duel import DuelTask, DuelVectorEnv
-from ccenv.envs.curve.duel import DuelEnv
-from ccenv.envs.curve.settings import read_settings
+from ccenv.envs.curve.duel import DuelEnv, DuelTask, DuelVectorEnv
 from ccenv.envs.curve.interface import sender_task
+from ccenv.envs.curve.settings import read_settings
 
 SETTINGS = [
     {},

@@ -11,11 +11,10 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import ccenv
-from ccenv.agents.interface.observation import OBSERVATION
-from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv
-from ccenv.envs.curve.network_observation import network_elements
-from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
+from ccenv.agents.interface.interface import OBSERVATION
 from ccenv.base.errors import InputError
+from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv, network_elements
+from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
 
 IDS = {"ccenv/Sender-v0": SenderEnv, "ccenv/Network-v0": NetworkEnv}
 MIXED = {"models": ("cbr_delay", "ccac")}

@@ -30,8 +30,8 @@ def test_creators_make_single_and_batched_environments():
 
 
 def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
-    from ccenv.envs.clients.rllib import USER_FILES, create_flows, create_sender, env_config_of
     from ccenv.base.errors import InputError
+    from ccenv.envs.clients.rllib import USER_FILES, create_flows, create_sender, env_config_of
 
     file = tmp_path / "steady.py"
     file.write_text("import ccenv\n\n\nclass Steady(ccenv.PythonSender):\n    pass\n")

@@ -10,14 +10,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from policy_zoo import interface, random_policy
 
-from ccenv.agents.learned.policy_reference import PolicyReference
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.envs.curve.sender import SenderEnv
-from ccenv.envs.curve.settings import EnvSettings, read_settings
-from ccenv.envs.curve.interface import WatchedTask
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.rewards import REWARDS, TERMS
 from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.agents.learned.convert import PolicyReference
+from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.envs.curve.interface import WatchedTask
+from ccenv.envs.curve.sender import SenderEnv
+from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.network.path import FlowPath, Path
 
 PATH = Path(link_rate_Bps=2e6, buffer_bytes=60_000, flows=(FlowPath(rtt_s=0.04, jitter_s=0.02),))

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import ccenv.envs  # noqa: F401  # registers the environments
-from ccenv.base.config import validate
-from ccenv.envs.packet.settings import read_packet_settings
-from ccenv.envs.packet.task import PacketTask
-from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import CcenvWarning, InputError
 from ccenv.agents.interface.rewards import TERM_NUMBERS
 from ccenv.agents.sender import PolicySender
-from ccenv.training.packet_evaluation import evaluate_packet
+from ccenv.base.config import validate
+from ccenv.base.errors import CcenvWarning, InputError
+from ccenv.envs.curve.settings import EnvSettings
+from ccenv.envs.packet.settings import read_packet_settings
+from ccenv.envs.packet.task import PacketTask
+from ccenv.training.evaluation import evaluate_packet
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccenv.base.errors.CcenvWarning")
 CODE = """

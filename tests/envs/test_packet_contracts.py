@@ -11,12 +11,12 @@ import pytest
 from contracts_data import contract, document, policy
 
 import ccenv  # noqa: F401  (registers the environments)
+from ccenv.agents.sender import ContractSender
+from ccenv.base.errors import InputError
 from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask
-from ccenv.base.errors import InputError
-from ccenv.agents.sender import ContractSender
 from ccenv.simulation.ranges import read_distribution
 
 ONE: dict[str, Any] = {

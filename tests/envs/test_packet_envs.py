@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
+from ccenv.agents.interface.interface import Interface
+from ccenv.base.errors import InputError
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form
-from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.batch.players import SenderTable
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.envs.packet.network import PacketNetworkEnv
 from ccenv.envs.packet.sender import PacketEnv
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask, make_senders
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.interface import Interface
 from ccenv.network.laws import check_trace
 from ccenv.simulation.packet_trace import packet_slack_bytes
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
 from ccenv.base.errors import InputError
-from ccenv.simulation.legality import CARRIED, WASTED, check_packet_trace
+from ccenv.simulation.packet_trace import CARRIED, WASTED, check_packet_trace
 
 FAST = {"duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": [{"sender": "external", "rtt_ms": 20}]}
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ccenv.agents.programs import Program
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live.export import export_bpf
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
-from ccenv.agents.programs import Program
 from ccenv.simulation import simulate
 
 HOST_FOLDER = Path(__file__).parents[2] / "ccenv" / "export"

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ccenv.live.export.twin import ACK_DTYPE
 from ccenv.agents.programs import BOOLEANS, UNIT_OF, Branch, Expression, Leaf, Program, Rule
+from ccenv.live.export.twin import ACK_DTYPE
 
 
 def random_program(seed: int, contract: bool = False) -> Program:

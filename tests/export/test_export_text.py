@@ -15,13 +15,13 @@ import pytest
 from acks import host_states
 from random_acks import random_acks, random_program
 
+from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
 from ccenv.agents.synthesized import shipped_program
+from ccenv.base.provenance import VERSION
 from ccenv.cli import main as cli
 from ccenv.live.export import ExportError, export_bpf
-from ccenv.live.export import compile as compiling
+from ccenv.live.export import bpf as compiling
 from ccenv.live.export.bpf import constants_of, whole_terms
-from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
-from ccenv.base.version import VERSION
 
 Capture = pytest.CaptureFixture[str]
 

@@ -15,13 +15,13 @@ from random_acks import random_acks, random_program
 from twin_reference import TwinBesideReference
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.programs import Program
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.agents.wrapped import load_contract
-from ccenv.engine.compiled.mlp import mlp_action_reference
+from ccenv.engine.compiled.policies import mlp_action_reference
 from ccenv.live.export import export_bpf
 from ccenv.live.export.policy import PolicyDoesNotFit, WholePolicy
 from ccenv.live.export.twin import STATE_DTYPE, UNBOUNDED, Twin
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
-from ccenv.agents.programs import Program
 
 MSS_BYTES = 1500.0
 BUFFER_PACKETS = 8  # at least: docs/live.md

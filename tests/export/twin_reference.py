@@ -8,11 +8,11 @@ from typing import Any
 
 from oracles.beliefs import ReferenceBeliefs
 
+from ccenv.agents.programs import Program
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.live.export.bpf import LOSS_LAG_STEPS
 from ccenv.live.export.twin import UNBOUNDED, Twin
-from ccenv.agents.programs import Program
 
 
 class _LaterLosses(ReferenceBeliefs):

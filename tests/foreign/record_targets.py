@@ -18,8 +18,8 @@ from submission_folders import make_good
 from synthetic import bench, suites
 from target import Target
 
-from ccenv.cli.output import to_plain
 from ccenv.base.errors import InputError
+from ccenv.cli.shared import to_plain
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "data"
@@ -171,7 +171,7 @@ def _bench_record(content: bytes, folder: Path) -> object:
 
 
 def _answer(content: bytes, folder: Path) -> object:
-    from ccenv.proofs.solver.store import Store
+    from ccenv.proofs.solver.solvers import Store
 
     store = Store(folder / "verify")
     store._answer_file("text", "z3 4").write_bytes(content)
@@ -197,7 +197,7 @@ def _journal_head() -> bytes:
 def _journal(content: bytes, folder: Path) -> object:
     """Put lines behind a good head, and use what is read as a run does."""
     from ccenv.proofs.synthesis import journal
-    from ccenv.proofs.synthesis.journal_lines import classes_of
+    from ccenv.proofs.synthesis.journal import classes_of
 
     (folder / "journal.jsonl").write_bytes(_journal_head() + content)
     lines = journal.Journal(folder, "query", True, "code").lines
@@ -212,7 +212,7 @@ def _journal(content: bytes, folder: Path) -> object:
 
 def _journal_lines() -> list[bytes]:
     from ccenv.proofs.synthesis.journal import trace_data
-    from ccenv.proofs.synthesis.query.records import TRACE
+    from ccenv.proofs.synthesis.query.classes import TRACE
 
     zero = np.zeros((), TRACE)
     zero["samples"], zero["link"] = 5, 240
@@ -251,11 +251,11 @@ def _state_note(content: bytes, folder: Path) -> object:
 
 
 def _stage(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill import stages
+    from ccenv.training.distill import run
 
     (folder / "distilled" / "stages").mkdir(parents=True, exist_ok=True)
     (folder / "distilled" / "stages" / "tree.json").write_bytes(content)
-    return stages.Stages(folder / "distilled", {"a": 1}).run("tree", dict)
+    return run.Stages(folder / "distilled", {"a": 1}).run("tree", dict)
 
 
 def _distilled(content: bytes, folder: Path) -> object:
@@ -293,7 +293,7 @@ def _solver_trace() -> bytes:
 
 
 def _shown(content: bytes, folder: Path) -> object:
-    from ccenv.cli.shown_files import show_path
+    from ccenv.cli.catalog import show_path
 
     (folder / "shown.json").write_bytes(content)
     return show_path(folder / "shown.json")

@@ -164,7 +164,7 @@ def _lemmas(file: Path) -> object:
 
 
 def _ode(file: Path) -> object:
-    from ccenv.engine.fluid.files import load_scenario, load_sweep
+    from ccenv.engine.fluid.sweep import load_scenario, load_sweep
 
     text = file.read_bytes()
     return load_sweep(str(file)) if b"kind: sweep" in text else load_scenario(str(file))
@@ -273,7 +273,7 @@ def _run_record(content: bytes, folder: Path) -> object:
 
 
 def _formula(content: bytes, folder: Path) -> object:
-    from ccenv.proofs.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
+    from ccenv.proofs.claims.properties import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
 
     data = foreign.parse_yaml(content, "formula")
     numbers, states = _suite_words()

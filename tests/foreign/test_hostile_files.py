@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hostile_files import HOSTILE
 
-from ccenv.cli.main import main
 from ccenv.base.errors import MAX_MESSAGE_CHARS
+from ccenv.cli.main import main
 
 
 def test_there_are_more_than_100_hostile_fixtures() -> None:

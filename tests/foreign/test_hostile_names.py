@@ -16,8 +16,8 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.foreign import read_bounded, read_inside, read_json, read_lines, read_yaml, resolve_inside
 from ccenv.leaderboard.site.exchange import read_export
 from ccenv.leaderboard.store.head import read_head
-from ccenv.network.trace import load_trace
 from ccenv.network.links.reading import read_trace
+from ccenv.network.trace import load_trace
 
 NAMES: dict[str, Any] = {
     "absolute": "/etc/passwd",

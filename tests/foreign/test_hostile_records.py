@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.base import pages as page_tables
 from ccenv.attacks.page import write_table
+from ccenv.base import pages as page_tables
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_bounded
 from ccenv.benchmarks import store as bench_store
 from ccenv.cli.demo import STAGES
 from ccenv.cli.main import main
 from ccenv.training.distill.prove import read_state
 from ccenv.training.distill.records import read_data as read_distilled
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import read_bounded
 from ccenv.training.records import read_data as read_learning
 from ccenv.training.run import read_code
 

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from ccenv.base.config import validate
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.actions import ACTIONS, set_by_action
 from ccenv.agents.interface.interface import SENDER_V0, Interface
-from ccenv.agents.interface.measures import MEASURES
 from ccenv.agents.interface.rewards import N_TERMS, REWARDS, TERM_NUMBERS, fill_terms
-from ccenv.agents.interface.signals import N_SIGNALS, SIGNAL_NUMBERS, SIGNALS_HIGH, SIGNALS_LOW, fill_signals
+from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, SIGNAL_NUMBERS, SIGNALS_HIGH, SIGNALS_LOW, fill_signals
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError
 
 NAMES = MEASURES.names or ()
 

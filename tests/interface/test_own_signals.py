@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import ccenv
+from ccenv.agents.interface.interface import Interface, read_interface
+from ccenv.agents.learned.convert import PolicyReference
+from ccenv.agents.sender import PolicySender
 from ccenv.base.config import validate
-from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.base.errors import CcenvWarning, InputError
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import CcenvWarning, InputError
-from ccenv.agents.interface.interface import Interface, read_interface
-from ccenv.agents.sender import PolicySender
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccenv.base.errors.CcenvWarning")
 CODE = """

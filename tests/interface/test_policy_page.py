@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from policy_page import tables
 
-from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.signals import MEASURES
 from ccenv.base.pages import END
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.probing import ReferenceProbes, level_of
 
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.interface.probing import PROBE_FIELDS, drawn_level, follow_probes
+from ccenv.agents.interface.actions import PROBE_FIELDS, drawn_level, follow_probes
+from ccenv.agents.interface.signals import MEASURES
 
 MONITOR = np.dtype([("decisions", "<i8"), *PROBE_FIELDS])
 FOLLOWED = ("probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed")

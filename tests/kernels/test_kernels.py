@@ -18,7 +18,7 @@ from ccenv.base.kernels.decorator import kernel
 from ccenv.base.kernels.threads import share
 
 ROOT = Path(__file__).parents[2]
-ENGINE = "engine/curve/kernel.py"
+ENGINE = "engine/curve/step.py"
 
 
 @pytest.fixture

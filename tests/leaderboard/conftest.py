@@ -17,13 +17,12 @@ from ccenv.leaderboard.evaluate import limits
 from ccenv.leaderboard.evaluate.proofs import store_report
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
-from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.site.exchange import export_board
-from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import close_round
+from ccenv.leaderboard.store.database import BoardStore
+from ccenv.leaderboard.store.home import Home, close_round
+from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.signature import available
-from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
 
 
 @pytest.fixture(autouse=True, scope="module")

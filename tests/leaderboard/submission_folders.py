@@ -15,11 +15,11 @@ import numpy as np
 
 from ccenv.adversaries.learned import save_adversary
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.base.files import write_atomic
+from ccenv.base.foreign.tensors import tensor_file
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.network.adversary import MlpAdversary
-from ccenv.base.foreign.tensors import tensor_file
 
 CARD = Authorship(author="Ada Lovelace", licence="MIT", suite="quick/1")
 WEIGHTS = "policy.safetensors"

@@ -9,12 +9,12 @@ import numpy as np
 from forging import envelope_rows
 from small_suite import small_suite
 
+from ccenv.base.files import hash_of
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.base.document import hash_of
 from ccenv.leaderboard.site.sources import Records
-from ccenv.leaderboard.store.records import BenchRecord, CellRecord, Envelope, Manifest
 from ccenv.leaderboard.store.entry import SubmissionRecord
+from ccenv.leaderboard.store.records import BenchRecord, CellRecord, Envelope, Manifest
 
 MOMENT = "2026-01-01T00:00:00Z"
 

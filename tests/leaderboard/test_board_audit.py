@@ -18,9 +18,9 @@ from evaluated_board import PANEL, SUITE
 from forging import Forgery, forge
 
 from ccenv.adversaries import make_adversary
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
-from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
@@ -30,8 +30,7 @@ from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import make_server
 from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import BoardStore, EditedRecordError
-from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import close_round
+from ccenv.leaderboard.store.home import Home, close_round
 from ccenv.leaderboard.store.submit import entrants, submit_reviewed
 
 
@@ -296,7 +295,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
     import sqlite3
 
-    from ccenv.leaderboard.store.schema import FILES
+    from ccenv.leaderboard.store.database import FILES
 
     store.close()
     with sqlite3.connect(home.folder / "board.db") as connection:

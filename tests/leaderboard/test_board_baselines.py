@@ -10,8 +10,8 @@ from ccenv.adversaries import ADVERSARIES
 from ccenv.agents import AGENTS
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.site.build import build_site
-from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.site.exchange import import_board, read_export
+from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.submit import entrants
 

@@ -16,17 +16,17 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.cli.main import main
+from ccenv.agents.sender import ContractSender
 from ccenv.base.errors import InputError
+from ccenv.base.foreign.tensors import read_tensors, tensor_file
+from ccenv.cli.main import main
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
 from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.store.submit import submit_folder
+from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.pack import pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.store.submit import submit_folder
-from ccenv.agents.sender import ContractSender
-from ccenv.base.foreign.tensors import read_tensors, tensor_file
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
 

@@ -14,21 +14,20 @@ from submission_folders import CARD, make_good
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from ccenv.cli.main import main
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import is_empty
 from ccenv.base.foreign import parse_json
+from ccenv.cli.main import main
 from ccenv.leaderboard.evaluate import queue as evaluate_module
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
+from ccenv.leaderboard.store.home import Home, close_round, commitment, evaluation_seeds, revealed, secret_of
+from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
-from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import PolicySender
 from ccenv.network.trace import load_trace
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])

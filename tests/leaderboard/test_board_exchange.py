@@ -18,11 +18,10 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import START, BoardStore, chained, record_hash
-from ccenv.leaderboard.site.exchange import export_board, import_board, read_export
-from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import close_round, open_round
+from ccenv.leaderboard.store.home import Home, close_round, open_round
 from ccenv.leaderboard.store.submit import submit_reviewed
 
 

@@ -18,13 +18,13 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
 
 from ccenv.agents import make_sender
+from ccenv.base.files import canonical_json
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
-from ccenv.base.document import canonical_json
-from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
 from ccenv.leaderboard.audit.contents import _is_encoded
-from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
+from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
 from ccenv.leaderboard.store.entry import card_of
+from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of

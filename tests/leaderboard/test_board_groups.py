@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ccenv.benchmarks.suite.curve import load_suite
-from ccenv.leaderboard.evaluate.plan import nominal_suite
+from ccenv.leaderboard.evaluate.score import nominal_suite
 from ccenv.leaderboard.site.board import edition
-from ccenv.leaderboard.site.groups import GROUPS, side_by_side
+from ccenv.leaderboard.site.views import GROUPS, side_by_side
 from ccenv.leaderboard.store.records import CellRecord
 
 

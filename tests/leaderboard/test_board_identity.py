@@ -19,18 +19,17 @@ from submission_folders import make_good
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import DATABASE
-from ccenv.leaderboard.submission.canonical import canonical_hash
-from ccenv.leaderboard.submission.identity import check_reserved, registered
-from ccenv.leaderboard.submission.lookalike import folded
+from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
+from ccenv.leaderboard.submission.document import folded
+from ccenv.leaderboard.submission.identity import canonical_hash, check_reserved, registered
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available
-from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
-from ccenv.agents.sender import PolicySender
 
 # The tables of version 1 as it created them in SQLite.
 VERSION_1 = """
@@ -184,8 +183,8 @@ def test_hostile_programs_with_a_branch_written_twice_are_one_player(tmp_path: P
     twice = {**data, "rule": {"if": data["rule"]["if"], "then": data["rule"], "else": data["rule"]["else"]}}
     if "then" not in data["rule"]:
         pytest.fail("the program of the fixture has no condition")
-    from ccenv.agents.sender import ProgramSender
     from ccenv.agents.programs import parse_program
+    from ccenv.agents.sender import ProgramSender
 
     one, other = (ProgramSender("x", parse_program(json.dumps(d).encode(), "x")) for d in (data, twice))
     assert canonical_hash(one) == canonical_hash(other)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from synthetic import synthetic
 
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError
+from ccenv.cli.main import main
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import Records
 from ccenv.training.league.record import read_record

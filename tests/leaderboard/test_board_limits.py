@@ -14,8 +14,8 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from evaluated_board import SUITE
 from misbehaving import Misbehaving
 
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError
+from ccenv.cli.main import main
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, limits_of
 
 SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)

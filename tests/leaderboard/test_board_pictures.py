@@ -14,13 +14,13 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.engine.curve.engine import CurveEngine
+from ccenv.leaderboard.evaluate.trace_view import POINTS, view_of
 from ccenv.leaderboard.site import views
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.drawing import named
-from ccenv.leaderboard.site.sources import from_folders
 from ccenv.leaderboard.site.sections import Certified
-from ccenv.leaderboard.evaluate.trace_view import POINTS, view_of
+from ccenv.leaderboard.site.sources import from_folders
 from ccenv.leaderboard.site.viewer import trace_view, why
 from ccenv.network.metrics.trace import Window
 from ccenv.network.path import make_path

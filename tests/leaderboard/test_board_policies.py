@@ -13,19 +13,19 @@ from small_suite import small_suite
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from ccenv.agents.learned import save_policy
-from ccenv.base.errors import InputError
+from ccenv.agents.identity import sender_hash
 from ccenv.agents.interface.interface import SENDER_V0
+from ccenv.agents.learned import save_policy
+from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import InputError
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import SuiteStage
 from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.store.submit import submit_folder
 from ccenv.leaderboard.submission.document import DOCUMENT
+from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.store.submit import submit_folder
-from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import PolicySender
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"])
 POLICIES = {

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import locked
+from ccenv.cli.main import main
 from ccenv.leaderboard.site import publish as module
 from ccenv.leaderboard.site.publish import HEAD, INDEX, RECORDS, SUMS, publish
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import WORK, Home
-from ccenv.leaderboard.store.rounds import close_round
+from ccenv.leaderboard.store.home import WORK, Home, close_round
 from ccenv.leaderboard.store.submit import submit_reviewed
 
 

@@ -17,8 +17,7 @@ from ccenv.base.errors import CcenvError
 from ccenv.base.files import locked
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
-from ccenv.leaderboard.store.home import WORK, Home
-from ccenv.leaderboard.store.rounds import commitment, open_round, secret_of
+from ccenv.leaderboard.store.home import WORK, Home, commitment, open_round, secret_of
 from ccenv.leaderboard.store.submit import submit_folder, submit_reviewed
 
 SUITE = SuiteStage(small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"], seeds=[1]))

@@ -13,20 +13,20 @@ from board_records import build_folders, edit, report
 from small_suite import small_suite
 from synthetic import synthetic
 
+from ccenv.base.errors import InputError, MissingExtraError
+from ccenv.base.files import hash_of
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
-from ccenv.base.document import hash_of
-from ccenv.base.errors import InputError, MissingExtraError
 from ccenv.leaderboard.evaluate.proofs import record_of, store_report
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
-from ccenv.leaderboard.site.sources import from_folders
 from ccenv.leaderboard.site.sections import Certified
+from ccenv.leaderboard.site.sources import from_folders
 from ccenv.leaderboard.site.views import quantity
 from ccenv.leaderboard.store.records import VERIFICATION, played_hash
-from ccenv.network.metrics.table import METRICS
 from ccenv.network.laws import check_trace
+from ccenv.network.metrics.table import METRICS
 from ccenv.network.trace import load_trace
 
 

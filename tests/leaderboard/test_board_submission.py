@@ -21,20 +21,20 @@ from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, we
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
-from ccenv.agents.learned import save_policy
-from ccenv.cli.main import main
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.agents.learned import save_policy
+from ccenv.agents.sender import PolicySender, ProgramSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.foreign import STRANGER, depth_of, parse_json, read_folder
+from ccenv.base.foreign.tensors import tensor_file
+from ccenv.cli.main import main
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.agents.sender import PolicySender, ProgramSender
-from ccenv.base.foreign.tensors import tensor_file
 from ccenv.proofs.formulas.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,15 +10,15 @@ import pytest
 from synthetic import synthetic
 
 from ccenv.agents import make_sender
-from ccenv.proofs.certificates.library import find, read_stored, shipped_folder, stored
-from ccenv.proofs.certificates.reading import FORMAT
-from ccenv.cli.main import main
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.cli.main import main
 from ccenv.leaderboard.site.build import build_site
-from ccenv.leaderboard.site.sources import Records
 from ccenv.leaderboard.site.sections import Certified
-from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.site.sources import Records
+from ccenv.leaderboard.submission.identity import canonical_hash
+from ccenv.proofs.certificates.library import find, read_stored, shipped_folder, stored
+from ccenv.proofs.certificates.reading import FORMAT
 
 QUICKEST = "cc_probe_drain"
 

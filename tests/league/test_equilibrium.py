@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.training.league.meta import Payoffs, against, equilibrium
+from ccenv.training.league.games import Payoffs, against, equilibrium
 
 
 def one_scene(matrix: list[list[float]], nominal: list[float] | None = None, share: float = 0.5) -> Payoffs:

@@ -11,10 +11,10 @@ from ccenv.agents import make_sender
 from ccenv.attacks.game import Game
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.envs.curve.distribution import DRAWN, PathSource, SomeGivenPaths
-from ccenv.training.league.games import MixedGame, draw_scenes, nominal_scores, payoffs_on, scene_of
-from ccenv.training.league.learner import lanes_of
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.training.evaluation import evaluate_in_world
+from ccenv.training.league.answers import lanes_of
+from ccenv.training.league.games import MixedGame, draw_scenes, nominal_scores, payoffs_on, scene_of
 from ccenv.training.path_sets import PathSet
 
 CONFIG = small()

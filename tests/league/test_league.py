@@ -18,10 +18,9 @@ import yaml
 from league.small import SMALL, small
 
 from ccenv.agents import make_sender
-from ccenv.base.document import hash_of
 from ccenv.base.errors import InputError
-from ccenv.training.league.games import draw_scenes, payoffs_on
-from ccenv.training.league.meta import Mixtures, Payoffs
+from ccenv.base.files import hash_of
+from ccenv.training.league.games import Mixtures, Payoffs, draw_scenes, payoffs_on
 from ccenv.training.league.run import _exploitability, league
 from ccenv.training.league.store import LeagueFolder, NetworkPart
 

@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import N_OBSERVATION, fill_observation
+from ccenv.agents.sender import ContractSender
 from ccenv.cli import main as cli
-from ccenv.agents.interface.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.compiled.policies import SCRATCH_ROWS, act_on_beliefs
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
-from ccenv.live.export import ExportError
-from ccenv.live.export.bpf import POSITION_BITS
-from ccenv.live.export.named import program_named
 from ccenv.live import live_needs, run_live
+from ccenv.live.export import ExportError
+from ccenv.live.export.bpf import POSITION_BITS, program_named
 from ccenv.live.needs import bpf_needs
-from ccenv.agents.sender import ContractSender
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
@@ -58,8 +57,7 @@ def asked(choices: np.ndarray, slot: int, number: int, seed: int = 0) -> None:
 
 def position_by_the_engine(choice: np.ndarray, sender: ContractSender) -> float:
     """Return what the engine's chooser does with the same beliefs, in bytes and seconds."""
-    from ccenv.engine.compiled.mlp import MAX_WIDTH
-    from ccenv.engine.compiled.policies import memory_words, pack_policies
+    from ccenv.engine.compiled.policies import MAX_WIDTH, memory_words, pack_policies
 
     assert sender.policy is not None
     rtt_s = RTT_US * 1e-6

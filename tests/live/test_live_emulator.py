@@ -16,17 +16,17 @@ from wire import Wire, ack_of, late_s, packet, reference, scenario
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.learned import save_adversary
 from ccenv.adversaries.observation import N_FLOW, N_PATH, PATH_QUEUE, TRUE_C_L, TRUE_RATE
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.agents.sender import ExternalSender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.attacks import shipped_moves
 from ccenv.live.emulator.layout import STALLS
-from ccenv.live.emulator.punctual import judge_turn
-from ccenv.live.emulator.receiver import SYN
+from ccenv.live.emulator.link import SYN
+from ccenv.live.emulator.loop import judge_turn
 from ccenv.live.scenario import LiveScenario, adversary_of
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender
 from ccenv.simulation.packet_trace import packet_slack_bytes
 
 if sys.platform != "linux":

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from ccenv.agents.synthesized import shipped_program
-from ccenv.cli import main as cli
 from ccenv.base.errors import InputError
-from ccenv.live.export import export_bpf
-from ccenv.live.export.compile import compile_bpf
+from ccenv.cli import main as cli
 from ccenv.live import LiveError, live_needs, needs, programs, read_live_scenario, run
+from ccenv.live.export import export_bpf
+from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import record_scenario
 from ccenv.live.needs import Needs, bpf_needs, require_bpf
 from ccenv.live.programs import senders_of
@@ -25,9 +25,9 @@ if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
 from ccenv.live import worker
-from ccenv.live.system import device, spaces
+from ccenv.live.needs import Refused
+from ccenv.live.system import spaces
 from ccenv.live.system.loader import Program, Refusal
-from ccenv.live.refused import Refused
 
 REQUEST: dict[str, Any] = {
     "scenario": {"flows": [{}], "device": "auto", "mss_bytes": 1500.0, "packets_per_burst": 1, "quick_ack": True},
@@ -47,8 +47,8 @@ def refuse(number: int) -> Any:
 
 
 def test_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_tun", refuse(errno.EACCES))
-    monkeypatch.setattr(device, "_packet", refuse(errno.EPERM))
+    monkeypatch.setattr(spaces, "_tun", refuse(errno.EACCES))
+    monkeypatch.setattr(spaces, "_packet", refuse(errno.EPERM))
     with pytest.raises(Refused) as caught:
         worker._run(REQUEST, "root")
     assert str(caught.value) == (

@@ -9,20 +9,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.attacks import attack
+from ccenv.attacks.run import attack
 from ccenv.attacks.store import stored_moves
-from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.base.errors import CcenvError, InputError, UnknownNameError
+from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.live import LiveError, LiveResult, load_live_scenario, read_live_scenario, run, valid_run
 from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
 from ccenv.live.beside import beside
-from ccenv.live.controls import controls_of
 from ccenv.live.emulator.layout import BACKLOG, FLOW_DTYPE, HOST, MACHINE, RUN_DTYPE, STALL_DTYPE, STALLS, UNKNOWN
-from ccenv.live.kernel_records import append_record, read_records, record_scenario, thinning_of
+from ccenv.live.kernel_records import (
+    PLACE,
+    SENDERS,
+    SUITE,
+    append_record,
+    controls_of,
+    read_records,
+    record_scenario,
+    run_suite,
+    shipped_record,
+    table,
+    thinning_of,
+)
 from ccenv.live.run import tries_of
 from ccenv.live.scenario import kernel_cca
-from ccenv.live.suite import PLACE, SENDERS, SUITE, run_suite, shipped_record, table
-from ccenv.network.moves import load_moves
+from ccenv.network.adversary import load_moves
 
 LINK: dict[str, Any] = {"rate_mbps": 24, "buffer_bdp": 1}
 FLOW: dict[str, Any] = {"sender": "kernel:reno", "rtt_ms": 40}

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet.log import ordered
+from ccenv.engine.packet.layout import ordered
 from ccenv.live.emulator.build import memory_for
 from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT
 from ccenv.live.emulator.loop import turn
+from ccenv.live.result import token_trace
 from ccenv.live.scenario import LiveScenario, read_live_scenario
-from ccenv.live.traces import token_trace
 from ccenv.network.trace import Trace
 from ccenv.simulation.packet_trace import packet_trace
 

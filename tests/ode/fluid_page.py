@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
 from ccenv.base.pages import Place, markdown
+from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, STATEMENTS = DOCS / "ode.md", DOCS / "data" / "fluid-statements.json"

@@ -8,10 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from ccenv.base.errors import EngineError, InputError
 from ccenv.cli.fluid import app
-from ccenv.engine.fluid.analysis.equilibria import equilibrium, find_equilibrium, residual
-from ccenv.engine.fluid.analysis.phase import phase_portrait
-from ccenv.engine.fluid.analysis.reduced import Bottleneck, derivatives, rtt_sensitivity
+from ccenv.engine.fluid.analysis.convergence import phase_portrait
+from ccenv.engine.fluid.analysis.equilibria import (
+    Bottleneck,
+    derivatives,
+    equilibrium,
+    find_equilibrium,
+    residual,
+    rtt_sensitivity,
+)
 from ccenv.engine.fluid.analysis.stability import (
     automatic_jacobian,
     central_jacobian,
@@ -25,7 +32,6 @@ from ccenv.engine.fluid.analysis.stability import (
     stability,
     verdict,
 )
-from ccenv.base.errors import EngineError, InputError
 
 flows_st = st.integers(2, 40)
 rtt_st = st.floats(0.002, 1.5)

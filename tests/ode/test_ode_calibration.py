@@ -8,13 +8,13 @@ import fluid_page
 import pytest
 from typer.testing import CliRunner
 
-from ccenv.benchmarks.fluid import calibration
-from ccenv.cli.main import main
-from ccenv.cli.fluid import app
-from ccenv.engine.fluid.files import load_sweep
-from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
 from ccenv.base.errors import InputError
 from ccenv.base.pages import END
+from ccenv.benchmarks.fluid import calibration
+from ccenv.cli.fluid import app
+from ccenv.cli.main import main
+from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
+from ccenv.engine.fluid.sweep import load_sweep
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 KERNEL, PACKETS = DATA / "kernel.jsonl", DATA / "fluid-statements.json"

@@ -11,8 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ccenv.engine.fluid.analysis.equilibria import equilibrium
-from ccenv.engine.fluid.analysis.reduced import Bottleneck
+from ccenv.engine.fluid.analysis.equilibria import Bottleneck, equilibrium
 from ccenv.engine.fluid.analysis.stability import eigenvalues_theorem_5, jacobian
 
 POINTS = list(product((2, 3, 5), (F(1, 40), F(7, 100), F(3, 2)), (F(1), F(125, 10))))

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ccenv.cli.main import main
+from ccenv.base.errors import InputError
 from ccenv.cli.fluid import app
-from ccenv.engine.fluid.analysis.delays import Characteristic, network_stability
+from ccenv.cli.main import main
 from ccenv.engine.fluid.analysis.network import cubic_window, network_equilibrium, reno_window
+from ccenv.engine.fluid.analysis.stability import Characteristic, network_stability
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate
-from ccenv.base.errors import InputError
 
 MSS = 1514
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ccenv.base.errors import InputError
 from ccenv.benchmarks.fluid.packets import compare, packet_cells, packet_scenario
 from ccenv.cli.fluid import app
-from ccenv.engine.fluid.files import load_sweep
-from ccenv.base.errors import InputError
+from ccenv.engine.fluid.sweep import load_sweep
 from ccenv.simulation import read_scenario
 
 SHORT = {"duration_s": 3.0, "measure_from_s": 1.0}

@@ -3,12 +3,11 @@
 import pytest
 from typer.testing import CliRunner
 
-from ccenv.cli.fluid import app
 from ccenv.base.config import validate
-from ccenv.engine.fluid.files import load_scenario, load_sweep, shipped
-from ccenv.engine.fluid.scenario import Link, Scenario
-from ccenv.engine.fluid.sweep import Sweep
 from ccenv.base.errors import CcenvError, InputError
+from ccenv.cli.fluid import app
+from ccenv.engine.fluid.scenario import Link, Scenario
+from ccenv.engine.fluid.sweep import Sweep, load_scenario, load_sweep, shipped
 
 LINK = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 1}
 FLOW = {"cca": "bbr1", "access_delay_ms": 5}

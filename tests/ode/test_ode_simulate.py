@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.fluid.assemble import assemble
 from ccenv.engine.fluid.kernel import run_one
-from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
+from ccenv.engine.fluid.parameters import FLOW_TRACE, LINK_TRACE
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
-from ccenv.base.errors import EngineError, InputError
 from ccenv.network.metrics.measures import jain_or_one
 
 CCAS = ["bbr1", "bbr2", "reno", "cubic"]

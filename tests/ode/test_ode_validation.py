@@ -10,19 +10,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ccenv.benchmarks.fluid.page import report_html
-from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
-from ccenv.benchmarks.fluid.sets import published_distance
-from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
-from ccenv.benchmarks import speed_fluid as speed
-from ccenv.cli.fluid import app
-from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence
-from ccenv.engine.fluid.analysis.phase import phase_portrait
-from ccenv.engine.fluid.analysis.reduced import Bottleneck
-from ccenv.engine.fluid.files import load_scenario, load_sweep
-from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_json
+from ccenv.benchmarks import speed
+from ccenv.benchmarks.fluid.page import published_distance, report_html
+from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
+from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
+from ccenv.cli.fluid import app
+from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
+from ccenv.engine.fluid.analysis.equilibria import Bottleneck
+from ccenv.engine.fluid.simulate import simulate, simulate_batch
+from ccenv.engine.fluid.sweep import load_scenario, load_sweep
 from ccenv.network.metrics.table import FLUID_METRICS
 
 SUBSET = [

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from ccenv.engine.compiled.beliefs import TIE, BeliefSettings
 from ccenv.agents.callbacks import MOVE, VIEW
-from ccenv.network.adversary import Adversary, RecordedAdversary, ScriptedAdversary
-from ccenv.network.model import get_model
-from ccenv.network.path import Path, grid_of
 from ccenv.agents.sender import Sender
+from ccenv.engine.compiled.beliefs import TIE, BeliefSettings
+from ccenv.network.adversary import Adversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.path import Path, get_model, grid_of
 from oracles.curve_flow import CRUMB_TIES, ReferenceFlow, new_record
 
 DEFAULT_BELIEFS = BeliefSettings()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.agents.callbacks import ACK, LOSS, TICK
+from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.policies import has_belief_interface
-from ccenv.agents.callbacks import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
-from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.monitor import ReferenceMonitor

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.interface.observation import OBSERVATION
-from ccenv.agents.learned.policy_reference import PolicyReference
+from ccenv.agents.interface.interface import OBSERVATION, SENDER_V0
+from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.agents.learned.convert import PolicyReference
+from ccenv.agents.programs import decide, interval, rate_at
+from ccenv.agents.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
 from ccenv.base.random import uniform
 from ccenv.engine.curve.decision import CHOICE_KEY
-from ccenv.agents.interface.interface import SENDER_V0
-from ccenv.agents.interface.signals import N_SIGNALS
-from ccenv.agents.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
-from ccenv.agents.programs import decide, interval, rate_at
 
 POSITIONS = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 

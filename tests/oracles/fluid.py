@@ -11,9 +11,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import partial
 
+from ccenv.base.errors import InputError
 from ccenv.engine.fluid.parameters import Parameters
 from ccenv.engine.fluid.scenario import Flow, Scenario
-from ccenv.base.errors import InputError
 from oracles.fluid_forms import (
     bbr1_rounds,
     bbr2_code,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.agents.learned.policy_reference import PolicyReference
 from ccenv.agents.interface.actions import ACTION_NUMBERS, START_SEGMENTS, set_by_action
-from ccenv.agents.interface.measures import MEASURES
+from ccenv.agents.interface.signals import MEASURES
+from ccenv.agents.learned.convert import PolicyReference
 from ccenv.agents.sender import PolicySender
 from oracles.probing import ReferenceProbes
 from oracles.signals import signals_of

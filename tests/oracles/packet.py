@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import MOVE, VIEW
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.base.random import uniform
 from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import LOSS_COUNTER
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender, Sender, bare
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_grid import ReferenceGrid
 from oracles.packet_link import NEVER, LogRow, Packet, ReferenceLink, new_record

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ccenv.engine.packet.spec import NetworkSpec, WorkloadSpec
 from ccenv.agents.sender import Sender
+from ccenv.engine.packet.spec import NetworkSpec, WorkloadSpec
 from oracles.packet import PacketReference
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_link import NEVER

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import ACK, LOSS, TICK
+from ccenv.agents.sender import ClassicSender, HeldSender, Sender, bare
+from ccenv.base.random import uniform
 from ccenv.engine.packet.beliefs import RATE_HOLDER
 from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
 from ccenv.engine.packet.layout import ACK_COUNTER
@@ -23,7 +24,6 @@ from ccenv.engine.packet.transport import (
     WINDOW_SLACK_BYTES,
     SMALL_BURSTS_Bps,
 )
-from ccenv.agents.sender import ClassicSender, HeldSender, Sender, bare
 from oracles.packet_link import NEVER, LogRow, Packet, new_record
 from oracles.packet_path import ReferencePath
 from oracles.packet_rack import ReferenceRack

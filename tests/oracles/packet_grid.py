@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ccenv.agents.sender import ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.packet_flow import ReferenceFlow

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.agents.interface.actions import START_SEGMENTS, action, set_by_action
+from ccenv.agents.interface.signals import MEASURES, SHARE_WEIGHT
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.agents.interface.actions import START_SEGMENTS, action, set_by_action
-from ccenv.agents.interface.measures import MEASURES, SHARE_WEIGHT
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_link import NEVER
 from oracles.probing import ReferenceProbes

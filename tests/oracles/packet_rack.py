@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ccenv.engine.packet.rack import ROUNDING_S
+from ccenv.engine.packet.transport import ROUNDING_S
 from oracles.packet_link import NEVER, Packet
 
 if TYPE_CHECKING:

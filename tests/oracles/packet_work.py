@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ccenv.base.random import uniform
+from ccenv.engine.packet.arrivals import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.engine.packet.layout import WORKLOAD_COUNTER
 from ccenv.engine.packet.spec import FlowSpec
-from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from oracles.packet_link import NEVER
 
 

@@ -1,4 +1,4 @@
-"""What a flow learns from probes of its window, from lists of all its decisions (``ccenv.agents.interface.probing``)."""
+"""What a flow learns from probes of its window, from lists of all its decisions (``ccenv.agents.interface.actions``)."""
 
 from __future__ import annotations
 

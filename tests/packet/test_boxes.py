@@ -11,18 +11,29 @@ from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
 from ccenv.agents.callbacks import record
-from ccenv.engine.packet.engine import PacketEngine
+from ccenv.attacks.boxes.run import attack_boxes, senders_of
+from ccenv.attacks.boxes.searches import SEARCHES, search
 from ccenv.base.errors import InputError
+from ccenv.engine.packet.engine import PacketEngine
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.laws import check_trace
-from ccenv.simulation.applications_run import Stage
-from ccenv.attacks.boxes.run import attack_boxes, senders_of
-from ccenv.simulation.boxes.goals import GOALS
-from ccenv.simulation.boxes.players import (INPUTS, KIND, PATTERN_VALUES, PHASE_VALUES, PHASES, POLICY, BoxPlayer, BoxPolicy, Pattern, TwoPhases)
-from ccenv.attacks.boxes.searches import SEARCHES, search
 from ccenv.simulation.boxes.game import BoxGame
+from ccenv.simulation.boxes.goals import GOALS
+from ccenv.simulation.boxes.players import (
+    INPUTS,
+    KIND,
+    PATTERN_VALUES,
+    PHASE_VALUES,
+    PHASES,
+    POLICY,
+    BoxPlayer,
+    BoxPolicy,
+    Pattern,
+    TwoPhases,
+)
 from ccenv.simulation.packet_trace import packet_slack_bytes
 from ccenv.simulation.ranges import load_distribution, read_distribution
+from ccenv.simulation.run import Stage
 
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}
 ONE = {

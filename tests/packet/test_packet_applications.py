@@ -10,12 +10,12 @@ import pytest
 from oracles.packet import PacketReference
 
 from ccenv.agents import make_sender
-from ccenv.simulation.applications.spec import MEDIAN_PAGE
+from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.engine.packet.engine import TICK_S, PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import InputError
 from ccenv.simulation import read_scenario, simulate
+from ccenv.simulation.applications.spec import MEDIAN_PAGE
 
 MSS = 1500.0
 LINK = {"rate_mbps": 20, "delay_ms": 10, "buffer_bdp": 2}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import ccenv
 from ccenv.agents import make_sender
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import CcenvError
 
 MSS = 1500.0
 DISCIPLINES = ("drop_tail", "codel", "pie", "fq_codel", "dualpi2")

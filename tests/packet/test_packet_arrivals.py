@@ -10,10 +10,9 @@ from oracles.packet_arrivals import ArrivalsReference
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.engine.packet.arrivals_spec import CURVES, Arrivals
-from ccenv.engine.packet.engine import PacketEngine
-from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.base.errors import CcenvError
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.spec import CURVES, Arrivals, NetworkSpec
 from ccenv.simulation import Result
 
 LINK = {"rate_Bps": 1.5e6, "buffer_bytes": 30_000}

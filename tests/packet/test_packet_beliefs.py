@@ -12,14 +12,14 @@ from oracles.packet import PacketReference
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.agents.interface.observation import N_OBSERVATION
+from ccenv.agents.interface.interface import N_OBSERVATION
+from ccenv.agents.programs import parse_program
+from ccenv.agents.sender import HeldSender, PolicySender, ProgramSender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.path import MBPS_IN_BPS, make_path
-from ccenv.agents.sender import HeldSender, PolicySender, ProgramSender
-from ccenv.agents.programs import parse_program
 
 MSS = 1500.0
 PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")

@@ -8,10 +8,10 @@ import pytest
 import ccenv
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import HeldSender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.laws import check_trace
-from ccenv.agents.sender import HeldSender
 from ccenv.simulation.packet_trace import packet_slack_bytes
 
 MSS, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.0, 30, 0.03

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.sender import ClassicSender, ExternalSender
+from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import FLOW_DTYPE, JITTERS
 from ccenv.engine.packet.receiver import release_time_s
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import EngineError, InputError
-from ccenv.agents.sender import ClassicSender, ExternalSender
 from ccenv.simulation import simulate
 
 MSS = 1500.0

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from oracles.packet_trace import made
 
 import ccenv
-from ccenv.engine.packet.rates.made import made_trace
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.engine.packet.rates.generate import made_trace
 from ccenv.engine.packet.rates.spec import Cellular, Leo, Wifi
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask
-from ccenv.base.errors import CcenvError, InputError
 from ccenv.simulation import Result
 
 FLOWS = [{"sender": "cubic", "rtt_ms": 20}, {"sender": "bbr1", "rtt_ms": 30, "start_s": 0.2}]

@@ -9,16 +9,15 @@ from oracles.packet import PacketReference
 from oracles.signals import signals_of
 
 from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import Clock, Interface
+from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, SIGNALS, fill_signals
+from ccenv.agents.sender import ExternalSender, Sender
 from ccenv.base.random import uniform
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
-from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.batch.players import SenderTable
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.agents.interface.interface import Clock, Interface
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.interface.signals import N_SIGNALS, SIGNALS, fill_signals
-from ccenv.agents.sender import ExternalSender, Sender
 
 RATE_Bps = 1.5e6
 LINK = {"rate_Bps": RATE_Bps, "buffer_bytes": 30_000}

@@ -13,10 +13,10 @@ from test_packet_reference import compare
 
 import ccenv
 from ccenv.agents import make_sender
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import CcenvError
 from ccenv.simulation.ranges import read_distribution
 
 DOWN = {"name": "down", "rate_Bps": 1.5e6, "buffer_bytes": 30_000}

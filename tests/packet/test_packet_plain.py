@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 from ccenv.agents import make_sender
-from ccenv.engine.packet.local import copies_of, fits, put_back
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.kernel import network_of
-from ccenv.engine.packet.single import is_single
+from ccenv.engine.packet.single import copies_of, fits, is_single, put_back
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.envs.packet.sender import PacketVectorEnv
 

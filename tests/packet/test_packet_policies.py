@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from policy_zoo import ZOO, interface, random_policy
 
+from ccenv.agents.interface.actions import set_by_action
+from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, fill_signals
+from ccenv.agents.learned.convert import PolicyReference
+from ccenv.base.errors import InputError
 from ccenv.engine.compiled.policies import has_belief_interface
-from ccenv.agents.learned.policy_reference import PolicyReference
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec, WorkloadSpec
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.actions import set_by_action
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.interface.signals import N_SIGNALS, fill_signals
 
 LINK = LinkSpec(rate_Bps=1.5e6, buffer_bytes=45_000)
 

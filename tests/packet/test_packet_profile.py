@@ -9,12 +9,12 @@ import pytest
 
 import ccenv
 from ccenv.agents import make_sender
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.engine.packet.transport import MAX_BURST_BYTES, SMALL_BURSTS_Bps
-from ccenv.base.errors import CcenvError
-from ccenv.simulation.profile import BURST_S, NOISE_S, as_run
+from ccenv.simulation.result import BURST_S, NOISE_S, as_run
 from ccenv.simulation.scenario import read_scenario
 
 LINK = {"rate_mbps": 48, "buffer_bdp": 1}

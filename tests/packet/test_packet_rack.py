@@ -12,12 +12,11 @@ from test_packet_reference import compare
 
 import ccenv
 from ccenv.agents import make_sender
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS, FLOW_DTYPE
-from ccenv.engine.packet.rack import NO_ROUND, PERSISTENCE, begin_rack, set_reordering_window, take_delivery
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.engine.packet.transport import INITIAL_RTO_S
-from ccenv.base.errors import CcenvError
+from ccenv.engine.packet.transport import INITIAL_RTO_S, NO_ROUND, PERSISTENCE, begin_rack, set_reordering_window, take_delivery
 
 LINK = {"rate_Bps": 1.5e6, "buffer_bytes": 30_000}
 RACK = {"rtt_s": 0.02, "recovery": "rack"}

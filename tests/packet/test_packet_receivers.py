@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import PolicySender, ProgramSender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.agents.sender import PolicySender, ProgramSender
 
 RATE_BPS, RTT_S, MSS = 6e6, 0.04, 1500
 SECONDS = 16.0

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import ccenv
-from ccenv.cli.main import main
-from ccenv.engine.packet.layout import EVENTS
-from ccenv.engine.packet.log import LOG_DTYPE
 from ccenv.base.errors import CcenvError
+from ccenv.cli.main import main
+from ccenv.engine.packet.layout import EVENTS, LOG_DTYPE
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import load_trace

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.base.errors import InputError, UnknownNameError
-from ccenv.network.metrics.packet_window import AppRun
-from ccenv.network.metrics.quality import NAMES
+from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
+from ccenv.network.metrics.packet import NAMES, AppRun
 from ccenv.network.metrics.table import OF_RUN, measure_run
 from ccenv.simulation import Result, read_scenario, simulate
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.configs import env as shipped
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.configs import env as shipped
 from ccenv.simulation.ranges import Leaf, load_distribution, read_distribution
 from ccenv.simulation.scenario import load_scenario
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ccenv
-from ccenv.cli.main import main
 from ccenv.base.config import shipped_names
+from ccenv.cli.main import main
 from ccenv.simulation import load_scenario, read_scenario, simulate
 
 LINK = {"rate_mbps": 12, "buffer_packets": 40}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.cli.main import main
-from ccenv.engine.packet.rates.made import made_trace
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.cli.main import main
+from ccenv.engine.packet.rates.generate import made_trace
 from ccenv.network.links import LinkTrace, load_trace, read_trace, save_trace, shipped_traces
 
 

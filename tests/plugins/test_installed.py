@@ -11,14 +11,14 @@ import pytest
 from ccenv.adversaries.load import load_adversary
 from ccenv.agents import make_sender
 from ccenv.agents.load import list_agents, load_sender
-from ccenv.benchmarks.cells.players import agent_player, sender_of
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.base.user import installed
+from ccenv.benchmarks.cells.cell import agent_player, sender_of
+from ccenv.benchmarks.compare import compare
 from ccenv.benchmarks.run.runner import as_suite
 from ccenv.cli.catalog import all_plugins
 from ccenv.cli.main import main
-from ccenv.benchmarks.compare import compare
-from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.network.metrics.user import load_metric
-from ccenv.base.user import installed
 
 CODE = '''
 import pathlib

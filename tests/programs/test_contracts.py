@@ -12,11 +12,11 @@ from contracts_data import RULE, contract, document
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ccenv.agents.programs import BOOLEANS, INPUTS, decide, interval, parse_program, pseudo_code, rate_at, to_data, to_json
+from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.base.errors import InputError, ProgramError
 from ccenv.engine.compiled.program import compile_program, rate_in
 from ccenv.engine.compiled.program import interval as kernel_interval
-from ccenv.base.errors import InputError, ProgramError
-from ccenv.agents.sender import ContractSender, ProgramSender
-from ccenv.agents.programs import BOOLEANS, INPUTS, decide, interval, parse_program, pseudo_code, rate_at, to_data, to_json
 from ccenv.proofs.senders.intervals import empty_interval, require_intervals
 from ccenv.proofs.senders.program import largest_rate
 

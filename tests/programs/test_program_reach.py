@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from ccenv.agents.learned.zoo import learned_robust_v3
-from ccenv.engine.curve.engine import CurveEngine
+from ccenv.agents.programs import interval, parse_program, reach, to_json
 from ccenv.base.errors import ProgramError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.leaderboard.submission.reader import _program as submitted_program
 from ccenv.network.path import make_path
-from ccenv.agents.programs import interval, parse_program, reach, to_json
 
 SLOW: dict[str, Any] = {"rate": {"C_L": 1}}
 AT_C_U: dict[str, Any] = {"rate": {"C_U": 1}}

@@ -9,9 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.engine.compiled.program import compile_program, evaluate, stack_programs
+from ccenv.agents.programs import (
+    BOOLEANS,
+    INPUTS,
+    UNIT_OF,
+    Branch,
+    Expression,
+    Leaf,
+    MAX_RATE_Bps,
+    Program,
+    decide,
+    expression_text,
+    load_program,
+    parse_program,
+    pseudo_code,
+    to_data,
+    to_json,
+)
 from ccenv.base.errors import MissingFileError, ProgramError
-from ccenv.agents.programs import (BOOLEANS, INPUTS, UNIT_OF, Branch, Expression, Leaf, MAX_RATE_Bps, Program, decide, expression_text, load_program, parse_program, pseudo_code, to_data, to_json)
+from ccenv.engine.compiled.program import compile_program, evaluate, stack_programs
 
 CC_QDEL = {
     "format": "ccenv-program",

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from chromium import BROWSER, Chromium
 
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.rfc9743 import load_criteria, report_on
 from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, verdict_of
+from ccenv.cli.main import main
 
 # Half of a link of 10 Mbit/s by a constant rate: all its numbers are known.
 SUITE = """

@@ -13,8 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ccenv.base.document import json_bytes
-from ccenv.base.files import write_atomic
+from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.pages import Place, markdown
 
 DOCS = Path(__file__).parents[2] / "docs"

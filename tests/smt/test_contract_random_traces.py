@@ -17,14 +17,13 @@ from ccenv.agents.programs import interval
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, complete_values
 from ccenv.proofs.formulas.encode import BOUNDS, Needs
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.replay.closed_loop import run_in_engine
-from ccenv.proofs.replay.exact import advance, arrive, observe, replay, update_beliefs
-from ccenv.proofs.replay.run import Decision, ReplayError, Run
+from ccenv.proofs.replay.exact import Decision, ReplayError, Run, advance, arrive, observe, replay, update_beliefs
 from ccenv.proofs.senders.program import ProgramSmtSender, program_inputs
-from ccenv.proofs.solver.terms import all_of
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import all_of
 
 PROGRAM = make_sender("learned_contract_u80").program
 SENDER = ProgramSmtSender(PROGRAM)

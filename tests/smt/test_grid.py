@@ -11,26 +11,26 @@ import grid_page
 import numpy as np
 import pytest
 
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.errors import InputError
+from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.base.errors import InputError
 from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path as NetworkPath
-from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import load_trace
-from ccenv.base.pages import END
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
 from ccenv.proofs.formulas.encode import Needs, encode
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.senders.any import AnySender
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.senders.program import delay_thresholds
-from ccenv.proofs.solver.terms import all_of, implies
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import Answer
+from ccenv.proofs.solver.terms import all_of, implies
 from ccenv.proofs.theorems.grid import on_grid
 from ccenv.proofs.theorems.language import Comparison, Joined, Linear
 from ccenv.proofs.theorems.theorem import load_theorem

@@ -13,9 +13,8 @@ from ccenv.proofs.formulas import laws
 from ccenv.proofs.formulas.beliefs import lower_window_rates, timeouts
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.program import delay_thresholds, rule_rate
-from ccenv.proofs.theorems.features import on_trace
 from ccenv.proofs.theorems.grid import on_grid
-from ccenv.proofs.theorems.language import parse
+from ccenv.proofs.theorems.language import on_trace, parse
 from ccenv.proofs.theorems.sampled import Sampled, can_be_sampled, known_of, on_samples, setting_of
 from ccenv.proofs.theorems.theorem import LoadedTheorem, load_theorem
 

@@ -9,22 +9,22 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from ccenv.agents.sender import ExternalSender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.agents.sender import ExternalSender
 from ccenv.proofs.claims.claims import Thresholds, build_claim
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
 from ccenv.proofs.formulas.encode import Needs, encode
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.replay.closed_loop import run_in_engine
 from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.senders.any import AnySender
 from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")

@@ -11,25 +11,24 @@ from pathlib import Path
 import pytest
 from contracts_data import contract, document
 
+from ccenv.agents.programs import Expression, Leaf, Program, interval, to_json
 from ccenv.base.config import validate
-from ccenv.training.distill.claims import ClaimNumbers, suite_data
 from ccenv.base.errors import ProgramError
 from ccenv.network.trace import load_trace
-from ccenv.agents.programs import Expression, Leaf, Program, interval, to_json
 from ccenv.proofs.claims import properties
-from ccenv.proofs.claims.formulas import compile_formula
 from ccenv.proofs.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.properties import Property, compile_formula
 from ccenv.proofs.claims.report import decide_claim
 from ccenv.proofs.claims.verifier import Query, Verifier
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.setting import Setting, named_setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.senders.program import ProgramSmtSender, program_decider
 from ccenv.proofs.solver.terms import all_of, larger
+from ccenv.training.distill.claims import ClaimNumbers, suite_data
 
 
 def constant(lo: str, hi: str | None = None) -> Program:

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.attacks import attack
+from ccenv.attacks.run import attack
 from ccenv.cli.main import main
 from ccenv.leaderboard.store import records
 from ccenv.proofs.claims import endless
-from ccenv.proofs.claims.bisect import bisect
 from ccenv.proofs.claims.claims import CLAIMS, EXCUSED, Thresholds, build_claim
 from ccenv.proofs.claims.envelope import METRICS, envelope_query
+from ccenv.proofs.claims.lemma_run import bisect
 from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Verifier
 from ccenv.proofs.formulas.setting import Setting, named_setting
 from ccenv.proofs.senders.catalog import smt_sender

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import pytest
 
+from ccenv.agents.programs import parse_program
 from ccenv.attacks.constructions import late_start
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
-from ccenv.agents.programs import parse_program
 from ccenv.proofs.claims.fairness import program_query
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.senders.catalog import smt_sender

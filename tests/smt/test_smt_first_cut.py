@@ -10,9 +10,9 @@ from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.proofs.claims.claims import Thresholds, build_claim, full_invariant
 from ccenv.proofs.claims.verifier import STEP_FAILS, Verifier
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import smt_sender
 
 pytest.importorskip("z3")

@@ -7,11 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError
-from ccenv.proofs.claims.bisect import bisect
+from ccenv.cli.main import main
 from ccenv.proofs.claims.envelope import BUFFERS, EnvelopeRun, run_envelope
-from ccenv.proofs.claims.lemma_run import LemmaRun, lemmas_of, run_lemma, run_lemmas
+from ccenv.proofs.claims.lemma_run import LemmaRun, bisect, lemmas_of, run_lemma, run_lemmas
 from ccenv.proofs.claims.lemmas import load_suite
 
 pytest.importorskip("z3")

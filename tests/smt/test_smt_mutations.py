@@ -19,11 +19,11 @@ from ccenv.proofs.formulas import laws
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.setting import Setting, named_setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.catalog import smt_sender
-from ccenv.proofs.solver.terms import Formula, all_of, implies
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import Formula, all_of, implies
 
 pytest.importorskip("z3")
 

@@ -8,25 +8,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ccenv.engine.curve.engine import CurveEngine
+from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import InputError, TraceError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.agents.sender import ExternalSender
 from ccenv.network.trace import Trace, load_trace
 from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
 from ccenv.proofs.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.report import find_past, with_past
 from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
 from ccenv.proofs.formulas.encode import Encoding, Needs, encode
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.setting import HISTORY_STEPS, Setting, named_setting
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.claims.reach import find_past, with_past
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.formulas.view import as_trace
+from ccenv.proofs.replay.exact import ReplayError, replay
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")
@@ -155,7 +154,7 @@ def test_a_counterexample_without_a_legal_past_says_so() -> None:
 
 
 def test_without_an_answer_it_is_unknown(monkeypatch) -> None:
-    monkeypatch.setattr("ccenv.proofs.claims.reach.solve", lambda *_: Answer("unknown", 1.0, "z3", "time limit of 1 s"))
+    monkeypatch.setattr("ccenv.proofs.claims.report.solve", lambda *_: Answer("unknown", 1.0, "z3", "time limit of 1 s"))
     query = seen_query()
     reach = find_past(query, Verifier(60).decide(query))
     assert reach.reachable == "unknown" and "time limit of 1 s" in reach.text

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.base.errors import CcenvError, InputError
+from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.proofs.claims.claims import Thresholds, build_claim
@@ -23,12 +23,11 @@ from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.report import decide_claim, refute
 from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Verifier
 from ccenv.proofs.formulas.encode import encode
-from ccenv.proofs.formulas.export import as_trace
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
 from ccenv.proofs.formulas.setting import Setting
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.replay.closed_loop import run_in_engine
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.replay.run import Decision, ReplayError, Run
+from ccenv.proofs.replay.exact import Decision, ReplayError, Run, replay
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.solver.terms import all_of, any_of
 

@@ -8,18 +8,17 @@ from fractions import Fraction
 import pytest
 
 from ccenv.base.errors import CcenvError, MissingExtraError, UnknownNameError
+from ccenv.base.workers import Workers
 from ccenv.proofs.claims.claims import Thresholds, build_claim
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.report import decide_claim
 from ccenv.proofs.claims.verifier import STEP_FAILS, Query, Result, Verifier
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.setting import Setting, named_setting
-from ccenv.proofs.senders.any import AnySender
 from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver import solvers
-from ccenv.proofs.solver.solvers import Answer, solve, version_of
-from ccenv.proofs.solver.store import Store
-from ccenv.base.workers import Workers
+from ccenv.proofs.solver.solvers import Answer, Store, solve, version_of
 
 pytest.importorskip("z3")
 

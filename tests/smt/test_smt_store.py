@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ccenv.proofs.solver.solvers import Answer
-from ccenv.proofs.solver.store import Store
+from ccenv.proofs.solver.solvers import Answer, Store
 
 ANSWER = Answer("sat", 0.5, "z3 4", "", {"a": Fraction(-1, 3), "b": True, "c": Fraction(10**60)})
 

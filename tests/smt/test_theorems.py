@@ -11,21 +11,20 @@ import lasso_page
 import pytest
 from planted_theorems import planted
 
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.pages import END
+from ccenv.cli.main import main
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import Trace
 from ccenv.proofs.certificates.check import check
 from ccenv.proofs.certificates.reading import FORMAT, Certificate
 from ccenv.proofs.certificates.statement import traces_to_end
-from ccenv.cli.main import main
-from ccenv.base.config import shipped_names, validate
-from ccenv.network.laws import check_trace
-from ccenv.network.trace import Trace
-from ccenv.base.pages import END
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.solver.solvers import solve
-from ccenv.proofs.theorems.certificate import certificate_of
 from ccenv.proofs.theorems.compose import implications
 from ccenv.proofs.theorems.language import Comparison, parse
 from ccenv.proofs.theorems.lasso import lasso
-from ccenv.proofs.theorems.prove import Prover
+from ccenv.proofs.theorems.prove import Prover, certificate_of
 from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem, read_theorem
 
 pytest.importorskip("z3")

@@ -13,7 +13,7 @@ from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, Verifier
 from ccenv.proofs.formulas.setting import HISTORY_STEPS, BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies
 
 pytest.importorskip("z3")

@@ -9,20 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.agents.programs import Program, parse_program
+from ccenv.cli.main import main
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.synthesis import waves
-from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
+from ccenv.proofs.replay.exact import ReplayError, replay
+from ccenv.proofs.synthesis import flows as waves
 from ccenv.proofs.synthesis.flows import BOUNDS, broken_query, replay_moves
 from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide, values_of
+from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
 from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.state import Run
+from ccenv.proofs.synthesis.search.cegis import Run
 
 SETTING = Setting("ccac", "infinite", 6)
 GOALS = Objectives(Fraction(1, 2), Amount(Fraction(10)), fairness=Fraction(2))

@@ -12,25 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.cli.main import main
 from ccenv.agents.programs import decide as decided_by
 from ccenv.agents.programs import load_program
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.cli.main import main
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query import query as query_module
+from ccenv.proofs.synthesis.query.classes import GOAL
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.query.records import GOAL
 from ccenv.proofs.synthesis.query.template import Candidate
-from ccenv.proofs.synthesis.result import result, summary
+from ccenv.proofs.synthesis.result import result, summary, why
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.adversary import repertoire
 from ccenv.proofs.synthesis.search.boxes import HOLES
 from ccenv.proofs.synthesis.search.factored import Cover, volume
 from ccenv.proofs.synthesis.search.functions import Family, cells, group_equal, raw_rows
 from ccenv.proofs.synthesis.search.kernel import ILLEGAL, SURVIVES, score
-from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.why import why
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 SHIPPED = Path(query_module.__file__).parents[2] / "configs" / "synth"
 SYNTHESIZED = Path(query_module.__file__).parents[1] / "agents" / "synthesized"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ccenv.agents.programs import parse_program
 from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.senders.any import AnySender
 from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import to_smtlib
 from ccenv.proofs.synthesis.search.groups import Choice, Hull, boxes
 

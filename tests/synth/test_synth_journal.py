@@ -10,8 +10,8 @@ import pytest
 
 from ccenv.base.errors import InputError
 from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
+from ccenv.proofs.synthesis.query.classes import TRACE
 from ccenv.proofs.synthesis.query.query import load_query
-from ccenv.proofs.synthesis.query.records import TRACE
 from ccenv.proofs.synthesis.run import start
 
 

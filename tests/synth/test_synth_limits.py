@@ -9,23 +9,22 @@ import numpy as np
 import pytest
 import yaml
 
-from ccenv.cli.main import main
 from ccenv.base.errors import InputError, ProgramError
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.cli.main import main
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.synthesis.journal import Journal
 from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query import template as template_module
+from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.query.records import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
 from ccenv.proofs.synthesis.query.template import Candidate
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.adversary import repertoire
 from ccenv.proofs.synthesis.search.cegis import cegis
 from ccenv.proofs.synthesis.search.factored import Cover
 from ccenv.proofs.synthesis.search.functions import raw_rows
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
-from ccenv.proofs.synthesis.search.search import Simulator
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 BASE: dict[str, Any] = {
     "name": "mine",

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.benchmarks.synthesis import measure
-from ccenv.cli.main import main
-from ccenv.base.errors import CcenvError
 from ccenv.agents.programs import load_program
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.base.errors import CcenvError
+from ccenv.benchmarks.speed import measure_synthesis
+from ccenv.cli.main import main
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.synthesis import journal as journal_module
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.journal import Journal
@@ -20,13 +20,11 @@ from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query.classes import members
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.query.template import Candidate
-from ccenv.proofs.synthesis.result import result
+from ccenv.proofs.synthesis.result import result, why
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.cegis import cegis
+from ccenv.proofs.synthesis.search.cegis import Run, cegis
 from ccenv.proofs.synthesis.search.groups import Choice
 from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.search.state import Run
-from ccenv.proofs.synthesis.why import why
 
 SHIPPED = Path(run_module.__file__).parents[1] / "agents" / "synthesized"
 
@@ -299,7 +297,7 @@ def test_the_choice_of_a_model_is_read_back() -> None:
 
 
 def test_speed_is_that_of_answered_queries() -> None:
-    told = measure(["quick"], "quick")
+    told = measure_synthesis(["quick"], "quick")
     assert told["synth_quick_keys"] == told["synth_plain_quick_keys"] == 2
     assert told["synth_quick_cpu_s"] > 0
     assert told["synth_plain_quick_iterations"] > 1

@@ -11,26 +11,24 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from ccenv.base.errors import InputError
 from ccenv.agents.programs import Program, parse_program
+from ccenv.base.errors import InputError
 from ccenv.proofs.formulas import beliefs
 from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.formulas.setting import BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.solver.terms import all_of, any_of
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import all_of, any_of
 from ccenv.proofs.synthesis.exchange import view_of_trace
 from ccenv.proofs.synthesis.prove import Task, claims, decide, values_of
-from ccenv.proofs.synthesis.query.classes import class_rows
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.query.records import MOST_SAMPLES
-from ccenv.proofs.synthesis.search.adversary import repertoire
+from ccenv.proofs.synthesis.search.cegis import candidate_of
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, simulate
-from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.search.state import candidate_of
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 Reading = Literal["kept", "seen"]
 

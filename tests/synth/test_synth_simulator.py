@@ -8,17 +8,15 @@ import pytest
 from ccenv.proofs.claims.properties import beliefs_shrink
 from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.solver.terms import all_of
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import all_of
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.prove import BOUNDS, broken_parts, values_of
-from ccenv.proofs.synthesis.query.classes import class_rows
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.query.records import MOST_SAMPLES
-from ccenv.proofs.synthesis.search.adversary import repertoire
+from ccenv.proofs.synthesis.search.cegis import candidate_of
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
-from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.search.state import candidate_of
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 QUERIES = [
     "g1_t5",

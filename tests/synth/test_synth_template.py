@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.base.errors import InputError
 from ccenv.agents.programs import decide
+from ccenv.base.errors import InputError
 from ccenv.proofs.synthesis.query.classes import class_rows, count_classes, members
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template, build_space

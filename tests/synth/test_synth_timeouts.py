@@ -12,32 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.cli.main import main
 from ccenv.agents.programs import Program, load_program
+from ccenv.cli.main import main
 from ccenv.proofs.claims.properties import beliefs_shrink, consistent
 from ccenv.proofs.formulas.beliefs import timeouts
 from ccenv.proofs.formulas.encode import Needs, Variables, encode
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.solver.terms import any_of, choose, larger, negate
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import any_of, choose, larger, negate
 from ccenv.proofs.synthesis import prove as prove_module
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, values_of
-from ccenv.proofs.synthesis.query.classes import class_rows
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
+from ccenv.proofs.synthesis.query.objectives import mislead
 from ccenv.proofs.synthesis.query.query import BeliefSpec, Query, load_query
-from ccenv.proofs.synthesis.query.records import MOST_SAMPLES
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER
-from ccenv.proofs.synthesis.query.timeouts import mislead
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.adversary import repertoire
-from ccenv.proofs.synthesis.search.cegis import cegis
+from ccenv.proofs.synthesis.search.cegis import candidate_of, cegis
 from ccenv.proofs.synthesis.search.groups import GroupTask
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
-from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.search.state import candidate_of
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 QDEL = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json"
 

@@ -12,12 +12,12 @@ from ccenv.agents import make_sender
 from ccenv.attacks.catalog import make_search
 from ccenv.attacks.game import Game, Scene
 from ccenv.base.config import validate
-from ccenv.envs.curve.settings import EnvSettings
 from ccenv.base.errors import InputError
+from ccenv.envs.curve.settings import EnvSettings
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary
 from ccenv.network.path import make_path
 from ccenv.training.config import TrainConfig
-from ccenv.training.recipes.attacked import (ELSEWHERE, AttackedPaths, DrawnAttacks, Finding, lanes_under_attack, pack, unpack)
+from ccenv.training.recipes.attacked import ELSEWHERE, AttackedPaths, DrawnAttacks, Finding, lanes_under_attack, pack, unpack
 
 K = 4
 SETTINGS = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=K, episode_rtts=16)

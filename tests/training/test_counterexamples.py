@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.attacks import PATHS
+from ccenv.agents.sender import ExternalSender
+from ccenv.attacks.scenes import PATHS
 from ccenv.base.config import validate
+from ccenv.base.errors import InputError
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.task import SenderTask
-from ccenv.base.errors import InputError
-from ccenv.network.adversary import RecordedAdversary
-from ccenv.network.moves import MovesHeader, StoredMoves
+from ccenv.network.adversary import MovesHeader, RecordedAdversary, StoredMoves
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender
 from ccenv.training.config import TrainConfig
 from ccenv.training.opponents import load_counterexamples, opponents
 from ccenv.training.run import train

@@ -8,17 +8,32 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.interface.interface import N_OBSERVATION
+from ccenv.agents.programs import Branch, Expression, Leaf, Program
+from ccenv.agents.sender import PolicySender, ProgramSender
+from ccenv.envs.curve.settings import EnvSettings, RewardWeights
 from ccenv.training.distill import claims, traces
 from ccenv.training.distill.imitation import policy_actions
-from ccenv.training.distill.scores import ProgramScorer
-from ccenv.training.distill.teacher import USUAL_WORLD
-from ccenv.training.distill.template import (DELAY, LOSS, RATIO, UTILISED, Slot, Split, build, depth, ladder, parts, safety_shell, size)
-from ccenv.training.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.envs.curve.reward import RewardWeights
-from ccenv.envs.curve.settings import EnvSettings
-from ccenv.agents.sender import PolicySender, ProgramSender
-from ccenv.agents.programs import Branch, Expression, Leaf, Program
+from ccenv.training.distill.objective import USUAL_WORLD, ProgramScorer
+from ccenv.training.distill.tree import (
+    DELAY,
+    GUARDS,
+    LOSS,
+    RATIO,
+    UTILISED,
+    Samples,
+    Slot,
+    Split,
+    build,
+    depth,
+    fit_leaves,
+    grow,
+    ladder,
+    parts,
+    predict,
+    safety_shell,
+    size,
+)
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet
 
@@ -110,7 +125,7 @@ def is_ratio(rule: object) -> bool:
 
 
 def test_policy_actions_equal_the_plain_reference() -> None:
-    from ccenv.engine.compiled.mlp import mlp_action_reference
+    from ccenv.engine.compiled.policies import mlp_action_reference
 
     rng = np.random.default_rng(3)
     weights = (rng.normal(size=(N_OBSERVATION, 8)), rng.normal(size=(8, 1)))

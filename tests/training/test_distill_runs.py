@@ -12,20 +12,20 @@ from test_distill_parts import constant_policy, shell_program
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.cli.main import main
-from ccenv.training.distill import prove as prove_module
-from ccenv.training.distill.claims import ClaimNumbers, numbers_for
-from ccenv.training.distill.objective import Objective
-from ccenv.training.distill.prove import _Loop, prove
-from ccenv.training.distill import records as record, scores
-from ccenv.training.distill.stages import Stages
-from ccenv.training.distill.teacher import USUAL_WORLD, Teacher, load_teacher
-from ccenv.training.distill.template import safety_shell
-from ccenv.envs.curve.reward import RewardWeights
-from ccenv.envs.curve.task import SenderTask
 from ccenv.base.errors import InputError
 from ccenv.base.pages import END
+from ccenv.cli.main import main
+from ccenv.envs.curve.settings import RewardWeights
+from ccenv.envs.curve.task import SenderTask
 from ccenv.proofs.claims.verifier import Verifier
+from ccenv.training.distill import objective as scores
+from ccenv.training.distill import prove as prove_module
+from ccenv.training.distill import records as record
+from ccenv.training.distill.claims import ClaimNumbers, numbers_for
+from ccenv.training.distill.objective import USUAL_WORLD, Objective, Teacher, load_teacher
+from ccenv.training.distill.prove import _Loop, prove
+from ccenv.training.distill.run import Stages
+from ccenv.training.distill.tree import safety_shell
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet, path_seed
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.training.distill import company
-from ccenv.training.distill.template import build, ladder
-from ccenv.training.distill.tree import predict
-from ccenv.agents.sender import ProgramSender
 from ccenv.agents.programs import load_program, to_data
+from ccenv.agents.sender import ProgramSender
+from ccenv.training.distill import records
+from ccenv.training.distill.tree import build, ladder, predict
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
-RECORD = json.loads((DATA / company.RECORD).read_text())
+RECORD = json.loads((DATA / records.RECORD).read_text())
 
 
 @pytest.mark.parametrize(("flows", "network"), [(1, "uniform"), (2, "batch"), (3, "kind")])
@@ -23,20 +22,20 @@ def test_samples_are_what_a_program_reads_and_does(flows: int, network: str) -> 
     """A program that is played sends what its own tree says of the samples of the run."""
     template, numbers = ladder(3)
     sender = ProgramSender("x", build(template, numbers, "x"))
-    path = company.drawn_path(np.random.default_rng(flows), flows)
-    samples = company.samples_of(company.played(sender, path, network, 80, 0))
-    expected = np.minimum(predict(template, numbers, samples.features), company.LARGEST_RATE)
+    path = records.drawn_path(np.random.default_rng(flows), flows)
+    samples = records.samples_of(records.played(sender, path, network, 80, 0))
+    expected = np.minimum(predict(template, numbers, samples.features), records.LARGEST_RATE)
     np.testing.assert_allclose(samples.rate, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", [company.IMITATION, company.LADDER])
+@pytest.mark.parametrize("name", [records.IMITATION, records.LADDER])
 def test_the_record_is_of_the_programs_beside_it(name: str) -> None:
     program = load_program(str(DATA / f"{name}.json"))
     assert to_data(program) == RECORD["programs"][name]["program"]
-    assert set(RECORD["in_company"][name]) == set(RECORD["in_company"][company.TEACHER])
+    assert set(RECORD["in_company"][name]) == set(RECORD["in_company"][records.TEACHER])
 
 
 def test_the_program_starves_as_recorded() -> None:
-    name = company.LADDER
-    assert company.starves(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
+    name = records.LADDER
+    assert records.starves(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
     assert RECORD["programs"][name]["fairness"]["2"]["verdict"] == "refuted"

@@ -14,10 +14,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecMonitor
 
-from ccenv.base.random import uniform
-from ccenv.envs.rollouts.actor_critic import ACTOR, CRITIC, evaluate, fast_tanh, pack_actor_critic, standard_normal
-from ccenv.envs.clients.sb3 import make_sb3
 from ccenv.base.errors import InputError
+from ccenv.base.random import uniform
+from ccenv.envs.clients.sb3 import make_sb3
+from ccenv.envs.rollouts.actor_critic import ACTOR, CRITIC, evaluate, fast_tanh, pack_actor_critic, standard_normal
 from ccenv.training.ppo.ppo import KEYS, KernelPPO
 
 N_STEPS, SEED = 12, 3

@@ -5,12 +5,12 @@ import pytest
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents.learned.zoo import learned_robust_v2, learned_robust_v3
-from ccenv.attacks import attack
+from ccenv.agents.sender import Sender
+from ccenv.attacks.run import attack
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.network.path import make_path
-from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace
 
 K = 8

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.programs import to_data
+from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.agents.wrapped import load_contract
 from ccenv.base.errors import InputError
-from ccenv.agents.sender import ContractSender, PolicySender
-from ccenv.agents.programs import to_data
 from ccenv.simulation.run import simulate
 from ccenv.training.config import TrainConfig, load_config
 
 pytest.importorskip("stable_baselines3")
 
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
+from ccenv.training import look
 from ccenv.training import run as run_module
 from ccenv.training.checkpoint import read_checkpoint
 from ccenv.training.run import train
-from ccenv.training import look
 
 SMALL = [
     *("num_envs=4", "total_steps=512", "packet.episode_decisions=20", "ppo.n_steps=16", "ppo.batch_size=64", "ppo.hidden=[8]"),

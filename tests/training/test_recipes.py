@@ -19,19 +19,18 @@ pytest.importorskip("torch")
 import torch
 
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.interface.signals import MEASURES
 from ccenv.agents.learned import load_family, load_policy, save_policy
 from ccenv.agents.learned.preferences import with_preference
-from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.identity import sender_hash
 from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import InputError
+from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.training.config import TrainConfig, load_config
 from ccenv.training.learner import Learner
 from ccenv.training.recipes.certificate import certified_share, output_bounds, pieces, torch_bounds
-from ccenv.training.recipes.gap import boxes_of, drawn_within, find_gap
+from ccenv.training.recipes.gap import PreferenceTask, boxes_of, drawn_within, find_gap
 from ccenv.training.recipes.imitation import Examples, oracle_actions
-from ccenv.training.recipes.preferences import PreferenceTask
 from ccenv.training.recipes.settings import Property
 from ccenv.training.run import train
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ccenv.base.config import validate
-from ccenv.envs.curve.distribution import PathDistribution, PathSource
 from ccenv.base.errors import InputError
+from ccenv.envs.curve.distribution import PathDistribution, PathSource
 from ccenv.training.config import TrainConfig
 from ccenv.training.recipes.replay import ReplayedPaths, ReplaySettings
 from ccenv.training.run import train

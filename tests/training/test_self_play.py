@@ -11,15 +11,15 @@ from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
+from ccenv.agents.sender import PolicySender
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError
 from ccenv.network.adversary import MlpAdversary
-from ccenv.agents.sender import PolicySender
 from ccenv.training.config import load_data
 from ccenv.training.evaluation import evaluate_in_world
-from ccenv.training.self_play import FORMAT, draw_self_play, record_self_play, table, write_table
 from ccenv.training.rllib.config import RllibConfig
 from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS
+from ccenv.training.self_play import FORMAT, draw_self_play, record_self_play, table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "self-play.json"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.cli.main import main
-from ccenv.envs.curve.batches_duel import DuelTask
-from ccenv.envs.curve.shared import SharedSenderTask
-from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.base.errors import InputError
+from ccenv.cli.main import main
+from ccenv.envs.curve.duel import DuelTask
+from ccenv.envs.curve.interface import SharedSenderTask
+from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.rllib.config import RllibConfig

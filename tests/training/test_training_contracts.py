@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
 from ccenv.agents import make_sender
-from ccenv.agents.wrapped import load_contract
+from ccenv.agents.identity import sender_hash
 from ccenv.agents.learned import load_policy, policy_notes, save_policy
+from ccenv.agents.programs import interval, to_data, to_json
+from ccenv.agents.sender import ContractSender
+from ccenv.agents.wrapped import load_contract
+from ccenv.base.errors import InputError, ProgramError
 from ccenv.cli.main import main
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import InputError, ProgramError
-from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import ContractSender
-from ccenv.agents.programs import interval, to_data, to_json
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.run import train

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.interface.signals import SIGNAL_NUMBERS
+from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import PacketTask, SharedPacketTask
-from ccenv.base.errors import InputError
-from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.training.config import load_config
-from ccenv.training.packet_evaluation import evaluate_mixture, evaluate_packet
+from ccenv.training.evaluation import evaluate_mixture, evaluate_packet
 
 pytest.importorskip("stable_baselines3")
 

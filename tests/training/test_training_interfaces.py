@@ -7,15 +7,15 @@ import pytest
 from policy_zoo import interface, random_policy
 
 from ccenv.agents import make_sender
-from ccenv.agents.learned import save_policy
-from ccenv.training.distill.imitation import guide_of, imitate
-from ccenv.training.distill.teacher import USUAL_WORLD, load_teacher
-from ccenv.agents.learned.policy_reference import PolicyReference
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.agents.learned import save_policy
+from ccenv.agents.learned.convert import PolicyReference
 from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import InputError
 from ccenv.training.config import load_config
+from ccenv.training.distill.imitation import guide_of, imitate
+from ccenv.training.distill.objective import USUAL_WORLD, load_teacher
 from ccenv.training.evaluation import evaluate_in_world
 
 SMALL = [

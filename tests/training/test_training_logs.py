@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ccenv.base.errors import InputError
+from ccenv.training import look
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
-from ccenv.training import look
 from ccenv.training.look import Look
 from ccenv.training.opened import open_run
 

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.agents.learned.zoo.scenes import trained_on_scenes
-from ccenv.attacks import PANEL, scene_of, scene_set
+from ccenv.agents.learned.zoo import trained_on_scenes
 from ccenv.attacks import page as attacks_page
-from ccenv.cli.main import main
+from ccenv.attacks.catalog import PANEL
+from ccenv.attacks.scenes import scene_of, scene_set
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
-from ccenv.network.path import Path as NetworkPath
 from ccenv.base.pages import END
+from ccenv.cli.main import main
+from ccenv.network.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
 from ccenv.training.page import PLACE, table, write_table
 from ccenv.training.records import ATTACK_SCENES, read_data

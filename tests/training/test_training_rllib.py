@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError
+from ccenv.cli.main import main
 from ccenv.training.config import load_data
 from ccenv.training.rllib.config import RllibConfig
 from ccenv.training.rllib.run import _save, mean_layers

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.sender import ExternalSender, PolicySender
 from ccenv.base.errors import InputError, MissingExtraError
 from ccenv.network.path import make_path
-from ccenv.agents.sender import ExternalSender, PolicySender
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
 from ccenv.training.path_sets import PathSet
@@ -95,7 +95,7 @@ def test_the_stored_policy_is_the_network_that_was_trained(finished):
 
     folder, _ = finished
     learner = Learner(small(), read_checkpoint(folder / "checkpoint"))
-    from ccenv.engine.compiled.mlp import mlp_action_reference
+    from ccenv.engine.compiled.policies import mlp_action_reference
 
     observations = learner._task.observe()
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_off_policy_runs_resume_to_the_same_weights(tmp_path, algorithm):
     sender = make_sender(str(tmp_path / "whole"))
     assert same_weights(sender, make_sender(str(tmp_path / "parts")))
     learner = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))
-    from ccenv.engine.compiled.mlp import mlp_action_reference
+    from ccenv.engine.compiled.policies import mlp_action_reference
 
     observations = learner._task.observe()
     with torch.no_grad():
@@ -211,7 +211,7 @@ def test_a_network_is_trained_against_a_sender(tmp_path, levels, outputs):
     import torch
 
     from ccenv.adversaries.learned import load_adversary
-    from ccenv.engine.compiled.mlp import mlp_moves_reference
+    from ccenv.engine.compiled.policies import mlp_moves_reference
 
     environment = ["environment.senders=[cc_probe_drain]", "environment.staggered=true", "environment.steps_per_rtt=4"]
     environment += ["environment.action=discrete", f"environment.n_actions={levels}"] if levels else []

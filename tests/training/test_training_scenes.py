@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.learned import save_policy
-from ccenv.agents.learned.zoo.scenes import trained_on_scenes
-from ccenv.attacks import PATHS, SCENE_SETS, attack, attack_path, scene_of, scene_set
-from ccenv.cli.main import main
-from ccenv.base.config import shipped_names, validate
-from ccenv.training.distill.teacher import load_teacher
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.base.errors import InputError
-from ccenv.network.path import make_path
+from ccenv.agents.learned.zoo import trained_on_scenes
 from ccenv.agents.sender import PolicySender
+from ccenv.attacks.run import attack
+from ccenv.attacks.scenes import PATHS, SCENE_SETS, attack_path, scene_of, scene_set
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.errors import InputError
+from ccenv.cli.main import main
+from ccenv.network.path import make_path
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
-from ccenv.training.scenes import ATTACKED, IN_RANGE, TRAINED, seen
+from ccenv.training.distill.objective import load_teacher
+from ccenv.training.records import ATTACKED, IN_RANGE, TRAINED, seen
 
 QUICK = ["--adversary", "corners", "--warmup-rtts", "4", "--window-rtts", "4", "--steps-per-rtt", "2", "--budget", "10000"]
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.cli.main import main
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
 from ccenv.base.pages import END
+from ccenv.cli.main import main
+from ccenv.training import records
+from ccenv.training import records as record
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training import records as record, shipped
 from ccenv.training.page import PLACE
-from ccenv.training.shipped import shipped_runs, train_shipped
+from ccenv.training.records import shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
 
@@ -26,7 +27,7 @@ SMALL = ("num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
-    monkeypatch.setattr(shipped, "SEEDS", {"network_drain": 1, "quick_sender": 2})
+    monkeypatch.setattr(records, "SEEDS", {"network_drain": 1, "quick_sender": 2})
 
 
 def test_every_shipped_config_is_trained_with_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +69,7 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
         patch.setattr(record, "ATTACK_FLOW_STEPS", 50_000)
         assert go("quick_sender") == ["quick_sender-0", "quick_sender-1"]  # attacked again, not trained
     with monkeypatch.context() as patch:
-        patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
+        patch.setattr(records, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
     for module in ("ccenv.training.records", "ccenv.training.run"):
         monkeypatch.setattr(f"{module}.code_hash", lambda *entries: "of tomorrow")
@@ -93,7 +94,7 @@ def test_the_command_writes_record_and_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(shipped, "shipped_names", lambda *_: ["quick_sender"])
+    monkeypatch.setattr(records, "shipped_names", lambda *_: ["quick_sender"])
     page = tmp_path / "page.md"
     page.write_text(f"before\n{PLACE.start}\n{END}\nafter\n")
     command = ["train", "--shipped", "--record", "r.json", "--page", "page.md", "--json"]

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.cli.main import main
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import locked
+from ccenv.cli.main import main
 
 pytest.importorskip("stable_baselines3")
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.envs.curve.core import HELD_OUT_SEED
+from ccenv.base.errors import InputError
+from ccenv.envs.common.episodes import HELD_OUT_SEED
 from ccenv.envs.curve.distribution import PathDistribution, PathSource
 from ccenv.envs.curve.settings import EnvSettings
 from ccenv.envs.curve.task import SenderTask
-from ccenv.base.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.path import make_path
 from ccenv.training import run as run_module

@@ -12,14 +12,13 @@ import yaml
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.learned.zoo.scenes import trained_on_scenes
-from ccenv.agents.learned.zoo import FOLDER, TEACHERS
-from ccenv.attacks import attack
-from ccenv.base.config import find_data
-from ccenv.training.distill.claims import numbers_for, suite_data
 from ccenv.agents.identity import sender_hash
+from ccenv.agents.learned.zoo import FOLDER, TEACHERS, trained_on_scenes
 from ccenv.agents.programs import to_data
+from ccenv.attacks.run import attack
+from ccenv.base.config import find_data
 from ccenv.proofs.claims.lemmas import SUITES as LEMMA_SUITES
+from ccenv.training.distill.claims import numbers_for, suite_data
 from ccenv.training.evaluation import evaluate_sender
 
 DATA = Path(__file__).parents[2] / "docs" / "data"

@@ -1,4 +1,7 @@
-"""Learned adversaries on disk: weights beside a card (``ccenv.agents.learned.weights``), adversary.* in a folder."""
+"""Learned adversaries on disk: weights beside a card (``ccenv.agents.learned.weights``), adversary.* in a folder.
+
+The shipped learned adversaries: weights with cards, ``adversary.*`` of the runs of the shipped configs of these names.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from ccenv.base.document import Format
+from ccenv.agents.learned.weights import MAX_CARD_BYTES, Card, LearnedKind
+from ccenv.base.files import Format
 from ccenv.base.foreign import JsonRules, is_file, is_folder
 from ccenv.network.adversary import MlpAdversary
-from ccenv.agents.learned.weights import MAX_CARD_BYTES, Card, LearnedKind
 
 
 class AdversaryCard(Card):
@@ -86,3 +89,16 @@ def is_adversary(path: FilePath | str) -> bool:
     """Tell whether a path names an adversary's pair of files or a folder that holds one."""
     given = FilePath(path)
     return given.suffix == ".safetensors" or (is_folder(given) and is_file(NETWORKS.files(given)[1]))
+
+
+FOLDER = FilePath(__file__).parent / "zoo"
+
+
+def network_drain() -> MlpAdversary:
+    """Build the network that learned against cc_probe_drain."""
+    return load_adversary(FOLDER / "network_drain.safetensors")
+
+
+def network_nominal() -> MlpAdversary:
+    """Build the network that learned against learned_nominal."""
+    return load_adversary(FOLDER / "network_nominal.safetensors")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.adversaries.scripted.common import FIRST_COUNTER, TIME_TOLERANCE, scripted
-from ccenv.base.random import uniform
+from ccenv.adversaries.scripted import FIRST_COUNTER, TIME_TOLERANCE, scripted
 from ccenv.agents.callbacks import record
+from ccenv.base.random import uniform
 from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("release_s", "draws")

@@ -10,10 +10,10 @@ import math
 import sys
 from typing import Any
 
-from ccenv.adversaries.scripted.common import TIME_TOLERANCE, scripted, share
+from ccenv.adversaries.scripted import TIME_TOLERANCE, scripted, share
 from ccenv.agents.callbacks import record
+from ccenv.base.registry import number
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.base.parameters import number
 
 STATE = record("period_rtts", "hold")
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.adversaries.scripted.common import scripted
+from ccenv.adversaries.scripted import scripted
 from ccenv.agents.callbacks import record
+from ccenv.base.registry import number
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.base.parameters import number
 
 ALL_FLOWS = -1.0
 FIRST_SHARE = 1.0 - 2.0**-20  # a trace of the first bytes stays held, so that the next view shows that there were any

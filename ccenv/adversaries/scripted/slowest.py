@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.adversaries.scripted.common import scripted, share
+from ccenv.adversaries.scripted import scripted, share
 from ccenv.agents.callbacks import record
 from ccenv.network.adversary import ScriptedAdversary
 

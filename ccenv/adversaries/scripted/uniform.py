@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.adversaries.scripted.common import FIRST_COUNTER, scripted
-from ccenv.base.random import uniform
+from ccenv.adversaries.scripted import FIRST_COUNTER, scripted
 from ccenv.agents.callbacks import record
+from ccenv.base.random import uniform
 from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("draws")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.agents.callbacks import state_record
-from ccenv.network.path import MBPS_IN_BPS
+from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.registry import number
+from ccenv.network.path import MBPS_IN_BPS
 
 STATE = state_record("rate_Bps")
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 
 DEFAULT_DELTA = 0.5  # NSDI 2018 s.2.1
 MIN_RTT_WINDOW_S = 10.0  # NSDI 2018 s.2.1

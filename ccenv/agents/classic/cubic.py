@@ -12,13 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window, smoothed_rtt
-from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
-from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import (
+    FIELDS,
+    INITIAL_WINDOW_MSS,
+    PRR_FIELDS,
+    UNLIMITED_BYTES,
+    begin,
+    begin_recovery,
+    chosen,
+    classic_sender,
+    end_recovery,
+    initial_window,
+    lose_further,
+    recover,
+    slow_start,
+    smoothed_rtt,
+)
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 
 C_MSS_PER_S3 = 0.4  # RFC 9438 s.5.1
 BETA = 0.7  # RFC 9438 s.4.6

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 
 GAIN = 1.0 / 16.0  # RFC 8257 s.4.2: g
 FIRST_ALPHA = 1.0  # s.3.3: DCTCP.Alpha starts at 1

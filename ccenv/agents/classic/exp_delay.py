@@ -15,13 +15,13 @@ import math
 import sys
 from typing import Any
 
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
+from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
 
 MIN_RATE_MBPS = 0.1  # [Starvation] s.6.3: rates of the Internet start below 100 kbit/s
 FAIRNESS = 2.0  # [Starvation] s.6.3: the example s = 2

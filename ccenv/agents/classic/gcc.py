@@ -14,13 +14,13 @@ import math
 import sys
 from typing import Any
 
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
+from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
 
 BURST_S = 0.005  # s.5.6: burst_time
 STATE_NOISE = 1e-3  # s.5.6: q

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import classic_sender, initial_window
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import classic_sender, initial_window
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 
 TARGET_S = 0.1  # RFC 6817 s.2.5: at most 100 ms
 GAIN = 1.0  # RFC 6817 s.2.5: at most 1

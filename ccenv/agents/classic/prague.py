@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.callbacks import state_record
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.dctcp import FIRST_ALPHA, GAIN, LOSS_FACTOR, LOSS_WINDOW_MSS, MIN_WINDOW_MSS, average
-from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 
 VIRTUAL_RTT_MS = 25.0  # draft s.2.4.4
 START_PACING, PACING = 2.0, 1.0  # draft s.2.4.2: twice the window per RTT in slow start, then the window

@@ -13,12 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window
-from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
-from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import (
+    FIELDS,
+    INITIAL_WINDOW_MSS,
+    PRR_FIELDS,
+    UNLIMITED_BYTES,
+    begin,
+    begin_recovery,
+    chosen,
+    classic_sender,
+    end_recovery,
+    initial_window,
+    lose_further,
+    recover,
+    slow_start,
+)
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.registry import number
 
 LOSS_FACTOR = 0.5  # RFC 5681 eq. (4)
 MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
-from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.registry import number
 
 ALPHA_MSS = 2.0  # JSAC 1995 s.IV: Vegas-2,4
 BETA_MSS = 4.0

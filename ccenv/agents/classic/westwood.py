@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.agents.sender import ClassicSender
+from ccenv.base.kernels.decorator import kernel
 
 FILTER_GAIN = 0.9  # CCR 2004 s.2: weight of the old estimate, one sample per RTT
 MIN_SSTHRESH_MSS = 2.0  # CCR 2004 s.2

@@ -1,4 +1,16 @@
-"""Actions: what a policy may set. One table drives the kernels, the spaces, the cards and the docs."""
+"""Actions: what a policy may set. One table drives the kernels, the spaces, the cards and the docs.
+
+What a flow learns from small changes of its own window, and what it remembers of the intervals so far.
+
+A sender that never moves cannot tell a queue of its own from one that others fill: both look alike. With the action
+``cwnd_exp2_probe`` a flow's window is a little larger or smaller than the policy asks for, at random, by a level of -1 or 1 that
+each decision draws anew. How the RTT follows, the response, is an instrumental-variable estimate whose instrument is the
+level's change: 1 where all packets of a full queue are the flow's own, about its share of them where others are there.
+
+What is left of the RTT's changes, the rest, is the work of others. Flows of one's own kind probe too: their levels come and go,
+so that rests of neighbouring intervals have opposite signs. A sender that fills a queue steadily leaves rests of one sign,
+one that fills it in bursts large ones.
+"""
 
 from __future__ import annotations
 
@@ -121,3 +133,105 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
     cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
     return (second * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
+
+
+DECAY = 0.9
+"""What each interval leaves of the sums of the intervals before."""
+PRIOR = 0.28
+"""Level changes times changes of the window (log2) that are taken for granted, without a change of the RTT."""
+FLOOR_WEIGHT, PEAK_WEIGHT, LOSS_WEIGHT, REST_WEIGHT = 0.1, 0.05, 0.05, 0.07
+"""Weights of the newest interval, by which floor and peak give way, and loss rate, roughness and persistence are smoothed."""
+LEAST_SQUARES = 1e-5
+"""Added to the squares of two rests (log2) over which their product is taken."""
+
+PROBE_FIELDS = tuple(
+    (name, "<f8")
+    for name in (
+        "level",  # -1 or 1; 0 before the first decision
+        "level_change",  # at the newest decision
+        "moved_rtt",  # decaying sum of level change times change of log2 of the smoothed RTT
+        "moved_window",  # the same of the window
+        "rest",  # of the newest change of log2 of the smoothed RTT
+        "roughness",
+        "persistence",
+        "srtt_before_s",
+        "window_before_bytes",
+        "floor_log2",
+        "peak_log2",
+        "loss_smoothed",
+        "heard",  # 1 after the first interval with an RTT
+    )
+)
+"""Fields that a monitor of an engine needs."""
+
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(63))
+
+
+@kernel
+def drawn_level(now_s, rtt_s):
+    """Return a level, -1 or 1: a bit of the time in microseconds and the newest RTT in nanoseconds, mixed (SplitMix64)."""
+    x = np.uint64(np.int64(np.floor(now_s * 1e6 + 0.5))) * _MIX[0] + np.uint64(np.int64(np.floor(rtt_s * 1e9 + 0.5)))
+    x = (x ^ (x >> _SHIFTS[0])) * _MIX[1]
+    x = (x ^ (x >> _SHIFTS[1])) * _MIX[2]
+    return 1.0 if (x >> _SHIFTS[2]) == np.uint64(1) else -1.0
+
+
+@kernel
+def follow_probes(monitor, m):
+    """Bring up to date what a flow remembers, and draw the level of the interval that begins.
+
+    Args:
+        monitor: a record with ``decisions``, those before this one, and PROBE_FIELDS.
+        m: a record of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
+            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``.
+    """
+    if monitor.decisions == 0:
+        monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
+        monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
+        monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
+    elif m.srtt_s > 0.0:
+        if monitor.srtt_before_s > 0.0:
+            _respond(monitor, m)
+        _remember(monitor, m)
+    monitor.srtt_before_s, monitor.window_before_bytes = m.srtt_s, m.cwnd_bytes
+    level = drawn_level(m.now_s, m.rtt_last_s)
+    monitor.level_change = level - monitor.level
+    monitor.level = level
+    m.probe_change = monitor.level_change
+    m.probe_response, m.roughness, m.persistence = _response(monitor), monitor.roughness, monitor.persistence
+    m.floor_log2, m.peak_log2, m.loss_smoothed = monitor.floor_log2, monitor.peak_log2, monitor.loss_smoothed
+
+
+@kernel(inline="always")
+def _response(monitor):
+    return monitor.moved_rtt / (max(monitor.moved_window, 0.0) + PRIOR)
+
+
+@kernel(inline="always")
+def _respond(monitor, m):
+    moved = 0.0
+    if 0.0 < monitor.window_before_bytes < np.inf and 0.0 < m.cwnd_bytes < np.inf:
+        moved = np.log2(m.cwnd_bytes / monitor.window_before_bytes)
+    monitor.moved_window = DECAY * monitor.moved_window + monitor.level_change * moved
+    change = np.log2(m.srtt_s / monitor.srtt_before_s)
+    monitor.moved_rtt = DECAY * monitor.moved_rtt + monitor.level_change * change
+    rest, before = change - _response(monitor) * moved, monitor.rest
+    monitor.roughness += REST_WEIGHT * (abs(rest - before) - monitor.roughness)
+    product = rest * before / (rest * rest + before * before + LEAST_SQUARES)
+    monitor.persistence += REST_WEIGHT * (product - monitor.persistence)
+    monitor.rest = rest
+
+
+@kernel(inline="always")
+def _remember(monitor, m):
+    least = np.log2(m.rtt_min_s / m.min_rtt_s) if m.rtt_min_s > 0.0 and m.min_rtt_s > 0.0 else 0.0
+    mean = np.log2(m.rtt_mean_s / m.min_rtt_s) if m.rtt_mean_s > 0.0 and m.min_rtt_s > 0.0 else 0.0
+    gone_bytes = m.lost_bytes + m.acked_bytes
+    loss = m.lost_bytes / gone_bytes if gone_bytes > 0.0 else 0.0
+    if monitor.heard == 0.0:
+        monitor.floor_log2, monitor.heard = least, 1.0
+    else:
+        monitor.floor_log2 = min(least, monitor.floor_log2 + FLOOR_WEIGHT * (mean - monitor.floor_log2))
+    monitor.peak_log2 = max(mean, monitor.peak_log2 + PEAK_WEIGHT * (mean - monitor.peak_log2))
+    monitor.loss_smoothed += LOSS_WEIGHT * (loss - monitor.loss_smoothed)

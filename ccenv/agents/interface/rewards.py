@@ -17,7 +17,7 @@ class Term:
     Attributes:
         name: as configs write it.
         unit: of the term.
-        formula: how it is computed from ``ccenv.agents.interface.measures``.
+        formula: how it is computed from ``ccenv.agents.interface.signals``.
         source: paper that it comes from; empty: common knowledge.
     """
 

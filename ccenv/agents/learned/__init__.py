@@ -12,15 +12,15 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.learned.preferences import Preference, PreferenceSender, described, with_preference
-from ccenv.base.document import Format
-from ccenv.base.errors import InputError, shown
-from ccenv.base.foreign import JsonRules, is_file, is_folder, path_of, read_json
-from ccenv.agents.interface.interface import SENDER_V0, Interface
 from ccenv.agents.identity import FIRST_OBSERVATION
+from ccenv.agents.interface.interface import SENDER_V0, Interface
+from ccenv.agents.learned.preferences import Preference, PreferenceSender, described, with_preference
 from ccenv.agents.learned.weights import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
 from ccenv.agents.programs import parse_program, to_data
+from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.base.errors import InputError, shown
+from ccenv.base.files import Format
+from ccenv.base.foreign import JsonRules, is_file, is_folder, path_of, read_json
 
 MAX_WIDTH = 256
 Stage = Literal["dense", "gru", "lstm"]

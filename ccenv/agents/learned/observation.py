@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.base.errors import InputError, did_you_mean, require_extra, shown
 from ccenv.base.foreign import is_finite
 
@@ -26,7 +26,7 @@ ELEMENTS = (
     "utilised",
     "inflight",
 )
-"""Short names of ``ccenv.agents.interface.observation.OBSERVATION``, in its order."""
+"""Short names of ``ccenv.agents.interface.interface.OBSERVATION``, in its order."""
 CONSTANT = "1"
 MOST_FEATURES = 256
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
+from ccenv.agents.sender import PolicySender
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import is_finite, shown
-from ccenv.agents.sender import PolicySender
 
 _SUM_ERROR = 1e-6
 MAX_OBJECTIVES = 8

@@ -16,14 +16,13 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import numpy as np
 from pydantic import Field
 
-from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format
-from ccenv.base.errors import InputError
-from ccenv.base.files import write_atomic
-from ccenv.base.foreign import is_folder, read_bounded, shown
-from ccenv.network.adversary import MlpAdversary
 from ccenv.agents.sender import GATES, PolicySender
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.base.files import Format, write_atomic
+from ccenv.base.foreign import is_folder, read_bounded, shown
 from ccenv.base.foreign.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
+from ccenv.network.adversary import MlpAdversary
 
 MAX_CARD_BYTES = 262_144
 MAX_LAYERS = 6

@@ -7,7 +7,23 @@ the solver encodes it, the printer prints it. The format is described in ``docs/
 from __future__ import annotations
 
 from ccenv.agents.programs.printer import expression_text, pseudo_code
-from ccenv.agents.programs.program import (BOOLEANS, INPUT_INDEX, INPUTS, UNIT_OF, Branch, Decision, Expression, Interval, Leaf, MAX_RATE_Bps, Program, Rule, decide, interval, rate_at)
+from ccenv.agents.programs.program import (
+    BOOLEANS,
+    INPUT_INDEX,
+    INPUTS,
+    UNIT_OF,
+    Branch,
+    Decision,
+    Expression,
+    Interval,
+    Leaf,
+    MAX_RATE_Bps,
+    Program,
+    Rule,
+    decide,
+    interval,
+    rate_at,
+)
 from ccenv.agents.programs.reader import load_program, parse_program, to_data, to_json
 
 __all__ = [

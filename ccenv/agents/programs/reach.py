@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ccenv.base.errors import ProgramError
 from ccenv.agents.programs.printer import expression_text
 from ccenv.agents.programs.program import Branch, Expression, Leaf, Rule
+from ccenv.base.errors import ProgramError
 
 MOST = 8  # times C_L, and segments per Rm
 Row = tuple[dict[str, Fraction], bool]

@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from ccenv.base.document import Format
-from ccenv.base.errors import InputError, MissingFileError, ProgramError, did_you_mean
-from ccenv.base.foreign import NAME_ALLOWED, JsonRules, is_name, parse_json, read_bounded, shown_path
 from ccenv.agents.programs.program import Branch, Expression, Leaf, Program, Rule
 from ccenv.agents.programs.reach import check_rates
+from ccenv.base.errors import InputError, MissingFileError, ProgramError, did_you_mean
+from ccenv.base.files import Format
+from ccenv.base.foreign import NAME_ALLOWED, JsonRules, is_name, parse_json, read_bounded, shown_path
 
 _Built = TypeVar("_Built")
 
@@ -41,7 +41,8 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program", *,
     Args:
         data: JSON text, or the object it stands for (only dict, str and int inside).
         where: name of the file or object for error messages.
-        bounded: refuse rates far above what is known (:mod:`ccenv.agents.programs.reach`); False only for what a board holds already.
+        bounded: refuse rates far above what is known (:mod:`ccenv.agents.programs.reach`); False only for what a board holds
+            already.
 
     Returns:
         Program: with exact rational coefficients.

@@ -6,10 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 from importlib import resources
 
-from ccenv.agents.sender import ProgramSender
-from ccenv.base.parameters import number
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, parse_program
 from ccenv.agents.programs.reader import MAX_HOLD_RTTS
+from ccenv.agents.sender import ProgramSender
+from ccenv.base.registry import number
 
 
 def shipped_program(name: str) -> Program:

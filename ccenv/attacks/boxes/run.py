@@ -12,19 +12,19 @@ from pydantic import Field
 
 from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import SenderLike, as_sender, load_sender
+from ccenv.agents.sender import Sender
+from ccenv.attacks.boxes.searches import SEARCHES, search
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, require_extra
+from ccenv.base.figure import table
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.simulation.boxes.game import EXTERNAL, BoxGame
 from ccenv.simulation.boxes.goals import UTILISATION, box_goal
 from ccenv.simulation.boxes.players import KIND, BoxPlayer
-from ccenv.attacks.boxes.searches import SEARCHES, search
-from ccenv.simulation.boxes.game import EXTERNAL, BoxGame
-from ccenv.simulation.legality import check_packet_trace
+from ccenv.simulation.packet_trace import check_packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
-from ccenv.base.figure import table
 
 _COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
 

@@ -13,8 +13,21 @@ import numpy as np
 
 from ccenv.base.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.simulation.boxes.players import (INPUTS, KIND, MIDDLE, PATTERN, PATTERN_VALUES, PHASE_VALUES, PHASES, POLICY, BoxPlayer, BoxPolicy, Pattern, TwoPhases)
 from ccenv.simulation.boxes.game import BoxGame
+from ccenv.simulation.boxes.players import (
+    INPUTS,
+    KIND,
+    MIDDLE,
+    PATTERN,
+    PATTERN_VALUES,
+    PHASE_VALUES,
+    PHASES,
+    POLICY,
+    BoxPlayer,
+    BoxPolicy,
+    Pattern,
+    TwoPhases,
+)
 
 CONSTANTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 PERIODS_RTTS = (1, 2, 4)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.engine.curve.engine import CurveEngine
+from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
-from ccenv.agents.sender import Sender
 from ccenv.network.trace import Trace
 
 if TYPE_CHECKING:

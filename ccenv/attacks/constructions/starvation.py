@@ -15,15 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.attacks.constructions.convergence import (Converged, ideal_path, measure_convergence, queueing_delay_s, solo_engine)
-from ccenv.attacks.constructions.jitter import departures, emulate
-from ccenv.attacks.constructions.restore import join_flows
+from ccenv.attacks.constructions.convergence import (
+    Converged,
+    ideal_path,
+    join_flows,
+    measure_convergence,
+    queueing_delay_s,
+    solo_engine,
+)
+from ccenv.attacks.constructions.slow_link import departures, emulate
 from ccenv.attacks.game import Found, Game
-from ccenv.engine.curve.engine import CurveEngine
 from ccenv.base.errors import InputError
+from ccenv.base.registry import number
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.trace import Trace
-from ccenv.base.parameters import number
 
 LADDER_STEP = 2.0**0.5  # between the link rates on which convergence is measured
 LADDER_OCTAVES = (-6, 7)  # around the path's own rate

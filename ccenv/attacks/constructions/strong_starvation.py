@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.attacks.constructions.convergence import ideal_path, solo_engine
-from ccenv.attacks.constructions.jitter import emulate
-from ccenv.attacks.constructions.restore import lift_receive_window
+from ccenv.attacks.constructions.convergence import ideal_path, lift_receive_window, solo_engine
+from ccenv.attacks.constructions.slow_link import emulate
 from ccenv.attacks.constructions.starvation import BOUNDED_SHARE, EXACT, HISTORY_RTTS, scene_dt_s
 from ccenv.attacks.game import Found, Game
-from ccenv.engine.curve.engine import CurveEngine
 from ccenv.base.errors import InputError
+from ccenv.base.registry import number
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
-from ccenv.base.parameters import number
 
 BEYOND = 4.0  # a trace ends when its throughput is so many times the ratio above its neighbour's: more would only lose digits
 SLOWEST_SHARE, FASTEST_SHARE = 1e-9, 1e9  # of C: the link rates that the network may choose alone

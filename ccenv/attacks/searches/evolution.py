@@ -15,10 +15,10 @@ import numpy as np
 
 from ccenv.attacks.game import CHUNK, Found, Game, generator
 from ccenv.attacks.searches.patterns import affordable, periods_rtts
+from ccenv.base.registry import number
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import Path
-from ccenv.base.parameters import number
 
 RATE_OCTAVES = 2.0  # the link rate varies by so many factors of 2 each way
 BUFFER_OCTAVES = 3.0

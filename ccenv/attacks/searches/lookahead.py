@@ -1,4 +1,9 @@
-"""Looking ahead on copies of the engine's state: what greedy and beam search share."""
+"""Looking ahead on copies of the engine's state: what greedy and beam search share.
+
+Beam search on engine snapshots: as greedy, but several prefixes live on, because what hurts later may not hurt now.
+
+Greedy one-step search on engine snapshots: at each decision the corner whose consequences are the worst so far.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,11 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ccenv.attacks.game import Found, Game
-from ccenv.attacks.goals import UTILISATION
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.tracing import Snapshot
+from ccenv.attacks.game import UTILISATION, Found, Game
 from ccenv.base.errors import InputError
+from ccenv.base.registry import number
+from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
-from ccenv.base.parameters import number
 
 MOST_OPEN = 4  # moves: 16 corners, 256 plans
 
@@ -222,3 +225,30 @@ def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts
         int(number(name, "horizon_rtts", horizon_rtts, low=1, high=1000, whole=True)),
     )
     return LookAhead(name, look, weight)
+
+
+BEAM_WEIGHT = 2.0
+
+
+def search_beam(width: int = 16, interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
+    """Build the search.
+
+    Args:
+        width: prefixes kept, 1 to 256.
+        interval_rtts: Rm per decision, 1 to 100.
+        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
+    """
+    return built("beam", BEAM_WEIGHT, width, interval_rtts, horizon_rtts)
+
+
+GREEDY_WEIGHT = 0.5
+
+
+def search_greedy(interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
+    """Build the search.
+
+    Args:
+        interval_rtts: Rm per decision, 1 to 100.
+        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
+    """
+    return built("greedy", GREEDY_WEIGHT, 1, interval_rtts, horizon_rtts)

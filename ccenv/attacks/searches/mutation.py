@@ -1,19 +1,83 @@
-"""A beam that looks far ahead, then changed piece by piece (``ccenv.attacks.searches.attack_mutation``).
+"""A beam that looks far ahead, then changed piece by piece (``ccenv.attacks.searches.mutation``).
 
 The beam (``ccenv.attacks.searches.lookahead``) is narrow and decides every other Rm: a place to begin, for what builds up over
 many Rm and does not repeat. Most of the budget changes its sequence.
+
+Local search over complete sequences of moves: what another search found, changed a little, again and again.
+
+Every generation holds children of the worst sequence so far; a child differs in one to three blocks of steps. The logarithms of
+their lengths are uniform, from one step to 40 Rm, so that single moments and whole phases both change. The worst child becomes
+the next parent if it is at least as bad (Beyer, Schwefel: Evolution Strategies, Natural Computing 2002, (1 + lambda)).
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from ccenv.attacks.game import Found, Game, generator
-from ccenv.attacks.searches.attack_mutation import mutate
 from ccenv.attacks.searches.lookahead import Look, look_ahead
 from ccenv.base.errors import InputError
+from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.base.parameters import number
+
+CHILDREN = 16
+MOST_BLOCKS = 3
+LONGEST_RTTS = 40
+MOST_SHIFT_RTTS = 1
+SET_ALL, SET_ONE, COPY, SHIFT = range(4)
+
+
+def mutate(
+    game: Game, moves: np.ndarray, outcome: float, budget_flow_steps: int, draw: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Make a sequence of moves worse for the sender.
+
+    Args:
+        game: what is played; its flow-steps are counted.
+        moves: (n_steps, 2 + 2 N).
+        outcome: what the goal counts under them.
+        budget_flow_steps: of all runs; below one generation the moves stay as they are.
+        draw: random numbers.
+
+    Returns:
+        tuple: the worst moves, and what the goal counts under them.
+    """
+    of_run = game.run_flow_steps
+    generations = budget_flow_steps // (of_run * (CHILDREN + 1))
+    parent, best = moves, outcome
+    for _ in range(generations):
+        family = np.stack([parent, *(child(game, parent, draw) for _ in range(CHILDREN))])
+        outcomes = game.play(family)
+        worst = len(family) - 1 - int(np.argmin(outcomes[::-1]))  # of equals a child: flat ground must be crossed
+        parent, best = family[worst], float(outcomes[worst])
+    return parent, best
+
+
+def child(game: Game, parent: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return a copy in which a few blocks of steps are set to corners, to what stands elsewhere, or shifted in time."""
+    K, first = game.scene.steps_per_rtt, game.calm_steps
+    columns = np.array(game.open_moves)
+    out = parent.copy()
+    n = game.n_steps - first
+    for _ in range(int(draw.integers(1, MOST_BLOCKS + 1))):
+        length = min(n, int(np.exp(draw.uniform(0.0, np.log(LONGEST_RTTS * K)))))
+        start = first + int(draw.integers(0, n))
+        end = min(start + length, game.n_steps)
+        kind = int(draw.integers(0, 4))
+        if kind == SET_ALL:
+            out[start:end, columns] = draw.integers(0, 2, len(columns))
+        elif kind == SET_ONE:
+            out[start:end, columns[int(draw.integers(0, len(columns)))]] = draw.integers(0, 2)
+        elif kind == COPY:
+            source = first + int(draw.integers(0, n - (end - start) + 1))
+            out[start:end] = parent[source : source + end - start]
+        else:
+            shift = int(draw.integers(-MOST_SHIFT_RTTS * K, MOST_SHIFT_RTTS * K + 1))
+            out[start:] = np.roll(out[start:], shift, axis=0)
+    return out
+
 
 BEAM_SHARE = 0.3  # of the budget, at most
 

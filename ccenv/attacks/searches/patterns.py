@@ -1,13 +1,22 @@
-"""Periodic patterns as what several searches look through: their shapes, and how many runs a budget allows."""
+"""Periodic patterns as what several searches look through: their shapes, and how many runs a budget allows.
+
+Constant moves: every combination of 0 and 1 of the open choices, and of 1/2 where it is cheap.
+
+Measured in docs/adversaries.md: constants are the worst that is known for several senders, and per-step searches miss them.
+
+Random periodic patterns: what any cleverer search must beat.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ccenv.attacks.game import Game
+from ccenv.attacks.game import CHUNK, Found, Game, generator
 from ccenv.base.errors import InputError
+from ccenv.network.adversary import RecordedAdversary
 
 PERIODS_RTTS = (1, 2, 3, 4)
 PROOF_PERIODS_RTTS = (2, 4, 7, 12, 20, 30)  # with one step per Rm, patterns of 1-4 steps are few
@@ -58,3 +67,68 @@ def affordable(game: Game, budget_flow_steps: int, name: str) -> int:
             f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps, one run takes {of_run}: raise the budget"
         )
     return runs
+
+
+LEVELS = (0.0, 0.5, 1.0)
+
+
+def constants(game: Game, levels: tuple[float, ...] = LEVELS) -> np.ndarray:
+    """Return all constant patterns, shape (n, 1, open moves); the extreme ones first."""
+    points = sorted(itertools.product(levels, repeat=len(game.open_moves)), key=lambda p: sum(x not in (0.0, 1.0) for x in p))
+    return np.array(points)[:, None, :]
+
+
+@dataclass(frozen=True)
+class Corners:
+    """Play all constant moves."""
+
+    weight: float = 0.0
+
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what it takes."""
+        return int(len(LEVELS) ** len(game.open_moves)) * game.run_flow_steps
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst constant."""
+        patterns = constants(game)
+        moves = game.moves(patterns)
+        utilisation = game.play(moves)
+        worst = int(np.argmin(utilisation))
+        values = dict(zip(game.open_names, patterns[worst, 0].tolist(), strict=True))
+        return Found(RecordedAdversary("corners", moves[worst]), details={"moves": values, "tried": len(patterns)})
+
+
+def search_corners() -> Corners:
+    """Build the search."""
+    return Corners()
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Draw patterns of 1-4 Rm and all shapes, half of them uniform in [0, 1], half of zeros and ones; keep the worst."""
+
+    weight: float = 1.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst of as many patterns as the budget allows."""
+        draw = generator(seed, "random_search")
+        every = shapes(game)
+        left = affordable(game, budget_flow_steps, "random_search")
+        best, best_moves, best_shape, tried = np.inf, np.empty(0), every[0], 0
+        while left > 0:
+            shape = every[tried // CHUNK % len(every)]
+            n = min(left, CHUNK)
+            values = draw.random((n, shape.n_values, len(game.open_moves)))
+            values[::2] = np.round(values[::2])
+            moves = shape.moves(game, values)
+            utilisation = game.play(moves)
+            worst = int(np.argmin(utilisation))
+            if utilisation[worst] < best:
+                best, best_moves, best_shape = float(utilisation[worst]), moves[worst].copy(), shape
+            left, tried = left - n, tried + n
+        return Found(RecordedAdversary("random_search", best_moves), details=asdict(best_shape) | {"tried": tried})
+
+
+def search_random() -> RandomSearch:
+    """Build the search."""
+    return RandomSearch()

@@ -1,4 +1,16 @@
-"""Small policies over the observation of ``ccenv/Network-v0``, as a vector of numbers and as what the kernel evaluates."""
+"""Small policies over the observation of ``ccenv/Network-v0``, as a vector of numbers and as what the kernel evaluates.
+
+Cross-entropy method over small policies that see the state of path and sender (``ccenv/Network-v0``), evaluated in the kernel.
+
+A policy answers what the sender does, so that a few dozen numbers describe what no periodic pattern repeats. Several sizes and
+paces share the budget by successive halving (``ccenv.attacks.searches.population``), each from a narrow and a wide beginning;
+the last part of the budget changes the moves of the worst policy (``ccenv.attacks.searches.mutation``).
+
+CMA-ES over small policies (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
+
+Restarts go through the shapes of ``ccenv.attacks.searches.policies``. Unlike the cross-entropy method it learns how the
+weights of a policy depend on each other. The last part of the budget changes the moves of the worst policy.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.attacks.game import Found, Game
-from ccenv.attacks.searches.attack_mutation import mutate
 from ccenv.adversaries.observation import BDP_SEGMENTS, BUFFER, LARGEST_JITTER, N_FLOW, N_PATH
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
-from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.attacks.game import Found, Game, generator
+from ccenv.attacks.searches.mutation import mutate
+from ccenv.attacks.searches.patterns import affordable
+from ccenv.attacks.searches.population import Normal, elite_of, halve, population_of
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.registry import number
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary
 
 MIDDLE = 0.5  # an output of zero is the middle of a move's range
@@ -110,3 +125,118 @@ def changed(game: Game, name: str, policy: MlpAdversary, best: float, left: int,
         return Found(policy, details=details)
     moves, outcome = mutate(game, game.moves_of(policy), best, left - of_run, draw)
     return Found(RecordedAdversary(name, moves), details=details | {"after_mutation": outcome})
+
+
+FIRST_DEVIATIONS = (0.5, 1.5)
+SMALLEST_DEVIATION = 0.05
+ELITE_SHARE = 0.125
+UNLIMITED = (-np.inf, np.inf)
+
+
+def _distribution(game: Game, shape: PolicyShape, deviation: float) -> Normal:
+    def play(values: np.ndarray) -> np.ndarray:
+        return shape.play(game, values)
+
+    size = shape.n_values(game)
+    return Normal(np.zeros(size), np.full(size, deviation), play, SMALLEST_DEVIATION, UNLIMITED, lambda values: values)
+
+
+@dataclass(frozen=True)
+class PolicyCem:
+    """The search.
+
+    Attributes:
+        population: most policies per generation.
+        changes: share of the budget that changes the moves of the worst policy; 0: the policy itself is what is found.
+    """
+
+    population: int
+    changes: float = MUTATION_SHARE
+    weight: float = 15.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst sequence of moves that a policy made, or that came of it."""
+        require_playable(game, "policy_cem")
+        draw = generator(seed, "cem_policy")
+        runs = max(1, int((1 - self.changes) * affordable(game, budget_flow_steps, "policy_cem")))
+        population = population_of(runs, self.population)
+        every = [(shape, deviation) for deviation in FIRST_DEVIATIONS for shape in policy_shapes(game)]
+        arms = [_distribution(game, shape, deviation) for shape, deviation in every]
+        before = game.flow_steps
+        which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
+        left = budget_flow_steps - (game.flow_steps - before) if self.changes else 0
+        return finish(game, "policy_cem", every[which][0], arms[which].best_values, arms[which].best, left, draw)
+
+
+def search_policy_cem(population: int = 64, changes: float = MUTATION_SHARE) -> PolicyCem:
+    """Build the search.
+
+    Args:
+        population: most policies per generation, 4 to 4096.
+        changes: share of the budget that changes the moves of the worst policy, 0 to 0.9.
+    """
+    most = int(number("policy_cem", "population", population, low=4, high=4096, whole=True))
+    return PolicyCem(most, float(number("policy_cem", "changes", changes, low=0, high=0.9)))
+
+
+FIRST_DEVIATION = 0.5
+
+
+@dataclass(frozen=True)
+class PolicyCmaEs:
+    """The search.
+
+    Attributes:
+        population: policies per generation.
+    """
+
+    population: int
+    weight: float = 15.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst sequence of moves that a policy made, or that came of it."""
+        require_extra("cma", "attack")
+        import cma
+
+        require_playable(game, "policy_cma_es")
+        draw = generator(seed, "cma_policy")
+        left = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "policy_cma_es")))
+        before = game.flow_steps
+        shapes = policy_shapes(game)
+        best, worst_shape, worst_values, restarts = np.inf, shapes[0], np.zeros(shapes[0].n_values(game)), 0
+        while left > 1:
+            shape = shapes[restarts % len(shapes)]
+            allowed = max(2, left // max(1, len(shapes) - restarts))
+            population = min(self.population, allowed)
+            options = {
+                "popsize": population,
+                "verbose": -9,
+                "seed": np.nan,
+                "randn": lambda n, m: draw.standard_normal((n, m)),
+            }
+            strategy = cma.CMAEvolutionStrategy(np.zeros(shape.n_values(game)), FIRST_DEVIATION, options)
+            used = 0
+            while used + population <= allowed and not strategy.stop():
+                points = strategy.ask()
+                values = np.array(points)
+                outcome = shape.play(game, values)
+                strategy.tell(points, outcome.tolist())
+                used += population
+                lowest = int(np.argmin(outcome))
+                if outcome[lowest] < best:
+                    best, worst_shape, worst_values = float(outcome[lowest]), shape, values[lowest].copy()
+            left -= used
+            restarts += 1
+        if np.isinf(best):
+            return Found(RecordedAdversary("policy_cma_es", game.moves_of(worst_shape.adversary(game, worst_values))))
+        rest = budget_flow_steps - (game.flow_steps - before)
+        return finish(game, "policy_cma_es", worst_shape, worst_values, best, rest, draw, restarts=restarts)
+
+
+def search_policy_cma_es(population: int = 32) -> PolicyCmaEs:
+    """Build the search.
+
+    Args:
+        population: policies per generation, 4 to 1024.
+    """
+    return PolicyCmaEs(int(number("policy_cma_es", "population", population, low=4, high=1024, whole=True)))

@@ -4,20 +4,183 @@ A pattern is a point of [0, 1]^n: one number per open choice and step, or part o
 generation is drawn from independent normal distributions, clipped; the next mean and deviation are those of the elite. The first
 generation contains the constants, because a free search per step misses them, and patterns of zeros and ones. The budget goes
 through the shapes by successive halving: all play an equal part of it, the worse half is dropped, and so on down to two.
+
+CMA-ES over periodic patterns (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
+
+Restarts go through the shapes of patterns, coarse ones first. Each begins at the worst constant corner, pulled a little to the
+middle, because the landscape is flat around most patterns. Unlike the cross-entropy method it learns how the moves of a pattern
+depend on each other.
+
+Cross-entropy search over several distributions at once: all play an equal part, the worse half is dropped, and so on.
+
+A distribution is one shape of what is searched for (patterns of a period, policies of a size): independent normal distributions,
+one per number (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2). Successive halving: Karnin, Koren, Somekh,
+ICML 2013, algorithm 3.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ccenv.attacks.game import Found, Game, generator
-from ccenv.attacks.searches.halving import Normal, elite_of, halve, population_of
-from ccenv.attacks.searches.patterns import Shape, affordable, shapes
-from ccenv.attacks.searches.corners import constants
+from ccenv.attacks.searches.patterns import Shape, affordable, constants, shapes
+from ccenv.base.errors import require_extra
+from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.base.parameters import number
+
+CMA_FIRST_DEVIATION = 0.35
+PULL = 0.3  # from the corner to the middle
+
+
+@dataclass(frozen=True)
+class CmaEs:
+    """The search.
+
+    Attributes:
+        population: patterns per generation.
+    """
+
+    population: int
+    weight: float = 2.0
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst pattern."""
+        require_extra("cma", "attack")
+        import cma
+
+        draw = generator(seed, "cma_es")
+        runs = affordable(game, budget_flow_steps, "cma_es")
+        corners = constants(game, (0.0, 1.0))
+        start = corners[:runs]
+        outcome = game.play(game.moves(start))
+        left = runs - len(start)
+        worst = int(np.argmin(outcome))
+        best, best_values, best_shape = float(outcome[worst]), start[worst], Shape(1, 1)
+        corner = start[worst][0]
+        every = [shape for shape in shapes(game) if shape.n_values * len(corner) > 1]  # the library needs two dimensions
+        restarts = 0
+        while left > 1:
+            shape = every[restarts % len(every)]
+            allowed = max(2, left // max(1, len(every) - restarts))
+            population = min(self.population, allowed)
+            options = self._options(draw, population)
+            first = np.tile(corner + PULL * (0.5 - corner), shape.n_values)
+            strategy = cma.CMAEvolutionStrategy(first, CMA_FIRST_DEVIATION, options)
+            used = 0
+            while used + population <= allowed and not strategy.stop():
+                points = strategy.ask()
+                values = np.clip(np.array(points), 0.0, 1.0).reshape(population, shape.n_values, len(corner))
+                outcome = game.play(shape.moves(game, values))
+                strategy.tell(points, outcome.tolist())
+                used += population
+                worst = int(np.argmin(outcome))
+                if outcome[worst] < best:
+                    best, best_values, best_shape = float(outcome[worst]), values[worst].copy(), shape
+            left -= used
+            restarts += 1
+            if used == 0:
+                break
+        details = {**asdict(best_shape), "restarts": restarts, "population": self.population}
+        return Found(RecordedAdversary("cma_es", best_shape.moves(game, best_values[None])[0]), details=details)
+
+    @staticmethod
+    def _options(draw: np.random.Generator, population: int) -> dict[str, Any]:
+        """Return the library's options: bounds, no output, and random numbers of our own."""
+        return {
+            "popsize": population,
+            "bounds": [0.0, 1.0],
+            "verbose": -9,
+            "seed": np.nan,
+            "randn": lambda n, m: draw.standard_normal((n, m)),
+            "CMA_diagonal": False,
+        }
+
+
+def search_cma_es(population: int = 64) -> CmaEs:
+    """Build the search.
+
+    Args:
+        population: patterns per generation, 4 to 1024.
+    """
+    return CmaEs(int(number("cma_es", "population", population, low=4, high=1024, whole=True)))
+
+
+LEAST_GENERATIONS = 64  # with fewer, populations are smaller
+SMALLEST_POPULATION = 32
+LAST = 2  # distributions that are not dropped
+SMOOTHING = 0.8  # weight of the new elite in mean and deviation
+
+
+@dataclass
+class Normal:
+    """The normal distributions of one shape.
+
+    Attributes:
+        mean, deviation: of each number, arrays of one shape.
+        play: outcomes of several points, lower is worse for the sender: (n, *shape) to (n,).
+        least_deviation: keeps exploring.
+        limits: points are clipped to them.
+        opening: what the first generation is made of, given its random points.
+        best: lowest outcome so far, and the point.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    play: Callable[[np.ndarray], np.ndarray]
+    least_deviation: float
+    limits: tuple[float, float]
+    opening: Callable[[np.ndarray], np.ndarray]
+    best: float = np.inf
+    best_values: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the mean as the best point known."""
+        self.best_values = self.mean.copy()
+
+    def generation(self, population: int, elite: int, draw: np.random.Generator) -> None:
+        """Draw, play, and move towards the elite."""
+        noise = draw.standard_normal((population, *self.mean.shape))
+        values = np.clip(self.mean + self.deviation * noise, *self.limits)
+        if np.isinf(self.best):
+            values = self.opening(values)
+        else:
+            values[0] = self.best_values
+        outcome = self.play(values)
+        order = np.argsort(outcome, kind="stable")
+        if outcome[order[0]] < self.best:
+            self.best, self.best_values = float(outcome[order[0]]), values[order[0]].copy()
+        chosen = values[order[:elite]]
+        self.mean = (1 - SMOOTHING) * self.mean + SMOOTHING * chosen.mean(axis=0)
+        self.deviation = np.maximum(self.least_deviation, (1 - SMOOTHING) * self.deviation + SMOOTHING * chosen.std(axis=0))
+
+
+def population_of(runs: int, most: int) -> int:
+    """Return how many points a generation has, given how many runs there are in all."""
+    return min(most, runs, max(SMALLEST_POPULATION, runs // LEAST_GENERATIONS))
+
+
+def elite_of(population: int, share: float) -> int:
+    """Return how many points of a generation the next one is fitted to."""
+    return max(2, round(share * population)) if population > 1 else 1
+
+
+def halve(everyone: Sequence[Normal], generations: int, population: int, elite: int, draw: np.random.Generator) -> int:
+    """Play generations; return the number of the distribution that has the lowest outcome."""
+    alive, left = list(everyone), generations
+    rounds = 1 + max(0, math.ceil(math.log2(len(alive) / LAST)))
+    while left > 0:
+        of_round = max(1, generations // rounds // len(alive)) * len(alive) if len(alive) > LAST else left
+        for played in range(min(of_round, left)):
+            alive[played % len(alive)].generation(population, elite, draw)
+        left -= min(of_round, left)
+        alive = sorted(alive, key=lambda one: one.best)[: max(LAST, len(alive) // 2)]
+    return min(range(len(everyone)), key=lambda i: everyone[i].best)
+
 
 FIRST_DEVIATION = 0.5
 SMALLEST_DEVIATION = 0.02
@@ -65,7 +228,7 @@ class Cem:
         return Found(RecordedAdversary("cem", moves), details=details)
 
 
-def search(population: int = 256, elite_share: float = 0.1) -> Cem:
+def search_cem(population: int = 256, elite_share: float = 0.1) -> Cem:
     """Build the search.
 
     Args:

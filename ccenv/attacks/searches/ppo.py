@@ -2,7 +2,7 @@
 
 One decision per Rm; a run of the game is an episode. The reward of a decision is what it adds to what the goal counts: of its own
 Rm before the measured window, of the window so far inside it. The policy's means are then played without noise in the kernel;
-the last part of the budget changes the moves that it makes (``ccenv.attacks.searches.attack_mutation``).
+the last part of the budget changes the moves that it makes (``ccenv.attacks.searches.mutation``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.adversaries.observation import N_FLOW, N_PATH, fill_network_observation
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.attacks.game import Found, Game, generator
 from ccenv.attacks.searches.patterns import affordable
 from ccenv.attacks.searches.policies import MIDDLE, MUTATION_SHARE, changed, require_playable
-from ccenv.adversaries.observation import N_FLOW, N_PATH, fill_network_observation
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary
-from ccenv.base.parameters import number
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv

@@ -4,7 +4,7 @@ Bounded model checking (Biere et al., TACAS 1999) from the engine's own state. T
 at each decision the curves and beliefs of the run so far are the query's first sample, and the solver is asked for less and less
 that the next W steps deliver. Its moves are played by the engine, whose beliefs also look back beyond the query (windows of
 10 Rm, time-outs): what counts is what the engine measures. In engine timing each of the moves lasts one Rm, and what is left of
-the budget changes the sequence (``ccenv.attacks.searches.attack_mutation``).
+the budget changes the sequence (``ccenv.attacks.searches.mutation``).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.attacks.cold_start import NOTHING_KNOWN
 from ccenv.attacks.game import Found, Game, generator
-from ccenv.attacks.searches.attack_mutation import mutate
-from ccenv.attacks.searches.corners import LEVELS, constants
+from ccenv.attacks.searches.mutation import mutate
+from ccenv.attacks.searches.patterns import LEVELS, constants
 from ccenv.attacks.windows import Claim, always
 from ccenv.base.errors import require_extra
+from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.network.trace import Trace
-from ccenv.base.parameters import number
 
 if TYPE_CHECKING:
     from ccenv.proofs.formulas.encode import SmtSender
@@ -123,9 +123,9 @@ class Solver:
         from ccenv.proofs.claims.properties import Property
         from ccenv.proofs.claims.verifier import Query, Verifier
         from ccenv.proofs.formulas.encode import Needs
-        from ccenv.proofs.formulas.export import as_trace
         from ccenv.proofs.formulas.moves import as_adversary
         from ccenv.proofs.formulas.setting import BeliefRules, Setting
+        from ccenv.proofs.formulas.view import as_trace
 
         path = twin.scene.path
         beta = None if np.isinf(path.buffer_bytes) else exact(path.buffer_bytes / path.bdp_bytes)

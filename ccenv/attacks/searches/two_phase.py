@@ -1,8 +1,8 @@
 """Patterns of two phases: first bring the sender into a state, then exploit it.
 
 A periodic pattern of moves until a moment, another one after it; both patterns and the moment are searched for by cross-entropy
-over several shapes (``ccenv.attacks.searches.halving``). Half of the budget goes into changes of the worst sequence found
-(``ccenv.attacks.searches.attack_mutation``).
+over several shapes (``ccenv.attacks.searches.population``). Half of the budget goes into changes of the worst sequence found
+(``ccenv.attacks.searches.mutation``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.attacks.game import Found, Game, generator
-from ccenv.attacks.searches.halving import Normal, elite_of, halve, population_of
-from ccenv.attacks.searches.attack_mutation import mutate
+from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.searches.patterns import Shape, affordable
+from ccenv.attacks.searches.population import Normal, elite_of, halve, population_of
+from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.base.parameters import number
 
 SHAPES = (Shape(1, 1), Shape(2, 2), Shape(4, 1))
 PROOF_SHAPES = (Shape(2, 1), Shape(7, 1), Shape(20, 1))

@@ -4,20 +4,44 @@ Everything is bounded before it is built: bytes before parsing, nesting, counts 
 Every problem, also one that a parser raises, becomes an :class:`ccenv.base.errors.InputError` of one line. Nothing here executes,
 imports or unpickles anything, and no name from data joins a folder except through :func:`resolve_inside`.
 
-- :mod:`ccenv.base.foreign.names`: :func:`shown`, :func:`resolve_inside`, :func:`is_name`
+- :mod:`ccenv.base.foreign.reading`: :func:`shown`, :func:`resolve_inside`, :func:`is_name`
 - :mod:`ccenv.base.foreign.reading`: :func:`read_bounded`, :func:`read_inside`, :func:`read_folder`, :func:`read_lines`
 - :mod:`ccenv.base.foreign.json_text`: :func:`parse_json`, :class:`JsonRules`, :data:`STRANGER`
 - :mod:`ccenv.base.foreign.yaml_text`: :func:`parse_yaml`, :func:`read_yaml`
 - :mod:`ccenv.base.foreign.archive`: :func:`read_archive`, :func:`read_arrays`
-- :mod:`ccenv.base.foreign.numbers`: :func:`whole_of`, :func:`float_of`, :func:`fraction_of`, :func:`is_finite`
+- :mod:`ccenv.base.foreign.json_text`: :func:`whole_of`, :func:`float_of`, :func:`fraction_of`, :func:`is_finite`
 """
 
 from ccenv.base.errors import shown
 from ccenv.base.foreign.archive import read_archive, read_arrays
-from ccenv.base.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
-from ccenv.base.foreign.names import NAME_ALLOWED, is_file, is_folder, is_name, look_of, path_of, resolve_inside
-from ccenv.base.foreign.numbers import float_of, fraction_of, is_finite, whole_of
-from ccenv.base.foreign.reading import (open_plain, read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path)
+from ccenv.base.foreign.json_text import (
+    STRANGER,
+    JsonRules,
+    depth_of,
+    float_of,
+    fraction_of,
+    is_finite,
+    is_version,
+    parse_json,
+    whole_of,
+)
+from ccenv.base.foreign.reading import (
+    NAME_ALLOWED,
+    is_file,
+    is_folder,
+    is_name,
+    look_of,
+    open_plain,
+    path_of,
+    read_bounded,
+    read_folder,
+    read_inside,
+    read_json,
+    read_lines,
+    read_text,
+    resolve_inside,
+    shown_path,
+)
 from ccenv.base.foreign.yaml_text import parse_yaml, read_yaml
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import yaml
 
 from ccenv.base.errors import InputError, shown
-from ccenv.base.foreign.numbers import float_of, whole_of
+from ccenv.base.foreign.json_text import float_of, whole_of
 from ccenv.base.foreign.reading import read_bounded, shown_path
 
 MAX_BYTES = 262_144

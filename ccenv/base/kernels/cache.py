@@ -26,7 +26,7 @@ from typing import Any
 
 from ccenv.base.kernels.announce import announced, say
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Only imports at the top of a file: a kernel uses nothing that a plain function imports for itself.
 _IMPORT = re.compile(rb"^(?:from[ \t]+(ccenv[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(ccenv[\w.]*))", re.MULTILINE)
 _COMMENT = re.compile(rb"#[^\n]*")
@@ -40,7 +40,7 @@ _USED_S = 86_400  # a folder's time is its last use, to a day
 def import_closure(file: Path) -> list[Path]:
     """Return a file, the one that decides how is compiled, and what they import of the package at their tops, sorted."""
     closure: set[Path] = set()
-    pending = [file.resolve(), ROOT / "kernels" / "dispatcher.py"]
+    pending = [file.resolve(), Path(__file__).with_name("dispatcher.py")]
     while pending:
         current = pending.pop()
         if current not in closure:

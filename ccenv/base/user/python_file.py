@@ -18,8 +18,8 @@ from typing import Any
 
 from ccenv.base.errors import CcenvError, InputError, did_you_mean, shown
 from ccenv.base.foreign import read_bounded
-from ccenv.base.user import limits
 from ccenv.base.registry import parse_parameters
+from ccenv.base.user import limits
 
 MAX_BYTES = 4 << 20
 _held: dict[FilePath, str] = {}

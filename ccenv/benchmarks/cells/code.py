@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ccenv.benchmarks.cells.attack import AttackCell
-from ccenv.benchmarks.cells.curve import CurveCell
-from ccenv.benchmarks.cells.packet import PacketCell
 from ccenv.base.provenance import code_hash
+from ccenv.benchmarks.cells.curve import AttackCell, CurveCell
+from ccenv.benchmarks.cells.packet import PacketCell
 
 
 def cells_code() -> str:

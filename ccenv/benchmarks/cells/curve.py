@@ -1,18 +1,34 @@
-"""Cells of the curve engine: one run of one sender against one adversary on one path."""
+"""Cells of the curve engine: one run of one sender against one adversary on one path.
+
+Cells in which the adversary searches: one attack of one adversary on one sender and path.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Own, TraceCell, trace_cells
-from ccenv.benchmarks.cells.players import Player, adversary_of, adversary_player, agent_player, sender_of
+from ccenv.attacks.catalog import SEARCHES, make_search
+from ccenv.attacks.run import Finding, attack
+from ccenv.base.errors import CcenvError, EngineError
+from ccenv.base.files import hash_of
+from ccenv.benchmarks.cells.cell import (
+    FILE,
+    NOTHING_OWN,
+    Own,
+    Player,
+    TraceCell,
+    adversary_of,
+    adversary_player,
+    agent_player,
+    sender_of,
+    trace_cells,
+)
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.base.errors import CcenvError, EngineError
-from ccenv.network.metrics.trace import Window
 from ccenv.network.adversary import Adversary
 from ccenv.network.laws import check_trace
+from ccenv.network.metrics.trace import Window
 from ccenv.network.path import Path, grid_of
 from ccenv.network.trace import Trace
 
@@ -88,3 +104,85 @@ def curve_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -
         others = competitors[scenario.name]
         out.append(CurveCell(**fields, steps=steps, first_row=first_row, n_flows=scenario.n_flows, competitors=others))
     return out
+
+
+ATTACK_SEEDS = 1_000_000  # searches take seeds below it
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackCell(TraceCell):
+    """An attack; its path is that of the attacked flows, and its seed keys search and sender.
+
+    Attributes:
+        warm_up_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        budget_flow_steps: what a search may spend; constructions and scripted adversaries need what they need.
+        goal: what searches aim at.
+    """
+
+    warm_up_rtts: int
+    window_rtts: int
+    budget_flow_steps: int
+    goal: str
+
+    def run(self) -> dict[str, Any]:
+        """Attack and return the record: what it was, the metrics of the worst trace, and which conditions of a proof held."""
+        finding = self._find()
+        conditions = {"preconditions": finding.preconditions} if finding.preconditions else {}
+        return self.record(self.model, self.path, metrics=self.values(finding.trace), **conditions)
+
+    def trace(self) -> Trace:
+        """Attack and return the worst trace. Raises as :meth:`run`."""
+        return self._find().trace
+
+    def window(self, trace: Trace) -> Window:
+        """Return what comes after the warm-up; all of a trace whose construction chose a shorter time of its own."""
+        first = self.warm_up_rtts * self.steps_per_rtt
+        return Window(trace, first if first < trace.n_steps else 0, trace.n_steps)
+
+    def _find(self) -> Finding:
+        sender = sender_of(self.agent)
+        if self.adversary.kind == FILE:
+            adversary_of(self.adversary)  # refuses a file that has changed
+        try:
+            result = attack(
+                sender,
+                path=Path.from_dict(self.path),
+                model=self.model,
+                adversaries=[self.adversary.spec],
+                budget_flow_steps=self.budget_flow_steps,
+                seed=self.engine_seed,
+                steps_per_rtt=self.steps_per_rtt,
+                warmup_rtts=self.warm_up_rtts,
+                window_rtts=self.window_rtts,
+                goal=self.goal,
+            )
+        except CcenvError as error:
+            raise type(error)(f"cell {self.name}: {error}") from None
+        if not result.legal:
+            raise EngineError(f"cell {self.name}: the trace is not legal: {result.worst.violations[0]}")
+        return result.worst
+
+
+def search_player(spec: str) -> Player:
+    """Return the player of an adversary that searches, or of a scripted one. Raises UnknownNameError or InputError."""
+    make_search(spec, code=False)  # raises for an unknown name or parameter
+    if spec.partition(":")[0] not in SEARCHES:
+        return adversary_player(spec)
+    return Player(spec, "search", spec, hash_of({"kind": "search", "spec": spec}))
+
+
+def attack_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[AttackCell]:
+    """Return all attacks of a suite for some agents and what else a user brings, in its order.
+
+    Raises:
+        InputError: for unknown agents or adversaries.
+    """
+    adversaries = [*(search_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
+    warm_up = round(suite.warm_up_rtts or 0)
+    window = round(suite.duration_rtts or 0) - warm_up
+    spent = suite.budget_flow_steps or 0
+    return [
+        AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent, goal=case.scenario.goal)
+        for case, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
+    ]

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.provenance import machine
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
 from ccenv.benchmarks.cells.packet import FIXED
-from ccenv.benchmarks.suite.live import NETWORK, LiveSuite
-from ccenv.base.errors import CcenvError, InputError
+from ccenv.benchmarks.suite.packet import NETWORK, LiveSuite
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
 from ccenv.live.beside import simulated
 from ccenv.live.run import valid_run
-from ccenv.network.metrics.user import require_metric
+from ccenv.network.adversary import SUFFIX
 from ccenv.network.metrics.table import measure_run
-from ccenv.network.moves import SUFFIX
-from ccenv.base.provenance import machine
+from ccenv.network.metrics.user import require_metric
 
 
 @dataclass(frozen=True, kw_only=True)

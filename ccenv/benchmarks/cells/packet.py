@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
-from ccenv.benchmarks.cells.players import Player, agent_player, sender_of
+from ccenv.agents.identity import adversary_hash
+from ccenv.base.errors import CcenvError, EngineError, InputError
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, agent_player, defined, sender_of
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
-from ccenv.base.errors import CcenvError, EngineError, InputError
-from ccenv.network.metrics.user import OwnMetric, require_metric
-from ccenv.network.metrics.packet_window import RunWindow
-from ccenv.network.metrics.table import measure_run
-from ccenv.network.metrics.transfers import slowdowns
-from ccenv.agents.identity import adversary_hash
-from ccenv.network.path import MBPS_IN_BPS
-from ccenv.network.links.stored import load_trace
+from ccenv.network.links.reading import load_trace
 from ccenv.network.links.table import LinkTrace
+from ccenv.network.metrics.packet import RunWindow, slowdowns
+from ccenv.network.metrics.table import measure_run
+from ccenv.network.metrics.user import OwnMetric, require_metric
+from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)

@@ -16,23 +16,22 @@ import numpy as np
 
 from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import SenderLike, as_sender, is_user_sender, load_sender
-from ccenv.benchmarks.compare.picture import ALLOWED, draw
-from ccenv.benchmarks.compare.table import COLUMNS, Row, Setting, merge_rows
-from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
-from ccenv.base.files import write_atomic
-from ccenv.network.metrics.measures import jain
-from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
-from ccenv.network.metrics.table import METRICS, measure_run, run_metric
-from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
-from ccenv.network.figure import picture, require_picture
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import ClassicSender, Sender
-from ccenv.base.parameters import number
-from ccenv.base.user.python_file import hashes_of, held, is_python_file
-from ccenv.simulation import Result, simulate
+from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
+from ccenv.base.files import write_atomic
+from ccenv.base.registry import number
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
+from ccenv.base.user.python_file import hashes_of, held, is_python_file
 from ccenv.base.workers import ProcessPool, Workers, tell, watched
+from ccenv.benchmarks.compare.table import ALLOWED, COLUMNS, Row, Setting, draw, merge_rows
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.figure import picture, require_picture
+from ccenv.network.metrics.measures import jain
+from ccenv.network.metrics.table import METRICS, measure_run, run_metric
+from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
+from ccenv.simulation import Result, simulate
 
 DPI = 150
 LEGAL = "legal"
@@ -349,7 +348,7 @@ def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
 
 
 def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:
-    from ccenv.attacks import attack
+    from ccenv.attacks.run import attack
 
     path = make_path(
         link_rate_mbps=setting.rate_Bps / MBPS_IN_BPS,

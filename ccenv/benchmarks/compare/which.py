@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.base.errors import InputError, unknown_name
 from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.statistics import Estimate, estimate
 from ccenv.benchmarks.store import cells_of
-from ccenv.benchmarks.intervals import Estimate, estimate
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.benchmarks.suite.packet import PacketSuite
-from ccenv.base.errors import InputError, unknown_name
 
 SUITE = "networks"
 FOLDER = FilePath("runs") / "which"

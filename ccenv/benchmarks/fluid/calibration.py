@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.config import validate
-from ccenv.engine.fluid.metrics import Metrics
-from ccenv.engine.fluid.parameters import PARAMETER_SETS
-from ccenv.engine.fluid.scenario import Scenario
-from ccenv.engine.fluid.simulate import simulate_batch
-from ccenv.engine.fluid.sweep import Sweep
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import parse_json, read_json
+from ccenv.engine.fluid.parameters import PARAMETER_SETS
+from ccenv.engine.fluid.scenario import Scenario
+from ccenv.engine.fluid.simulate import Metrics, simulate_batch
+from ccenv.engine.fluid.sweep import Sweep
 
 SENDERS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1"}
 MTU_BYTES, PAYLOAD = 1500, 1448 / 1500

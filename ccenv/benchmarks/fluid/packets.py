@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.base import random as rng
-from ccenv.engine.fluid.sweep import Sweep
 from ccenv.base.errors import InputError
-from ccenv.network.metrics.packet import sending_rates_Bps
-from ccenv.network.metrics.packet_window import RunWindow
+from ccenv.base.registry import load_target
+from ccenv.engine.fluid.sweep import Sweep
+from ccenv.network.metrics.packet import RunWindow, sending_rates_Bps
 from ccenv.network.metrics.table import MIX_METRICS, OF_RUN
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.base.registry import load_target
 
 RUNS = 3  # [BBR-fluid] section 4.3 averages its experiments over three runs
 START_SPREAD_S = 0.1  # the flows of a run start within this time, so that runs differ

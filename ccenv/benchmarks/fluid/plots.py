@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccenv.engine.fluid.analysis.phase import Portrait
-from ccenv.engine.fluid.simulate import Run
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.files import write_atomic
-from ccenv.network.metrics.table import FLUID_METRICS, METRICS
+from ccenv.engine.fluid.analysis.convergence import Portrait
+from ccenv.engine.fluid.simulate import Run
 from ccenv.network.figure import SUFFIXES, picture
+from ccenv.network.metrics.table import FLUID_METRICS, METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,13 +6,12 @@ from collections import Counter
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import Format, plain, write_atomic
 from ccenv.benchmarks.report.figures import draw
 from ccenv.benchmarks.results import suite_in
 from ccenv.benchmarks.store import cells_of, read_manifest
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.base.document import Format, plain
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import write_atomic
 from ccenv.network.figure import picture
 
 FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)

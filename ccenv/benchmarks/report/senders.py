@@ -9,11 +9,10 @@ from pathlib import Path as FilePath
 from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
-from ccenv.benchmarks.store import cells_of, read_manifest
-from ccenv.base.document import json_bytes
-from ccenv.base.files import write_atomic
+from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.pages import Place, markdown
+from ccenv.benchmarks.store import cells_of, read_manifest
 
 PLACE = Place("<!-- table of the record: ccenv.benchmarks.report.senders.write_tables -->")
 BESIDE = "beside*"  # scenarios with another sender

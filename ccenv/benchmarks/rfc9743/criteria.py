@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ccenv.attacks.scenes import PATHS
-from ccenv.benchmarks.run.runner import as_suite
-from ccenv.benchmarks.suite.base import Finite, Name, Quantity, once
-from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import read_yaml
+from ccenv.benchmarks.run.runner import as_suite
+from ccenv.benchmarks.suite.base import Finite, Name, Quantity, once
+from ccenv.benchmarks.suite.packet import PacketSuite
 
 CONFIGS = "ccenv.configs.report"
 TOPICS = {

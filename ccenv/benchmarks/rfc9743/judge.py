@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria, Criterion, Measure
 from ccenv.benchmarks.suite.base import CellData, Quantity
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import interval_of, matches, matching, value_of
-from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria, Criterion, Measure
 
 MEETS, FAILS, REPORTED, NOT_MEASURED = "meets", "does not meet", "reported", "not measured"
 

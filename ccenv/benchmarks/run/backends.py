@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ccenv.benchmarks.cells.cell import Cell
-from ccenv.benchmarks.cells.players import FILE
-from ccenv.benchmarks.suite.base import CellData
-from ccenv.base.cluster import start_ray
 from ccenv.base.errors import CcenvError, require_extra
-from ccenv.base.workers import ProcessPool, tell, watched
+from ccenv.base.workers import ProcessPool, start_ray, tell, watched
+from ccenv.benchmarks.cells.cell import FILE, Cell
+from ccenv.benchmarks.suite.base import CellData
 
 DIED = "a worker process died; finished cells are kept: run the same command again"
 

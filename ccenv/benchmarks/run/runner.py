@@ -10,33 +10,29 @@ from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.cells.attack import attack_cells_of
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, TraceCell
+from ccenv.base.config import shipped_names, validate
+from ccenv.base.errors import EngineError, InputError, shown, unknown_name
+from ccenv.base.files import plain
+from ccenv.base.foreign import path_of
+from ccenv.base.provenance import machine, now, versions
+from ccenv.base.user import installed
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, TraceCell, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.curve import curve_cells_of
+from ccenv.benchmarks.cells.curve import attack_cells_of, curve_cells_of
 from ccenv.benchmarks.cells.live import live_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
-from ccenv.benchmarks.cells.players import Player, adversary_player, agent_player
-from ccenv.benchmarks.report.write import PICTURE, write_picture, write_worst_traces
+from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
+from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_own, write_parquet
 from ccenv.benchmarks.run.backends import BACKENDS, FAILED
-from ccenv.benchmarks.parquet import PARQUET, write_parquet
-from ccenv.benchmarks.results import ASKED, Manifest, Records, describe_own
-from ccenv.benchmarks.store import RunFolder
-from ccenv.benchmarks.intervals import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.run.summary import summarise
+from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
+from ccenv.benchmarks.store import RunFolder
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
-from ccenv.benchmarks.suite.live import LiveSuite
-from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.benchmarks.suite.references import check_all, table_of
-from ccenv.base.config import shipped_names, validate
-from ccenv.base.document import plain
-from ccenv.base.errors import EngineError, InputError, shown, unknown_name
-from ccenv.base.foreign import path_of
-from ccenv.network.metrics.user import load_metric
 from ccenv.network.metrics.table import METRICS
-from ccenv.base.user import installed
-from ccenv.base.provenance import machine, now, versions
+from ccenv.network.metrics.user import load_metric
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished cells and of all cells."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ccenv.base.config import StrictModel
-from ccenv.base.document import hash_of
 from ccenv.base.errors import InputError, did_you_mean, shown
+from ccenv.base.files import hash_of
 from ccenv.network.metrics.table import Direction, Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

@@ -9,17 +9,15 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from ccenv.attacks.goals import UTILISATION, goal_of
-from ccenv.benchmarks.suite.base import Name, SuiteBase, check_grid, once
-from ccenv.benchmarks.suite.live import LiveSuite
-from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.attacks.game import UTILISATION, goal_of
 from ccenv.base.config import StrictModel, find_data, validate
-from ccenv.base.random import uniform
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import read_yaml
+from ccenv.base.random import uniform
+from ccenv.benchmarks.suite.base import Name, SuiteBase, check_grid, once
+from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.network.metrics.table import Metric, trace_metric
-from ccenv.network.model import get_model
-from ccenv.network.path import MAX_FLOWS, Path, make_path
+from ccenv.network.path import MAX_FLOWS, Path, get_model, make_path
 
 PACKAGE = "ccenv.benchmarks.suites"
 
@@ -81,7 +79,7 @@ class CurveScenario(StrictModel):
         n_flows: flows of the agent under test.
         competitors: agents of further flows.
         stagger_rtts: flow i starts i times so many Rm after flow 0.
-        goal: of searching adversaries, a name of ``ccenv.attacks.goals.GOALS``.
+        goal: of searching adversaries, a name of ``ccenv.attacks.game.GOALS``.
     """
 
     name: Name

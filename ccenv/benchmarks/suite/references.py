@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.intervals import estimate, interquartile_mean
+from ccenv.benchmarks.statistics import estimate, interquartile_mean
 from ccenv.benchmarks.suite.base import CellData, Quantity, Reference, SuiteBase
 from ccenv.network.metrics import measures
 

@@ -17,9 +17,9 @@ import math
 import re
 from typing import Any
 
+from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.random import uniform
 from ccenv.engine.packet.spec import MAX_FLOWS
-from ccenv.base.errors import InputError, did_you_mean
 
 PARETO_SHAPE = 1.2
 AGENT = "$agent"  # stands for the sender under test; put in when a cell is played

@@ -246,7 +246,7 @@ def _fluid_cell(mix: str, discipline: str, buffer_bdp: int) -> dict[str, Any]:
     """Run one cell of the sweep ``validation`` in the fluid model."""
     from ccenv.base.registry import load_target
 
-    sweep = load_target("ccenv.engine.fluid.files:load_sweep")("validation")
+    sweep = load_target("ccenv.engine.fluid.sweep:load_sweep")("validation")
     changes = {"mixes": (mix,), "disciplines": (discipline,), "buffers_bdp": (float(buffer_bdp),)}
     found: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
     return found

@@ -12,7 +12,7 @@ DIRECTION = "higher"  # is better; or lower, or neither
 
 
 def of_run(window: Any) -> float:
-    """Compute it from a packet run (``ccenv.network.metrics.packet_window.RunWindow``)."""
+    """Compute it from a packet run (``ccenv.network.metrics.packet.RunWindow``)."""
     return float(window.total("goodput_bytes") / max(window.total("sent_bytes"), 1.0))
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import load
-from ccenv.base.kernels.decorator import kernel
 from ccenv.agents.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
+from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.compiled.calls import load
 
 # Columns of a node row.
 KIND, THEN, ELSE, HOLD, FIRST_COEFFICIENT = range(5)

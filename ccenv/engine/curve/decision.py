@@ -8,14 +8,17 @@ import numba
 import numpy as np
 from numba import types
 
-from ccenv.engine.compiled.calls import call_far, store
-from ccenv.engine.compiled.mlp import mlp_level, mlp_outputs
 from ccenv.adversaries.observation import fill_network_observation
-from ccenv.agents.interface.observation import fill_observation
-from ccenv.engine.compiled.policies import CLOCKS, POLICY_DTYPE, act, act_on_beliefs
-from ccenv.engine.compiled.program import evaluate_at, interval_at, rate_in
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import MOVE
+from ccenv.agents.interface.interface import fill_observation
+from ccenv.agents.interface.signals import MEASURES, UNKNOWN_RTT_S
+from ccenv.agents.programs import INPUT_INDEX
+from ccenv.agents.sender import LARGE_LOSS_SEGMENTS
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
+from ccenv.engine.compiled.calls import call_far, store
+from ccenv.engine.compiled.policies import CLOCKS, POLICY_DTYPE, act, act_on_beliefs, mlp_level, mlp_outputs
+from ccenv.engine.compiled.program import evaluate_at, interval_at, rate_in
 from ccenv.engine.curve.layout import (
     ADVERSARY_KINDS,
     CHOOSER_CODES,
@@ -29,12 +32,8 @@ from ccenv.engine.curve.layout import (
     SENDER_KINDS,
 )
 from ccenv.engine.curve.monitor import MONITOR_DTYPE, fill_measures, obey
-from ccenv.engine.curve.network import ERROR_SENDER, fail
-from ccenv.agents.interface.measures import MEASURES, UNKNOWN_RTT_S
-from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.curve.transport import ERROR_SENDER, fail
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
-from ccenv.agents.sender import LARGE_LOSS_SEGMENTS
-from ccenv.agents.programs import INPUT_INDEX
 
 _SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()
 _HEARD = 1.0 - 1e-12  # of the bytes that a clock of ACKs waits for: all but round-off
@@ -51,7 +50,7 @@ _UTILISED, _LOSS = INPUT_INDEX["utilised"], INPUT_INDEX["loss"]
 
 @kernel
 def fill_inputs(ev, fl, inputs_at):
-    """Write what a belief program may read, in the order of ``ccenv.agents.programs.INPUTS``, to a float64 array given by address."""
+    """Write what a belief program may read, in the order of ``ccenv.agents.programs.INPUTS``, to an array by address."""
     store(inputs_at, _C_L, fl.C_L_Bps)
     store(inputs_at, _C_U, fl.C_U_Bps)
     store(inputs_at, _C_L_LAMBDA, fl.C_L_lambda_Bps)

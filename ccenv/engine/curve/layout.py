@@ -39,7 +39,7 @@ ENV_DTYPE = np.dtype(
         ("capacity_bytes", "<f8"),  # integral of the link rate since the start
         ("red_average_bytes", "<f8"),
         ("fifo_step", "<i8"),  # step in which the newest departed byte had arrived
-        # first error: 0 none, else a code of ccenv.engine.curve.network
+        # first error: 0 none, else a code of ccenv.engine.curve.transport
         ("error", "<i8"),
         ("error_flow", "<i8"),
         ("error_step", "<i8"),
@@ -185,7 +185,7 @@ RUN_DTYPE = np.dtype(
 FLOW_RINGS = 5
 ENV_RINGS = 2
 
-# Fields that index the rings from one step to the next. ccenv.engine.compiled.rings moves each of them up before it gets stale.
+# Fields that index the rings from one step to the next. ccenv.engine.compiled.beliefs moves each of them up before it gets stale.
 FLOW_CURSORS = ("ack_sent_step", "loss_step", "judged_step")
 ENV_CURSORS = ("fifo_step",)
 # Fields that are compared with steps or count them and never index a ring.

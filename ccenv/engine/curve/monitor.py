@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.curve.layout import WORKLOADS
-from ccenv.agents.interface.actions import ACTIONS, START_SEGMENTS, set_by_action
-from ccenv.agents.interface.measures import SHARE_WEIGHT
-from ccenv.agents.interface.probing import PROBE_FIELDS, follow_probes
+from ccenv.agents.interface.actions import ACTIONS, PROBE_FIELDS, START_SEGMENTS, follow_probes, set_by_action
+from ccenv.agents.interface.signals import SHARE_WEIGHT
 from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.curve.layout import WORKLOADS
 
 _WINDOWS = np.array([row.sets == "cwnd" for row in ACTIONS])
 _NEEDS_BELIEFS, _NEEDS_INNER = (np.array([row.needs == need for row in ACTIONS]) for need in ("beliefs", "inner"))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.base.errors import InputError, PathError
-from ccenv.network.model import Model
-from ccenv.network.path import FlowPath, Path, RateChange, RedParameters, Workload, grid_of
+from ccenv.engine.curve.layout import WORKLOADS
+from ccenv.network.path import FlowPath, Model, Path, RateChange, RedParameters, Workload, grid_of
 
 NEVER = 2**62  # a step that no run reaches
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are

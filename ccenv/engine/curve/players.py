@@ -7,17 +7,34 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import address_of
-from ccenv.engine.compiled.mlp import MAX_WIDTH, pack_mlps
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
-from ccenv.engine.compiled.policies import NO_INNER, has_belief_interface, memory_words, pack_policies, require_signals
-from ccenv.engine.compiled.program import compile_program, stack_programs
-from ccenv.engine.compiled.python_calls import copy_python_flows, extras_of
 from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
-from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
-from ccenv.base.errors import InputError, did_you_mean
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.agents.interface.signals import CURVE
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import (
+    ClassicSender,
+    ContractSender,
+    ExternalSender,
+    HeldSender,
+    PolicySender,
+    ProgramSender,
+    Sender,
+    bare,
+)
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.engine.compiled.calls import address_of, copy_python_flows, extras_of
+from ccenv.engine.compiled.policies import (
+    MAX_WIDTH,
+    NO_INNER,
+    has_belief_interface,
+    memory_words,
+    pack_mlps,
+    pack_policies,
+    require_signals,
+)
+from ccenv.engine.compiled.program import compile_program, stack_programs
+from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.network.adversary import (
     Adversary,
     ExternalAdversary,
@@ -26,8 +43,6 @@ from ccenv.network.adversary import (
     ScriptedAdversary,
     moves_width,
 )
-from ccenv.agents.python_sender import bridge_of
-from ccenv.agents.sender import (ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, bare)
 
 PlayerT = TypeVar("PlayerT")
 
@@ -184,7 +199,7 @@ class AdversaryTable:
         words: (n, ADVERSARY_SLOTS) their initial states; words_index: (B,) rows, 0 where nobody is scripted.
         recorded: (1 or B, steps, 2 + 2 N) moves of the recorded ones.
         periodic: the recorded ones start over after their last step.
-        mlp_weights, mlp_shapes: policies (``ccenv.engine.compiled.mlp.pack_mlps``).
+        mlp_weights, mlp_shapes: policies (``ccenv.engine.compiled.policies.pack_mlps``).
         mlp_moves: (n, MLP_FIRST_COLUMN + 2 + 2 N) what their outputs are.
         mlp_width: the scratch width that they need.
     """

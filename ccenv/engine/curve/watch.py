@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.compiled.policies import FIRST_HISTORY, new_scratch, remember
-from ccenv.engine.curve.kernel import KernelArrays
-from ccenv.engine.curve.monitor import MONITOR_DTYPE, SHARE, fill_measures, obey, start_flow_of, update_shares
-from ccenv.engine.curve.step import begin_cca
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.actions import set_by_action
 from ccenv.agents.interface.interface import Interface
-from ccenv.agents.interface.measures import MEASURES
 from ccenv.agents.interface.rewards import N_TERMS, fill_terms
-from ccenv.agents.interface.signals import N_SIGNALS, fill_signals
+from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, fill_signals
+from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.compiled.policies import FIRST_HISTORY, new_scratch, remember
+from ccenv.engine.curve.monitor import MONITOR_DTYPE, SHARE, fill_measures, obey, start_flow_of, update_shares
+from ccenv.engine.curve.step import KernelArrays, begin_cca
 
 STATE = ("rows", "memory", "shares", "measured")
 """What a snapshot must hold of a watch."""

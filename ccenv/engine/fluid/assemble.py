@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.fluid.layout import CCA_CODES, CONFIG, DISCIPLINE_CODES, FLOW, FORM_CODES, LINK
-from ccenv.engine.fluid.parameters import Parameters
-from ccenv.engine.fluid.scenario import Flow, Scenario, Start
 from ccenv.base.errors import InputError
+from ccenv.engine.fluid.parameters import CCA_CODES, CONFIG, DISCIPLINE_CODES, FLOW, FORM_CODES, LINK, Parameters
+from ccenv.engine.fluid.scenario import Flow, Scenario, Start
 
 _MEMORY_BYTES = 2 << 30  # of ring buffers in one run
 _RATE_LIMIT = 1e6  # a sending rate this many times the fastest link counts as divergence

@@ -22,15 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.fluid.layout import BBR1, BBR2, CODE, CUBIC, RED, RENO, ROUNDS
-from ccenv.engine.fluid.bbr1 import step_bbr1
-from ccenv.engine.fluid.bbr2 import step_bbr2
-from ccenv.engine.fluid.code import step_bbr2_code, step_cubic_code
-from ccenv.engine.fluid.cubic import step_cubic
-from ccenv.engine.fluid.laws import drop_tail_loss, red_loss
-from ccenv.engine.fluid.reno import step_reno
-from ccenv.engine.fluid.rounds import step_bbr1_rounds, step_bbr2_rounds, step_cubic_rounds, step_reno_rounds
 from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.fluid.parameters import BBR1, BBR2, CODE, CUBIC, RED, RENO, ROUNDS
+from ccenv.engine.fluid.senders import (
+    drop_tail_loss,
+    red_loss,
+    step_bbr1,
+    step_bbr1_rounds,
+    step_bbr2,
+    step_bbr2_code,
+    step_bbr2_rounds,
+    step_cubic,
+    step_cubic_code,
+    step_cubic_rounds,
+    step_reno,
+    step_reno_rounds,
+)
 
 
 @kernel(inline="always")

@@ -8,9 +8,8 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from ccenv.base.config import validate
-from ccenv.engine.fluid.layout import CCA_CODES, DISCIPLINE_CODES
-from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel, Parameters, parameters
 from ccenv.base.errors import did_you_mean
+from ccenv.engine.fluid.parameters import CCA_CODES, DISCIPLINE_CODES, PARAMETER_SETS, FiniteModel, Parameters, parameters
 
 MSS_BYTES = 1514
 MOST_LINKS, MOST_FLOWS = 100, 1_000

@@ -20,25 +20,27 @@ import numpy as np
 from numba import carray
 from numba.core.errors import NumbaExperimentalFeatureWarning
 
+from ccenv.agents.callbacks import state_record
+from ccenv.agents.interface.interface import N_OBSERVATION
+from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.beliefs import (
     BeliefSettings,
+    at,
+    flow_rings,
+    keep_flow_cursors,
     reciprocal_table,
     reset_beliefs,
     settings_record,
+    store_served,
     update_beliefs,
     update_queue_bound,
 )
 from ccenv.engine.compiled.calls import load, pointer_at, store
-from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, has_belief_interface, pack_policies
-from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
-from ccenv.agents.callbacks import state_record
+from ccenv.engine.compiled.policies import MAX_WIDTH, POLICY_DTYPE, SCRATCH_ROWS, has_belief_interface, pack_policies
 from ccenv.engine.curve.decision import choose_inside, choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.players import chooser_of, stack_senders
-from ccenv.base.kernels.decorator import kernel
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
 warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import call_3
 from ccenv.engine.packet.monitor import (
     CLOCKS,
@@ -18,7 +19,6 @@ from ccenv.engine.packet.monitor import (
 )
 from ccenv.engine.packet.sources import set_source
 from ccenv.engine.packet.transport import take_cca
-from ccenv.base.kernels.decorator import kernel
 
 MONITOR_BYTES = MONITOR_DTYPE.itemsize
 ACKS = CLOCKS["acks"]

@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ccenv.engine.compiled.python_calls import extras_of, raise_failure
-from ccenv.engine.packet.batch.slots import check_slots, laid_out
+from ccenv.agents.sender import Sender, bare
+from ccenv.base.errors import EngineError, InputError
+from ccenv.engine.compiled.calls import extras_of, raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
-from ccenv.engine.packet.batch.policies import policy_deciders
-from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.batch.players import SenderTable, policy_deciders
+from ccenv.engine.packet.batch.slots import check_slots, laid_out
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.layout import (
     ERROR_ADVERSARY,
     ERROR_EVENTS,
     ERROR_SENDER,
+    MAX_ROWS,
     RTO_MIN_S,
     STATE_DTYPE,
     TICK_S,
+    ordered,
 )
-from ccenv.engine.packet.log import MAX_ROWS, ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.base.errors import EngineError, InputError
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.agents.sender import Sender, bare
 
 __all__ = ["RTO_MIN_S", "STATE_DTYPE", "TICK_S", "PacketEngine"]
 

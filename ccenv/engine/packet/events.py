@@ -1,17 +1,25 @@
 """The events of the packet engine, one function each. Compiled; ``kernel.advance`` calls them.
 
 ``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` the numbers of sources. All is inlined.
+
+Reordering: packets that take a longer way behind the last link, so that others overtake them. Compiled.
+
+The longer way is a pipe of its own, in order by itself. A receiver is told of both ways in the order of time: before a packet of
+the short way arrives, those of the long way do that are due by then.
+
+From hop to hop: the links of data and of ACKs, and what brings packets to them. Compiled.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
 from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
 from ccenv.engine.packet.aqm.dequeue import FQ
-from ccenv.engine.packet.pie import catch_up
-from ccenv.engine.packet.arrivals import arrival_time_s, begin_slot, offered_segments, take_slot
+from ccenv.engine.packet.arrivals import arrival_time_s, begin_application, begin_slot, offer, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
@@ -24,22 +32,28 @@ from ccenv.engine.packet.layout import (
     DROP_EVENT,
     ERROR_ADVERSARY,
     GRID_DTYPE,
+    HOPS,
     JITTERS,
+    LATE_COUNTER,
     LATE_HOP,
     PIPE_STRIDE,
     SEND,
     TIME_S,
     TX,
+    note,
 )
-from ccenv.engine.packet.log import note
-from ccenv.engine.packet.late import deliver
-from ccenv.engine.packet.loss import loses_packet
-from ccenv.engine.packet.order import oldest_needed
-from ccenv.engine.packet.ways import go_on_back, link_at, put_on_pipe
-from ccenv.engine.packet.queue import codel_drops_head, count_queue, drop_taken, mark_head, packet_bytes, take_head, waiting_bytes
-from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
-from ccenv.engine.packet.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
-from ccenv.engine.packet.timers import arm, arm_after_sending, take_timer
+from ccenv.engine.packet.queue import (
+    catch_up,
+    codel_drops_head,
+    count_queue,
+    drop_taken,
+    mark_head,
+    packet_bytes,
+    take_head,
+    waiting_bytes,
+)
+from ccenv.engine.packet.rates.service import NO_TRACE, arrival_s, shown_rate_Bps
+from ccenv.engine.packet.receiver import loses_packet, oldest_needed, receive, release_time_s, return_ack, send_ack
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,
@@ -51,21 +65,78 @@ from ccenv.engine.packet.sources import (
     set_source,
     start_service,
 )
-from ccenv.engine.packet.rates.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.transport import (
+    NO_PACKET,
     NO_SEGMENT,
+    RTO_TIMER,
     WINDOW_FULL,
     WINDOW_SLACK_BYTES,
     adjust_hold,
+    arm,
+    arm_after_sending,
+    begin_rack,
     find_losses,
     next_segment,
     pace_on,
     put_transmission,
     take_ack,
     take_cca,
+    take_delivery,
+    take_timer,
 )
-from ccenv.engine.packet.workload import begin_application, offer
-from ccenv.base.kernels.decorator import kernel
+
+
+@kernel
+def late_time_s(pipe):
+    """Return when the next packet of the longer way arrives."""
+    if pipe.head == pipe.tail:
+        return np.inf
+    return load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
+
+
+@kernel
+def deliver(a, run, sources, fl, tx, release_s):
+    """Deliver a packet that leaves its jitter box at release_s, or let it take the longer way."""
+    pipe = a.pipes[fl.late_pipe]
+    if uniform(run.seed, 0.0, float(fl.index), LATE_COUNTER + tx) < fl.late_share:
+        put_pipe(pipe, tx, release_s + fl.late_s)
+        fl.late_tail += 1
+    else:
+        while late_time_s(pipe) <= release_s:
+            at = (pipe.head & pipe.mask) * PIPE_STRIDE
+            pipe.head += 1
+            receive(run, fl, int(load(pipe.ring_at, at + TX)), load(pipe.ring_at, at + TIME_S))
+        receive(run, fl, tx, release_s)
+    set_source(run.tree_at, run.tree_leaves, sources.pipes + fl.late_pipe, late_time_s(pipe))
+
+
+@kernel(inline="always")
+def link_at(a, run, flow, hop):
+    """Return the link at a hop of a flow's data, or of its ACKs (from ACK_HOP on)."""
+    return a.links[int(load(run.route_at, flow * HOPS + hop))]
+
+
+@kernel(inline="always")
+def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
+    """Let a packet arrive at a hop at time_s."""
+    p = int(load(run.route_at, (run.n_flows + flow) * HOPS + hop))
+    if put_pipe(a.pipes[p], tx, time_s):
+        set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
+
+
+@kernel
+def go_on_back(a, run, sources, fl):
+    """Let the ACKs that a receiver has sent reach their first link, if they pass one; set when the flow has something to do."""
+    if fl.ack_hops > 0:
+        pipe = a.pipes[fl.ack_pipe]
+        if pipe.tail < fl.ack_out_tail:
+            empty = pipe.head == pipe.tail
+            pipe.tail = fl.ack_out_tail
+            if empty:
+                time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
+                set_source(run.tree_at, run.tree_leaves, sources.pipes + fl.ack_pipe, time_s)
+    set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+
 
 STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.arrivals import leave_slot
 from ccenv.engine.packet.decisions import take_outside, wake_monitor
@@ -21,6 +22,7 @@ from ccenv.engine.packet.events import (
     change_rate,
     end_service,
     leave_pipe,
+    link_at,
     open_box,
     send_packets,
     start_flow,
@@ -30,10 +32,8 @@ from ccenv.engine.packet.events import (
     write_log,
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
-from ccenv.engine.packet.ways import link_at
 from ccenv.engine.packet.single import advance_single, is_single
 from ccenv.engine.packet.sources import next_event, set_source, sources_of
-from ccenv.base.kernels.decorator import kernel
 
 
 class PacketArrays(NamedTuple):

@@ -2,6 +2,10 @@
 
 This module alone owns field names and ring offsets. All rings have a power-of-two number of entries; entry n lives at
 ``(n & mask) * STRIDE``.
+
+What the record of a flow holds for RACK-TLP (RFC 8985 s.5.3), at its end.
+
+The packet log: what happened to each packet, in the order of time.
 """
 
 from __future__ import annotations
@@ -9,7 +13,31 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.agents.callbacks import STATE_HEADER, STATE_SLOTS, record
-from ccenv.engine.packet.fields import RACK_FIELDS
+from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.compiled.calls import load, store
+
+RACK_FIELDS = [
+    ("rack", "<i8"),  # 0: losses by duplicates, and nothing below is used
+    ("resent_at", "<i8"),  # per segment: number + 1 once it was sent again
+    ("first_segment", "<i8"),
+    ("fack", "<i8"),  # newest segment that has arrived
+    ("rack_rtt_s", "<f8"),  # RTT of the newest transmission that has arrived
+    ("reordering_seen", "<i8"),
+    ("reordering_s", "<f8"),  # the reordering window, in steps of a quarter of the smallest RTT
+    ("reordering_steps", "<i8"),
+    ("reordering_persists", "<i8"),  # recoveries for which they are kept
+    ("dsack_below", "<i8"),  # segment with which the round ends in which something arrived twice
+    ("recovering", "<i8"),
+    ("recovery_below", "<i8"),  # segment with which the recovery ends
+    ("hole_tx", "<i8"),
+    ("hole_seen", "<i8"),
+    ("timer", "<i8"),  # what rto_deadline_s is for
+    ("rto_expires_s", "<f8"),
+    ("probe_tx", "<i8"),
+    ("probe_samples", "<f8"),  # RTT samples when it was sent
+    ("beyond_window", "<i8"),  # what may be sent although the window is full
+]
+
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
@@ -398,3 +426,41 @@ ACK_COUNTER = 2.0**43
 TRACE_COUNTER = 2.0**45
 BURST_COUNTER, ACK_LOSS_COUNTER, LATE_COUNTER = 2.0**48, 2.0**49, 2.0**50
 LINK_KEY = 2.0**20  # links draw as flows LINK_KEY + index
+
+
+# Rows of a packet log as users see it; ``event`` is an index into layout.EVENTS, ``link`` is -1 at the ends.
+LOG_DTYPE = np.dtype(
+    [("time_s", "<f8"), ("event", "<i1"), ("flow", "<i2"), ("link", "<i2"), ("transmission", "<i8"), ("segment", "<i8")]
+)
+MAX_ROWS = 20_000_000
+DEFAULT_ROWS = 5_000_000
+
+
+@kernel(forceinline=True)
+def note(run, event, time_s, fl, link, tx):
+    """Log an event of a transmission; nothing without a packet log."""
+    if run.packet_log_limit > 0:
+        if run.packet_log_rows < run.packet_log_limit:
+            at = run.packet_log_rows * EVENT_STRIDE
+            store(run.packet_log_at, at + LOG_TIME, time_s)
+            store(run.packet_log_at, at + LOG_EVENT, float(event))
+            store(run.packet_log_at, at + LOG_FLOW, float(fl.index))
+            store(run.packet_log_at, at + LOG_LINK, float(link))
+            store(run.packet_log_at, at + LOG_TX, float(tx))
+            store(run.packet_log_at, at + LOG_SEGMENT, load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT))
+        run.packet_log_rows += 1
+
+
+def ordered(rows: np.ndarray, until_s: float) -> np.ndarray:
+    """Return what was logged up to a time as LOG_DTYPE, in the order of time; what happened at one time stays in its order.
+
+    Args:
+        rows: (n, EVENT_STRIDE) as the kernel wrote them: deliveries are known before their time.
+        until_s: end of the run.
+    """
+    rows = rows[rows[:, LOG_TIME] <= until_s]
+    rows = rows[np.argsort(rows[:, LOG_TIME], kind="stable")]
+    log = np.zeros(len(rows), LOG_DTYPE)
+    for name, column in zip(LOG_DTYPE.names or (), rows.T, strict=True):
+        log[name] = column
+    return log

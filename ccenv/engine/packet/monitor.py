@@ -1,7 +1,7 @@
 """Monitors of the packet engine: what a policy is told of its flow, when it decides, and what its decision sets.
 
 A monitor belongs to one flow. Per ACK it adds a few sums; all else are differences of the flow's own counts. At a decision
-``fill_measures`` writes the record of ``ccenv.agents.interface.measures``; then either the run stops until the decision comes from
+``fill_measures`` writes the record of ``ccenv.agents.interface.signals``; then either the run stops until the decision comes from
 outside (``decide_at`` is 0), or the function at ``decide_at`` takes it: a compiled function over three records,
 
     decide(policy, measures, monitor)
@@ -20,16 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.interface.actions import PROBE_FIELDS, START_SEGMENTS, action, follow_probes, set_by_action
+from ccenv.agents.interface.interface import Clock, Interface
+from ccenv.agents.interface.signals import SHARE_WEIGHT, UNKNOWN_RTT_S
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.arrivals import UNLIMITED
 from ccenv.engine.packet.rates.service import capacity_bytes
 from ccenv.engine.packet.transport import pace_on, rto_s
-from ccenv.engine.packet.workload import UNLIMITED
-from ccenv.agents.interface.actions import START_SEGMENTS, action, set_by_action
-from ccenv.agents.interface.interface import Clock, Interface
-from ccenv.agents.interface.measures import SHARE_WEIGHT, UNKNOWN_RTT_S
-from ccenv.agents.interface.probing import PROBE_FIELDS, follow_probes
-from ccenv.base.kernels.decorator import kernel
-from ccenv.agents.sender import ClassicSender
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 _SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()

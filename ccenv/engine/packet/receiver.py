@@ -3,6 +3,10 @@
 A jitter box turns the time a packet leaves its last link into the time it is delivered: in order, and at most D later. The
 receiver acknowledges every n-th packet, or when the delayed-ACK timer ends, and at once where something is missing
 (RFC 5681 s.4.2). On their way back ACKs may be collected and come in bursts, or merged into one each.
+
+Random losses of packets and ACKs: one by one, and in bursts (Gilbert, Elliott). Compiled.
+
+The order in which packets reach a receiver where some overtake others, and up to where ACKs have covered it. Compiled.
 """
 
 from __future__ import annotations
@@ -11,17 +15,21 @@ import math
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import load, store
+from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
+from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import (
     ACK_COUNTER,
+    ACK_LOSS_COUNTER,
     AGGREGATIONS,
     ARRIVED,
+    BURST_COUNTER,
     DELIVER,
     HERE,
     HERE_MARKED,
     JITTER_COUNTER,
     JITTERS,
+    LOSS_COUNTER,
     MARKED_ON_THE_WAY,
     PIPE_STRIDE,
     RECEIVED,
@@ -31,11 +39,70 @@ from ccenv.engine.packet.layout import (
     TIME_S,
     TX,
     TX_STRIDE,
+    note,
 )
-from ccenv.engine.packet.log import note
-from ccenv.engine.packet.loss import loses_ack
-from ccenv.engine.packet.order import note_arrival
-from ccenv.base.kernels.decorator import kernel
+
+DRAWS_PER_PACKET = 2  # of a chain: loss, then step
+DRAWS_PER_ACK = 3  # loss one by one, then those of the chain
+
+
+@kernel(inline="always")
+def loses_packet(fl, tx, seed):
+    """Tell whether a packet is lost before the first link."""
+    lost = fl.loss_rate > 0.0 and uniform(seed, 0.0, float(fl.index), LOSS_COUNTER + tx) < fl.loss_rate
+    if fl.bursts == 1:
+        at = BURST_COUNTER + DRAWS_PER_PACKET * tx
+        hit = uniform(seed, 0.0, float(fl.index), at) < (fl.burst_loss if fl.burst_bad == 1 else fl.burst_loss_between)
+        if uniform(seed, 0.0, float(fl.index), at + 1.0) < (fl.burst_leave if fl.burst_bad == 1 else fl.burst_enter):
+            fl.burst_bad = 1 - fl.burst_bad
+        lost = lost or hit
+    return lost
+
+
+@kernel
+def loses_ack(fl, seed):
+    """Tell whether the next ACK is lost as it leaves the receiver."""
+    at = ACK_LOSS_COUNTER + DRAWS_PER_ACK * fl.acks_sent
+    fl.acks_sent += 1.0
+    lost = fl.ack_loss_rate > 0.0 and uniform(seed, 0.0, float(fl.index), at) < fl.ack_loss_rate
+    if fl.ack_bursts == 1:
+        bad = fl.ack_burst_bad == 1
+        hit = uniform(seed, 0.0, float(fl.index), at + 1.0) < (fl.ack_burst_loss if bad else fl.ack_burst_loss_between)
+        if uniform(seed, 0.0, float(fl.index), at + 2.0) < (fl.ack_burst_leave if bad else fl.ack_burst_enter):
+            fl.ack_burst_bad = 1 - fl.ack_burst_bad
+        lost = lost or hit
+    if lost:
+        fl.acks_lost += 1.0
+    return lost
+
+
+@kernel(inline="always")
+def note_arrival(fl, tx):
+    """Write down that a packet has reached the receiver."""
+    store(fl.order_at, fl.order_tail & fl.mask, float(tx))
+    fl.order_tail += 1
+
+
+@kernel(inline="always")
+def next_arrival(fl):
+    """Return the first packet, in the order of arrival, that no ACK has covered yet; it is covered now."""
+    tx = int(load(fl.order_at, fl.order_head & fl.mask))
+    fl.order_head += 1
+    if fl.late_head < fl.late_tail and _first_late(fl) == tx:
+        fl.late_head += 1
+    return tx
+
+
+@kernel(inline="always")
+def oldest_needed(fl, oldest_tx):
+    """Return the smaller one of a transmission and of the oldest on the longer way that no ACK has covered."""
+    return min(oldest_tx, _first_late(fl)) if fl.late_head < fl.late_tail else oldest_tx
+
+
+@kernel(inline="always")
+def _first_late(fl):
+    return int(load(fl.late_at, (fl.late_head & fl.mask) * PIPE_STRIDE + TX))
+
 
 _CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
 _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]

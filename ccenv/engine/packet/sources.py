@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
-from ccenv.engine.packet.pie import DROP, MARK
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
@@ -19,12 +19,11 @@ from ccenv.engine.packet.layout import (
     TIME_S,
     TX,
     TX_STRIDE,
+    note,
 )
-from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import append, count_queue, packet_bytes, serve_head, verdict
-from ccenv.engine.packet.receiver import receive
+from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, packet_bytes, serve_head, verdict
 from ccenv.engine.packet.rates.service import service_end_s
-from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.packet.receiver import receive
 
 
 class Sources(NamedTuple):

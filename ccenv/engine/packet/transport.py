@@ -4,6 +4,14 @@ Every transmission has its own number, so RTT samples are never ambiguous. The S
 loss is found as RFC 6675 finds it, when three later transmissions were acknowledged, or by the RTO (RFC 6298), which finds
 everything outstanding; with RACK by time (``recovery``). Lost segments are sent again before new ones. Pacing leaves a gap of one
 segment at the CCA's rate.
+
+RACK: losses by time (RFC 8985 s.6). Compiled.
+
+A transmission is lost when one that was sent later has arrived, and the RTT of that one plus the reordering window has passed
+since it was sent. Transmissions are numbered as they are sent, so "sent later" is a larger number, and which of several
+transmissions of a segment an ACK is for is never in doubt.
+
+The one timer of a sender with RACK-TLP: RTO, reordering timer or tail loss probe (RFC 8985 s.7, 8). Compiled.
 """
 
 from __future__ import annotations
@@ -12,6 +20,7 @@ import math
 
 import numpy as np
 
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.holds import next_hold
 from ccenv.engine.packet.layout import (
@@ -36,9 +45,146 @@ from ccenv.engine.packet.layout import (
     WITH_INFLIGHT,
     WITH_LOST,
 )
-from ccenv.engine.packet.order import next_arrival
-from ccenv.engine.packet.rack import begin_recovery, is_late, see_order
-from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.packet.receiver import next_arrival
+
+NO_PACKET, RETRANSMISSION, PROBE = range(3)  # which packet may be sent although the window is full
+RTO_TIMER, REORDERING_TIMER, PROBE_TIMER = range(3)  # what the one timer of a flow is for (s.5.4)
+DUPLICATES = 3.0  # DupThresh: s.6.2, step 4
+WINDOW_STEPS = 4.0  # the reordering window grows by 1/4 of the smallest RTT: s.6.2, step 4
+PERSISTENCE = 16  # recoveries for which a grown window is kept: the same
+ROUNDING_S = 1e-9  # a time that has passed up to rounding has passed
+NO_ROUND = -1  # of duplicates that a receiver told of (RACK.dsack_round)
+
+
+@kernel
+def begin_rack(fl):
+    """Begin with what a sender knows that has sent nothing (s.5.3)."""
+    fl.first_segment = fl.next_segment
+    fl.fack = fl.next_segment - 1
+    fl.reordering_seen = 0
+    fl.reordering_steps = 1
+    fl.reordering_persists = PERSISTENCE
+    fl.reordering_s = 0.0
+    fl.dsack_below = NO_ROUND
+    fl.rack_rtt_s = 0.0
+    fl.recovering = 0
+    fl.recovery_below = fl.next_segment
+    fl.hole_tx = fl.next_tx - 1
+    fl.hole_seen = fl.next_tx
+    fl.timer = RTO_TIMER
+    fl.rto_expires_s = np.inf
+    fl.probe_tx = -1
+    fl.probe_samples = fl.rtt_samples
+    fl.beyond_window = NO_PACKET
+
+
+@kernel
+def see_order(fl, tx):
+    """Notice a segment that was sent once and arrives behind later ones (s.6.2, step 3)."""
+    segment = int(load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT))
+    if load(fl.segment_at, (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED) == segment + 1.0:
+        return
+    if segment > fl.fack:
+        fl.fack = segment
+    elif load(fl.resent_at, segment & fl.mask) != segment + 1.0:
+        fl.reordering_seen = 1
+
+
+@kernel
+def sacked_segments(fl):
+    """Return how many segments have arrived beyond the cumulative acknowledgement."""
+    return fl.delivered_bytes / fl.mss_bytes - (fl.confirmed_below - fl.first_segment)
+
+
+@kernel
+def set_reordering_window(fl):
+    """Set the reordering window (s.6.2, step 4, last part)."""
+    fl.reordering_s = min(fl.reordering_steps * fl.min_rtt_s / WINDOW_STEPS, fl.srtt_s)
+    if fl.reordering_seen == 0 and (fl.recovering == 1 or sacked_segments(fl) > DUPLICATES - 0.5):
+        fl.reordering_s = 0.0
+
+
+@kernel
+def take_delivery(fl, newest_tx, arrivals, acked_bytes):
+    """Learn from an ACK (s.6.2, steps 2 and 4).
+
+    Args:
+        fl: the flow, after the ACK was taken.
+        newest_tx: next to the newest transmission that was acknowledged before.
+        arrivals: transmissions that this ACK says have arrived.
+        acked_bytes: of segments that have arrived for the first time.
+    """
+    fl.beyond_window = NO_PACKET
+    if fl.ack_next_tx > newest_tx:
+        fl.rack_rtt_s = fl.rtt_s
+    leaves = fl.recovering == 1 and fl.confirmed_below >= fl.recovery_below
+    if leaves:
+        fl.recovering = 0
+    if fl.dsack_below != NO_ROUND and fl.confirmed_below >= fl.dsack_below:
+        fl.dsack_below = NO_ROUND
+    if fl.dsack_below == NO_ROUND and (arrivals - 0.5) * fl.mss_bytes > acked_bytes:  # a duplicate (RFC 2883)
+        fl.dsack_below = fl.next_segment
+        fl.reordering_steps += 1
+        fl.reordering_persists = PERSISTENCE
+    elif leaves:
+        fl.reordering_persists -= 1
+        if fl.reordering_persists <= 0:
+            fl.reordering_steps = 1
+    if fl.confirmed_below == fl.next_segment and fl.inflight_bytes > 0.0:
+        _forget_copies(fl)
+    set_reordering_window(fl)
+
+
+@kernel
+def _forget_copies(fl):
+    """Take nothing to be in flight any more when everything has arrived: what is on its way are copies."""
+    for tx in range(fl.loss_scan, fl.next_tx):
+        at = (tx & fl.mask) * TX_STRIDE + STATUS
+        if load(fl.tx_at, at) == OUTSTANDING:
+            store(fl.tx_at, at, LOST)
+    fl.inflight_bytes = 0.0
+    fl.rto_deadline_s = np.inf
+
+
+@kernel
+def is_late(fl, tx, by_rto, now_s):
+    """Tell whether an outstanding transmission, sent before one that has arrived, is lost (s.6.2, step 5).
+
+    After an RTO the first segment that has not arrived is lost as well (s.6.3).
+    """
+    at = (tx & fl.mask) * TX_STRIDE
+    if by_rto and int(load(fl.tx_at, at + SEGMENT)) == fl.confirmed_below:
+        return True
+    return load(fl.tx_at, at + SENT_S) + fl.rack_rtt_s + fl.reordering_s - now_s <= ROUNDING_S
+
+
+@kernel
+def begin_recovery(fl, by_rto):
+    """Notice that losses were found: recovery lasts until all that was sent so far has arrived (RFC 6675 s.5)."""
+    if by_rto:
+        fl.beyond_window = RETRANSMISSION
+    if fl.recovering == 0 or by_rto:
+        fl.recovery_below = fl.next_segment
+        fl.recovering = 1 if fl.confirmed_below < fl.next_segment else 0
+
+
+@kernel
+def newest_hole(fl):
+    """Return the newest outstanding transmission that was sent before one that has arrived, or -1.
+
+    No transmission between ``hole_tx`` and ``hole_seen`` is outstanding, so that each is looked at once.
+    """
+    for tx in range(fl.ack_next_tx - 1, max(fl.hole_seen, fl.loss_scan) - 1, -1):
+        if load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS) == OUTSTANDING:
+            fl.hole_tx = tx
+            break
+    fl.hole_seen = max(fl.hole_seen, fl.ack_next_tx)
+    while fl.hole_tx >= fl.loss_scan:
+        if load(fl.tx_at, (fl.hole_tx & fl.mask) * TX_STRIDE + STATUS) == OUTSTANDING:
+            return fl.hole_tx
+        fl.hole_tx -= 1
+    return -1
+
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
@@ -330,3 +476,76 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
             fl.burst_left -= 1.0
         fl.next_send_s = max(fl.next_send_s, now_s) + mss_bytes / fl.rate_Bps
     return tx
+
+
+PROBE_RTTS = 2.0  # s.7.2
+
+
+@kernel
+def _wait_for_probe(fl, now_s):
+    """Set the timer to the next probe, or to the RTO where none may be sent (s.7.2; before the RTT is known: s.7.3)."""
+    fl.timer = RTO_TIMER
+    fl.rto_deadline_s = fl.rto_expires_s
+    if fl.recovering == 1 or sacked_segments(fl) > 0.5 or fl.srtt_s == 0.0:
+        return
+    wait_s = PROBE_RTTS * fl.srtt_s
+    if fl.ack_every > 1 and fl.inflight_bytes < 1.5 * fl.mss_bytes:
+        wait_s += fl.ack_timeout_s  # TLP.max_ack_delay: as the receiver's timer
+    fl.timer = PROBE_TIMER
+    fl.rto_deadline_s = min(now_s + wait_s, fl.rto_expires_s)
+
+
+@kernel
+def arm(fl, now_s, rto_min_s):
+    """Set the timer after an ACK, or after the timer (s.8): to the first that is needed of reordering, probe and RTO."""
+    if fl.inflight_bytes <= 0.0:
+        fl.timer = RTO_TIMER
+        fl.rto_deadline_s = fl.rto_expires_s = np.inf
+        return
+    fl.rto_expires_s = now_s + rto_s(fl, rto_min_s)
+    hole_tx = newest_hole(fl)
+    if hole_tx >= 0:
+        fl.timer = REORDERING_TIMER
+        fl.rto_deadline_s = load(fl.tx_at, (hole_tx & fl.mask) * TX_STRIDE + SENT_S) + fl.rack_rtt_s + fl.reordering_s
+    else:
+        _wait_for_probe(fl, now_s)
+
+
+@kernel
+def take_timer(fl, now_s, rto_min_s):
+    """Take the timer where it is not the RTO; return whether losses are to be looked for.
+
+    A probe is sent where no other one is on its way and the RTT was measured since (s.7.3): new data, or the last segment again.
+    It may exceed the window, and does not wait for its pacing.
+    """
+    if fl.timer == REORDERING_TIMER:
+        set_reordering_window(fl)
+        return True
+    fl.timer = RTO_TIMER
+    fl.rto_deadline_s = fl.rto_expires_s = now_s + rto_s(fl, rto_min_s)
+    probing = fl.probe_tx >= fl.loss_scan and load(fl.tx_at, (fl.probe_tx & fl.mask) * TX_STRIDE + STATUS) == OUTSTANDING
+    if not probing and fl.rtt_samples > fl.probe_samples:
+        window_full = fl.next_segment - fl.confirmed_below > fl.mask
+        if fl.next_segment >= fl.app_segments or window_full:
+            store(fl.resend_at, fl.resend_tail & fl.mask, float(fl.next_segment - 1))
+            fl.resend_tail += 1
+        fl.beyond_window = PROBE
+        fl.probe_samples = fl.rtt_samples
+        fl.next_send_s = min(fl.next_send_s, now_s)
+    return False
+
+
+@kernel
+def arm_after_sending(fl, now_s, rto_min_s):
+    """Set the timer after packets were sent; after a probe it is the RTO (s.7.3)."""
+    probe = fl.beyond_window == PROBE
+    fl.beyond_window = NO_PACKET
+    if probe:
+        fl.probe_tx = fl.next_tx - 1
+    if probe or fl.rto_expires_s == np.inf:
+        fl.rto_expires_s = now_s + rto_s(fl, rto_min_s)
+    if probe:
+        fl.timer = RTO_TIMER
+        fl.rto_deadline_s = fl.rto_expires_s
+    elif fl.timer != REORDERING_TIMER:
+        _wait_for_probe(fl, now_s)

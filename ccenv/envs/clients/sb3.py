@@ -9,18 +9,19 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from ccenv.agents.interface.interface import Interface
+from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.envs.common.adapters import check_render_mode, draw
-from ccenv.envs.rollouts.memory import RolloutCore
+from ccenv.envs.common.episodes import Task, episode_metrics, interface_of
+from ccenv.envs.curve.interface import WatchedTask, sender_task
 from ccenv.envs.curve.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.curve.network import NetworkTask
+from ccenv.envs.curve.settings import read_settings
+from ccenv.envs.curve.task import SenderTask
 from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
-from ccenv.envs.curve.settings import read_settings
-from ccenv.envs.curve.task import SenderTask, Task, episode_metrics, interface_of
-from ccenv.envs.curve.interface import WatchedTask, sender_task
-from ccenv.base.errors import InputError, require_extra, unknown_name
-from ccenv.agents.interface.interface import Interface
+from ccenv.envs.rollouts.memory import RolloutCore
 
 require_extra("stable_baselines3", "train")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,13 +11,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ccenv.envs.curve.core import Core, as_numbers
-from ccenv.envs.curve.task import Task, episode_metrics, interface_of
-from ccenv.base.errors import InputError, did_you_mean
 from ccenv.agents.interface.interface import Interface
-
-if TYPE_CHECKING:
-    from ccenv.envs.packet.core import PacketCore
+from ccenv.base.errors import InputError, did_you_mean
+from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, interface_of
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -31,7 +27,7 @@ def check_render_mode(render_mode: str | None) -> bool:
     return render_mode is not None
 
 
-def draw(core: Core | PacketCore, env: int) -> np.ndarray:
+def draw(core: Any, env: int) -> np.ndarray:
     """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)

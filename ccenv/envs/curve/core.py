@@ -12,32 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.tracing import Snapshot
-from ccenv.envs.curve.distribution import Episodes, PathSource
-from ccenv.envs.curve.reward import TERMS, interval_terms
-from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import InputError, shown
-from ccenv.network.adversary import Adversary
 from ccenv.agents.sender import ExternalSender, Sender
+from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.envs.common.episodes import HELD_OUT_SEED, checked_seed
+from ccenv.envs.curve.distribution import Episodes, PathSource
+from ccenv.envs.curve.settings import REWARD_TERMS, EnvSettings, interval_terms
+from ccenv.network.adversary import Adversary
 from ccenv.network.trace import Trace
 
-SEED_LIMIT = 2**53
-HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them
 _KEYS = ("_seed", "_lane", "_episode")
 _COUNTERS = ("elapsed", "_length", "_sums")
 _FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
-
-
-def as_numbers(actions: Any) -> np.ndarray:
-    """Return actions as an array of numbers. Raises InputError for a text, None, or lists of different lengths."""
-    try:
-        given = np.asarray(actions)
-    except ValueError:  # lists of different lengths
-        given = np.empty(0, object)
-    if given.dtype.kind not in "biuf":
-        raise InputError(f"action is {shown(actions)}; numbers are needed, of the shape that action_space says")
-    return given
 
 
 class Core:
@@ -53,7 +39,7 @@ class Core:
         source: where episodes come from, in place of the settings' paths.
     """
 
-    term_names = TERMS
+    term_names = REWARD_TERMS
 
     def __init__(
         self,
@@ -87,7 +73,7 @@ class Core:
         self._seeded = False
         self.elapsed = np.zeros(num_envs, np.int64)
         self._length = np.full(num_envs, self.episode_steps)
-        self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
+        self._sums = np.zeros((num_envs, len(groups), len(REWARD_TERMS)))
         self.last_terms = np.zeros_like(self._sums)
         episodes = self._draw(np.arange(num_envs))
         players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
@@ -201,8 +187,8 @@ class Core:
         """
         if not self.settings.step_info:
             return {}
-        terms = self.last_terms[:, :rows_per_env].reshape(-1, len(TERMS))
-        out = {f"step_{name}": terms[:, index].copy() for index, name in enumerate(TERMS)}
+        terms = self.last_terms[:, :rows_per_env].reshape(-1, len(REWARD_TERMS))
+        out = {f"step_{name}": terms[:, index].copy() for index, name in enumerate(REWARD_TERMS)}
         return out | {"time_s": np.repeat(self.env("step") * self.env("dt_s"), rows_per_env)}
 
     def truncated(self) -> np.ndarray:
@@ -339,10 +325,3 @@ def _fitting(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
     if array.shape != like.shape:
         raise InputError(f"environment state with {name!r} of shape {array.shape}; {like.shape} is needed")
     return array
-
-
-def checked_seed(seed: int) -> int:
-    """Return a seed of ``reset``. Raises InputError for one out of range."""
-    if not 0 <= seed < SEED_LIMIT:
-        raise InputError(f"seed {seed} is not in [0, 2**53)")
-    return seed

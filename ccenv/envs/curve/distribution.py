@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from ccenv.base.config import StrictModel
-from ccenv.base.random import uniform
-from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
+from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_path
 
 DRAWN = -1  # of an environment whose paths are drawn, where others have given ones

@@ -1,22 +1,246 @@
-"""``ccenv/Duel-v0``: flows and network play each other, as a PettingZoo parallel environment."""
+"""``ccenv/Duel-v0``: flows and network play each other, as a PettingZoo parallel environment.
+
+A batch of duels: the flows of each network, and unless it is fixed the network itself, are agents of their own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
+from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that names the extra)
 
+from ccenv.agents.interface.interface import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
 from ccenv.envs.common.adapters import FRAMES_PER_SECOND, check_render_mode, draw
-from ccenv.envs.curve.batches_duel import DuelTask, DuelVectorEnv
-from ccenv.envs.curve.core import as_numbers
-from ccenv.envs.curve.reward import RewardWeights
-from ccenv.envs.curve.settings import EXTERNAL, read_settings
-from ccenv.base.errors import InputError, require_extra
+from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.curve.core import Core
+from ccenv.envs.curve.interface import WatchedFlows, action_space
+from ccenv.envs.curve.network import DEFAULTS, NetworkAction, network_limits, observe_network
+from ccenv.envs.curve.settings import EXTERNAL, REWARD_TERMS, EnvSettings, RewardWeights, read_settings, weigh
+from ccenv.envs.curve.task import RateAction
+from ccenv.network.adversary import ExternalAdversary
+
+NETWORK = "network"
+GAMES = ("zero_sum", "general")
+Arrays = dict[str, np.ndarray]
+
+
+class DuelTask:
+    """B networks; in each, every external flow is an agent, and so is an external network.
+
+    Args:
+        num_envs: B.
+        settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else it plays the network.
+        game: ``"zero_sum"`` or ``"general"``: what the network is rewarded with.
+        network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
+        record: keep what rendering needs.
+
+    Attributes:
+        agents: ``sender_0``, ... by flow, then ``network``.
+        observation_spaces, action_spaces: of each agent.
+        core: the environments.
+
+    Raises:
+        InputError: if there is nobody to play, or the game has no network to reward.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        game: Literal["zero_sum", "general"] = "zero_sum",
+        network_reward: RewardWeights | dict[str, float] | None = None,
+        record: bool = False,
+    ) -> None:
+        if game not in GAMES:
+            raise InputError(f"unknown game {game!r}.{did_you_mean(game, GAMES)}")
+        if network_reward is not None and game == "zero_sum":
+            raise InputError("network_reward is given, but in a zero_sum game the network's reward is minus the senders'")
+        senders, adversary = settings.build_senders(), settings.build_adversary()
+        flows = [i for i, name in enumerate(settings.senders) if name == EXTERNAL]
+        if not flows:
+            raise InputError("senders names no 'external' flow: there is no sender to play")
+        self.num_envs = num_envs
+        self._flows = {f"sender_{i}": i for i in flows}
+        self._moves = NetworkAction(settings, len(senders)) if isinstance(adversary, ExternalAdversary) else None
+        self.agents = (*self._flows, *([NETWORK] if self._moves else []))
+        groups = np.concatenate([np.eye(len(senders), dtype=np.bool_)[flows], np.ones((1, len(senders)), np.bool_)])
+        self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=groups, record=record)
+        self._rates = RateAction(settings, np.array(flows))
+        interface = settings.interface
+        self._watched = None if interface is None else WatchedFlows(self.core, settings, len(flows))
+        self.weights = settings.reward.vector() if isinstance(settings.reward, RewardWeights) else np.zeros(len(REWARD_TERMS))
+        chosen = DEFAULTS["reward"] if network_reward is None else network_reward
+        self._network_weights = None if game == "zero_sum" else validate(RewardWeights, chosen, "network_reward").vector()
+        levels = settings.n_actions if settings.is_discrete else 0
+        low, high = (OBSERVATION_LOW, OBSERVATION_HIGH) if interface is None else interface.limits()
+        self.observation_spaces: dict[str, spaces.Box] = {name: spaces.Box(low, high, dtype=np.float32) for name in self._flows}
+        self.action_spaces: dict[str, Any] = {name: action_space(1, levels) for name in self._flows}
+        if self._moves is not None:
+            self.observation_spaces[NETWORK] = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
+            self.action_spaces[NETWORK] = self._moves.space
+
+    def step(self, actions: Mapping[str, Any]) -> Arrays:
+        """Take one step.
+
+        Args:
+            actions: of every agent, (B, n) or (B,).
+
+        Returns:
+            dict: rewards of every agent, (B,).
+
+        Raises:
+            InputError: for an action that is missing or of a wrong shape.
+        """
+        missing = [name for name in self.agents if name not in actions]
+        if missing:
+            raise InputError(f"no action for {', '.join(missing)}")
+        B = self.num_envs
+        own = []
+        for name in self._flows:
+            given = as_numbers(actions[name])
+            if given.size != B:
+                raise InputError(f"actions of {name} of shape {given.shape}; one number for each of {B} environments is needed")
+            own.append(given.reshape(B))
+        moves = None
+        if self._moves is not None:
+            moves = self._moves.moves(as_numbers(actions[NETWORK]))
+            if len(moves) != B:
+                raise InputError(f"actions of the network for {len(moves)} environments; there are {B}")
+        rewards = dict(zip(self._flows, self._play(np.stack(own, axis=1), moves).T, strict=True))
+        if self._moves is not None:
+            total = sum(rewards.values())
+            of_all = self.core.last_terms[:, -1]
+            rewards[NETWORK] = -total if self._network_weights is None else weigh(of_all, self._network_weights)
+        return rewards
+
+    def _play(self, actions: np.ndarray, moves: np.ndarray | None) -> np.ndarray:
+        """Take one step with the flows' actions (B, n); return their rewards, (B, n)."""
+        if self._watched is None:
+            terms = self.core.advance(self._rates.rates_Bps(self.core, actions), moves)
+        else:
+            self._watched.act(actions)
+            terms = self.core.advance(moves=moves)
+            self._watched.measure()
+            if self._watched.has_reward:
+                return self._watched.rewards()
+        return np.stack([weigh(terms[:, place], self.weights) for place in range(len(self._flows))], axis=1)
+
+    def observe(self) -> Arrays:
+        """Return what every agent sees: new float32 arrays (B, n)."""
+        if self._watched is None:
+            seen = self.core.observations()[:, list(self._flows.values())]
+        else:
+            seen = self._watched.observations()
+        out = {name: seen[:, place].copy() for place, name in enumerate(self._flows)}
+        if self._moves is not None:
+            out[NETWORK] = observe_network(self.core)
+        return out
+
+    def means(self, mask: np.ndarray) -> dict[str, Arrays]:
+        """Return for each agent the mean of each reward term over the episodes of some environments, (sum(mask),) each."""
+        means = self.core.means(mask)
+        return {
+            name: {term: means[:, place, index].copy() for index, term in enumerate(REWARD_TERMS)}
+            for place, name in enumerate(self.agents)
+        }
+
+
+class DuelSide:
+    """One agent of a batch of duels as a task of its own: the other agents are functions of what they see.
+
+    ``CcenvVecEnv(DuelSide(...))`` trains it with Stable-Baselines3.
+
+    Args:
+        duel: the batch.
+        agent: who learns.
+        others: of every other agent a function from observations (B, n) to actions.
+    """
+
+    rows_per_env = 1
+
+    def __init__(self, duel: DuelTask, agent: str, others: Mapping[str, Callable[[np.ndarray], np.ndarray]]) -> None:
+        if agent not in duel.agents:
+            raise unknown_name("agent", agent, duel.agents)
+        missing = [name for name in duel.agents if name != agent and name not in others]
+        if missing:
+            raise InputError(f"nobody plays {', '.join(missing)}: give a function from observations to actions")
+        self._duel, self._agent, self._others = duel, agent, dict(others)
+        self.core = duel.core
+        self.single_observation_space = duel.observation_spaces[agent]
+        self.single_action_space = duel.action_spaces[agent]
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take one step against the others; return the agent's rewards (B,)."""
+        seen = self._duel.observe()
+        played = {name: act(seen[name]) for name, act in self._others.items() if name != self._agent}
+        return self._duel.step({**played, self._agent: actions})[self._agent]
+
+    def observe(self) -> np.ndarray:
+        """Return what the agent sees, (B, n)."""
+        return self._duel.observe()[self._agent]
+
+
+class DuelVectorEnv:
+    """A batch of duels that starts new episodes by itself, in the step that ends one (SAME_STEP).
+
+    Args:
+        task: the batch.
+
+    Attributes:
+        agents: names of the agents.
+        observation_spaces, action_spaces: of one environment, by agent.
+        num_envs: B.
+    """
+
+    def __init__(self, task: DuelTask) -> None:
+        self.task = task
+        self.agents, self.num_envs = task.agents, task.num_envs
+        self.observation_spaces, self.action_spaces = task.observation_spaces, task.action_spaces
+
+    def reset(self, seed: int | Sequence[int | None] | None = None) -> tuple[Arrays, dict[str, Any]]:
+        """Start new episodes everywhere; return what each agent sees, (B, n), and an empty info."""
+        self.task.core.reset(seed=seed)
+        return self.task.observe(), {}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[Arrays, Arrays, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step with the actions of all agents.
+
+        Returns:
+            tuple: observations by agent, those of a new episode where one has ended; rewards by agent, (B,); terminated, never;
+            truncated, (B,); info: where episodes ended ``final_obs`` (by agent, (B, n), zero elsewhere), ``final_info`` (by agent
+            and reward term, (B,)) and ``_final_obs``, which environments that is.
+        """
+        rewards = self.task.step(actions)
+        over = self.task.core.truncated()
+        seen = self.task.observe()
+        info: dict[str, Any] = {}
+        if over.any():
+            info["_final_obs"] = over
+            info["final_obs"] = {name: np.where(over[:, None], array, 0.0).astype(np.float32) for name, array in seen.items()}
+            info["final_info"] = {
+                name: {term: _spread(values, over) for term, values in means.items()}
+                for name, means in self.task.means(over).items()
+            }
+            self.task.core.reset(over)
+            fresh = self.task.observe()
+            for name, array in seen.items():
+                array[over] = fresh[name][over]
+        return seen, rewards, np.zeros(self.num_envs, np.bool_), over, info
+
+
+def _spread(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    out = np.zeros(len(mask))
+    out[mask] = values
+    return out
+
 
 require_extra("pettingzoo", "duel")
 
-from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that names the extra)
 
 _ID = "ccenv/Duel-v0"
 

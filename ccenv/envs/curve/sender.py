@@ -7,8 +7,8 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
-from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.envs.curve.interface import sender_task
+from ccenv.envs.curve.settings import EnvSettings, read_settings
 
 _ID = "ccenv/Sender-v0"
 

@@ -1,4 +1,9 @@
-"""What all environments can be told, in one typed model; the keyword arguments of every adapter are its fields."""
+"""What all environments can be told, in one typed model; the keyword arguments of every adapter are its fields.
+
+The network that training meets by default: per episode one of four plain ways to move.
+
+Rewards from named terms, each per environment step and dimensionless.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,180 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
-from ccenv.base.config import StrictModel, validate
-from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
-from ccenv.envs.curve.distribution import PathDistribution
-from ccenv.envs.curve.mixture import MoveMixture
-from ccenv.envs.curve.reward import RewardWeights
-from ccenv.base.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
+from ccenv.agents.callbacks import record
 from ccenv.agents.interface.actions import ACTION_NUMBERS, action
 from ccenv.agents.interface.interface import Clock, Interface, Weights, read_interface
-from ccenv.agents.interface.own_reward import OwnReward, is_own_reward, own_reward
-from ccenv.agents.interface.user import OwnSignals, as_signals
 from ccenv.agents.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
 from ccenv.agents.interface.signals import CURVE
-from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.network.model import get_model
-from ccenv.network.path import Path
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender
+from ccenv.agents.interface.user import OwnReward, OwnSignals, as_signals, is_own_reward, own_reward
 from ccenv.agents.programs import Program, parse_program, to_data
+from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
 from ccenv.base.registry import load_target
+from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
+from ccenv.envs.curve.distribution import PathDistribution
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.path import Path, get_model
+
+# Fields of the state: cumulative shares of the kinds, then what one episode has drawn.
+MIXTURE_STATE = record(
+    "below_kind", "below_uniform", "below_sticky", "choice", "service", "waste", "service_half_steps", "waste_half_steps"
+)
+
+
+class MoveMixture(StrictModel):
+    """Relative frequencies of the kinds of network, one kind per episode.
+
+    Attributes:
+        kind: delivers everything at once and wastes every spare token.
+        uniform: independent uniform moves in each step.
+        sticky: uniform moves kept for two Rm on average.
+        bang_bang: moves that switch between 0 and 1, with half periods of one step to four Rm.
+    """
+
+    kind: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    uniform: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    sticky: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    bang_bang: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _some(self) -> MoveMixture:
+        if not self.kind + self.uniform + self.sticky + self.bang_bang > 0:
+            raise ValueError("at least one share must be positive")
+        return self
+
+    def adversary(self) -> ScriptedAdversary:
+        """Return the adversary that plays this mixture."""
+        total = self.kind + self.uniform + self.sticky + self.bang_bang
+        shares = {
+            "below_kind": self.kind / total,
+            "below_uniform": (self.kind + self.uniform) / total,
+            "below_sticky": (self.kind + self.uniform + self.sticky) / total,
+        }
+        return ScriptedAdversary("mixture", MIXTURE_STATE, init, play, shares)
+
+
+def init(state: Any, view: Any) -> None:
+    """Draw what this episode's network does; all flows of an episode meet the same kind."""
+    state.choice = uniform(view.seed, view.env, 0.0, 0.0)
+    state.service = uniform(view.seed, view.env, view.flow, 1.0)
+    state.waste = uniform(view.seed, view.env, view.flow, 2.0)
+    state.service_half_steps = 1.0 + (uniform(view.seed, view.env, view.flow, 3.0) * 4.0 * view.steps_per_rtt) // 1.0
+    state.waste_half_steps = 1.0 + (uniform(view.seed, view.env, view.flow, 4.0) * 4.0 * view.steps_per_rtt) // 1.0
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Choose the moves of one flow for one step."""
+    move.loss = 0.0
+    if state.choice < state.below_kind:
+        move.service = 1.0
+        move.waste = 1.0
+        move.rate = 1.0
+        return
+    counter = 5.0 + 3.0 * view.step
+    if state.choice < state.below_uniform:
+        move.service = uniform(view.seed, view.env, view.flow, counter)
+        move.waste = uniform(view.seed, view.env, view.flow, counter + 1.0)
+    elif state.choice < state.below_sticky:
+        if uniform(view.seed, view.env, view.flow, counter + 2.0) * 2.0 * view.steps_per_rtt < 1.0:
+            state.service = uniform(view.seed, view.env, view.flow, counter)
+            state.waste = uniform(view.seed, view.env, view.flow, counter + 1.0)
+        move.service = state.service
+        move.waste = state.waste
+    else:
+        move.service = (view.step // state.service_half_steps) % 2.0
+        move.waste = (view.step // state.waste_half_steps) % 2.0
+    move.rate = move.service
+
+
+REWARD_TERMS = ("utilisation", "queue", "loss", "delay", "jain")
+_UTILISATION, _QUEUE, _LOSS, _DELAY, _JAIN = range(len(REWARD_TERMS))
+_N_TERMS = len(REWARD_TERMS)
+
+
+class RewardWeights(StrictModel):
+    """Weight of each term of a reward.
+
+    Attributes:
+        utilisation: bytes delivered in the step / bytes that the link could carry in it.
+        queue: bytes waiting at the bottleneck at the end of the step / (C*Rm).
+        loss: bytes lost in the step / bytes that the link could carry in it; for steps of one Rm that is loss / (C*Rm).
+        delay: mean queueing and jitter delay of the bytes acknowledged in the step / Rm.
+        jain: Jain's fairness index of the bytes that all flows of the path got delivered in the step, whoever is rewarded: a
+            flow alone has no share to be fair with, and gets 1.
+    """
+
+    utilisation: float = Field(default=1.0, allow_inf_nan=False)
+    queue: float = Field(default=-0.1, allow_inf_nan=False)
+    loss: float = Field(default=-1.0, allow_inf_nan=False)
+    delay: float = Field(default=0.0, allow_inf_nan=False)
+    jain: float = Field(default=0.0, allow_inf_nan=False)
+
+    def vector(self) -> np.ndarray:
+        """Return the weights in the order of TERMS."""
+        return np.array([getattr(self, name) for name in REWARD_TERMS])
+
+
+@kernel
+def fill_terms(counts, b, capacity_bytes, queue, rtt_s, groups, out):  # type: ignore[no-untyped-def]
+    """Write the terms of environment b to out, (G, len(TERMS)); capacity and queue are its own, the rest as below."""
+    n_flows = rtt_s.shape[1]
+    total = 0.0
+    squares = 0.0
+    for i in range(n_flows):
+        total += counts[0, b, i]
+        squares += counts[0, b, i] ** 2
+    jain = total * total / (n_flows * squares) if squares > 0.0 else 1.0
+    for g in range(groups.shape[0]):
+        served = 0.0
+        lost = 0.0
+        acked = 0.0
+        delay = 0.0
+        for i in range(n_flows):
+            if groups[g, i]:
+                served += counts[0, b, i]
+                lost += counts[1, b, i]
+                acked += counts[2, b, i]
+                delay += counts[3, b, i] / rtt_s[b, i]
+        out[g, _UTILISATION] = served / capacity_bytes
+        out[g, _QUEUE] = queue
+        out[g, _LOSS] = lost / capacity_bytes
+        out[g, _DELAY] = delay / acked if acked > 0.0 else 0.0
+        out[g, _JAIN] = jain
+
+
+@kernel
+def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignore[no-untyped-def]
+    """Compute the terms of one step.
+
+    Args:
+        counts: (4, B, N) bytes delivered, lost, acknowledged in the step, and bytes times their delay in seconds.
+        capacity_bytes: (B,) bytes that the link could carry in the step.
+        queue: (B,) bytes waiting at the end of the step / (C*Rm).
+        rtt_s: (B, N) Rm.
+        groups: (G, N) bool, the flows that each row of terms is about; Jain's index is of all flows.
+
+    Returns:
+        (B, G, len(TERMS)) terms.
+    """
+    out = np.empty((rtt_s.shape[0], groups.shape[0], _N_TERMS))
+    for b in range(rtt_s.shape[0]):
+        fill_terms(counts, b, capacity_bytes[b], queue[b], rtt_s, groups, out[b])
+    return out
+
+
+@kernel
+def weigh(terms, weights):  # type: ignore[no-untyped-def]
+    """Return the weighted sums of terms (n, len(TERMS)): (n,), added up in one order whatever n is."""
+    out = np.zeros(len(terms))
+    for b in range(len(terms)):
+        for term in range(len(weights)):
+            out[b] += weights[term] * terms[b, term]
+    return out
+
 
 EXTERNAL = "external"
 BOX, DISCRETE = "box", "discrete"
@@ -136,9 +297,9 @@ class EnvSettings(StrictModel):
             or a sender object.
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
         reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
-            (``ccenv.agents.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that name
-            no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
-            ``ccenv.agents.interface.own_reward.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
+            (``ccenv.agents.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that
+            name no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
+            ``ccenv.agents.interface.user.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
         signals: what a controlled flow sees: names of the table (``ccenv.agents.interface.signals``), or the name of a set; None:
             beliefs. In a list also functions of one's own of the signals beside them: functions, or Python files (``FILE.py``,
             ``FILE.py:NAME``; ``ccenv.agents.interface.user``).

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.agents.interface.observation import OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.envs.curve.core import Core, as_numbers
-from ccenv.envs.curve.distribution import PathSource
-from ccenv.envs.curve.reward import weigh
-from ccenv.envs.curve.settings import EnvSettings
+from ccenv.agents.interface.interface import OBSERVATION_HIGH, OBSERVATION_LOW, SENDER_V0, Interface
+from ccenv.agents.interface.user import OwnReward
 from ccenv.base.errors import InputError
-from ccenv.agents.interface.interface import SENDER_V0, Interface
-from ccenv.agents.interface.own_reward import OwnReward
+from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.curve.core import Core
+from ccenv.envs.curve.distribution import PathSource
+from ccenv.envs.curve.settings import EnvSettings, weigh
 from ccenv.network.adversary import Adversary, ExternalAdversary
 
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
-
-
-class Task(Protocol):
-    """One agent's view of a core.
-
-    Attributes:
-        core: the environments: a ``Core``, or that of the packet environments.
-        rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
-        single_observation_space: of one row.
-        single_action_space: of one row.
-    """
-
-    core: Any
-    rows_per_env: int
-    single_observation_space: spaces.Box
-    single_action_space: spaces.Space[Any]
-
-    def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take one step with the actions of all environments; return the rewards (B,)."""
-
-    def observe(self) -> np.ndarray:
-        """Return the observations of all environments: a new float32 array (B, ...)."""
 
 
 def level_of(actions: np.ndarray, levels: int) -> np.ndarray:
@@ -109,14 +86,6 @@ class RateAction:
         return rates
 
 
-def interface_of(task: object) -> Interface | None:
-    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
-    found: Interface | None = getattr(task, "interface", None)
-    if found is None or not found.clock.common:
-        return found
-    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
-
-
 class SenderTask:
     """Control the flows whose sender is external, jointly.
 
@@ -172,15 +141,3 @@ class SenderTask:
         """Return the beliefs of the controlled flows, one after the other: (B, n * N_OBSERVATION)."""
         seen = self.core.observations()
         return (seen if len(self.flows) == self.core.n_flows else seen[:, self.flows]).reshape(self.core.num_envs, -1)
-
-
-def episode_metrics(core: Core, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-    """Return the mean of each reward term over the episodes of some environments.
-
-    Args:
-        core: the environments.
-        mask: (B,) bool, which ones.
-        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
-    """
-    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
-    return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

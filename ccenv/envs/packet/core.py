@@ -12,20 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
-from ccenv.engine.packet.log import ordered
-from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.curve.core import HELD_OUT_SEED, checked_seed
-from ccenv.envs.packet.building import build
-from ccenv.envs.packet.episodes import Draws
-from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
-from ccenv.base.errors import EngineError, InputError
 from ccenv.agents.interface.interface import Interface
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.agents.interface.own_reward import OwnReward
 from ccenv.agents.interface.rewards import N_TERMS, TERMS
-from ccenv.network.adversary import ScriptedAdversary
+from ccenv.agents.interface.signals import MEASURES
+from ccenv.agents.interface.user import OwnReward
 from ccenv.agents.sender import Sender
+from ccenv.base.errors import EngineError, InputError
+from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER, ordered
+from ccenv.engine.packet.monitor import Decider
+from ccenv.envs.common.episodes import HELD_OUT_SEED, checked_seed
+from ccenv.envs.packet.episodes import Draws, build
+from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.trace import Trace
 from ccenv.simulation.boxes.game import pattern_rows
 from ccenv.simulation.packet_trace import packet_trace

@@ -7,8 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from ccenv.agents.interface.interface import Interface
+from ccenv.base.errors import InputError, require_extra
 from ccenv.envs.common.adapters import FRAMES_PER_SECOND, check_render_mode, draw
-from ccenv.envs.curve.core import as_numbers
+from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.curve.settings import EXTERNAL
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import (
     FlowActions,
@@ -20,9 +23,6 @@ from ccenv.envs.packet.task import (
     service_space,
     services_of,
 )
-from ccenv.envs.curve.settings import EXTERNAL
-from ccenv.base.errors import InputError, require_extra
-from ccenv.agents.interface.interface import Interface
 
 require_extra("pettingzoo", "duel")
 

@@ -1,19 +1,29 @@
-"""What the networks of a batch begin with: drawn from a scenario distribution, keyed by (seed, environment, episode)."""
+"""What the networks of a batch begin with: drawn from a scenario distribution, keyed by (seed, environment, episode).
+
+A batch of networks in the packet engine, and what draws their episodes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.packet.batch.players import Beginnings
-from ccenv.engine.packet.batch.form import beginning, trace_fields, trace_names
-from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
-from ccenv.engine.packet.spec import WorkloadSpec
-from ccenv.engine.packet.rates.spec import PEAK, parameter_field
-from ccenv.envs.curve.distribution import draw_numbers
+from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
+from ccenv.engine.compiled.calls import extras_of
+from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
+from ccenv.engine.packet.batch.form import Form, beginning, trace_fields, trace_names
+from ccenv.engine.packet.batch.players import Beginnings, SenderTable, policy_deciders
+from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
+from ccenv.engine.packet.monitor import Decider
+from ccenv.engine.packet.rates.spec import PEAK, parameter_field
+from ccenv.engine.packet.spec import WorkloadSpec
+from ccenv.envs.curve.distribution import draw_numbers
+from ccenv.envs.curve.settings import EXTERNAL
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.simulation.ranges import Leaf, Place, ScenarioDistribution, inside_units
 from ccenv.simulation.scenario import Scenario
 
@@ -214,3 +224,59 @@ def _field(fields: dict[str, str], keys: Sequence[str | int], leaf: Leaf) -> str
     if name not in fields:
         raise InputError(f"{leaf.name}: this number cannot be a range")
     return fields[name]
+
+
+def build(
+    num_envs: int,
+    distribution: ScenarioDistribution,
+    senders: Mapping[str, Sender],
+    deciders: Mapping[int, Decider],
+    adversaries: Mapping[str, ScriptedAdversary],
+    start_rate_share: tuple[float, float] | None,
+    threads: int,
+    *,
+    packet_log: int,
+) -> tuple[EpisodeSource, PacketBatch]:
+    """Return what draws episodes, and the networks in the engine.
+
+    Args:
+        num_envs: networks.
+        distribution: scenarios.
+        senders: by the name that flows give, all that the distribution may draw.
+        deciders: by flow, who decides, at the caller's hand.
+        adversaries: by name, those of jitter boxes.
+        start_rate_share: as in ``PacketSettings``.
+        threads: that share the networks.
+        packet_log: rows of the packet log of each network; 0: none.
+
+    Raises:
+        InputError: for senders that batches cannot run, or that cannot be watched.
+    """
+    network = distribution.largest
+    names = list(senders)
+    for name, sender in senders.items():
+        if bridge_of(sender) is not None or extras_of([sender]):
+            raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
+    choices: dict[int, tuple[str, ...]] = {
+        int(leaf.place[1]): leaf.choices for leaf in distribution.leaves if leaf.place[-1] == "sender"
+    }
+    policies = policy_deciders([senders[flow.sender] for flow in network.flows], network.flows)
+    if both := sorted(set(policies) & set(deciders)):
+        raise InputError(f"flow {both[0]}: a policy that sees more than beliefs cannot be watched as well")
+    for flow, options in choices.items():
+        if flow in policies or any(policy_deciders([senders[name]], network.flows[flow : flow + 1]) for name in options):
+            raise InputError(f"flow {flow}: a policy that sees more than beliefs cannot be one of several senders")
+    known: dict[str, Decider] = {network.flows[flow].sender: decider for flow, decider in policies.items()}
+    known[EXTERNAL] = next(iter(deciders.values()))
+    table = SenderTable(list(senders.values()), [known.get(name) for name in names])
+    rows = {name: row for row, name in enumerate(names)}
+    gridded = [
+        index
+        for index, flow in enumerate(network.flows)
+        if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
+    ]
+    monitors = len({**policies, **deciders})
+    source = EpisodeSource(distribution, rows, sorted(deciders), monitors, start_rate_share)
+    form = Form(network, table, {**policies, **deciders}, adversaries, gridded, source.traces)
+    words = needed_words(form, source.corners())
+    return source, PacketBatch(form, num_envs, words, threads=threads, packet_log=packet_log)

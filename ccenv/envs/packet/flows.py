@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from ccenv.base.errors import InputError, require_extra
 from ccenv.envs.common.adapters import FRAMES_PER_SECOND, check_render_mode, draw
+from ccenv.envs.common.episodes import episode_metrics
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.envs.curve.task import episode_metrics
-from ccenv.base.errors import InputError, require_extra
 
 require_extra("pettingzoo", "duel")
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import unowned
-from ccenv.agents.interface.observation import N_OBSERVATION, fill_observation
-from ccenv.engine.packet.monitor import POSITION
+from ccenv.agents.interface.interface import N_OBSERVATION, fill_observation
 from ccenv.agents.interface.rewards import N_TERMS, fill_terms
 from ccenv.agents.interface.signals import FIRST_BELIEF, N_SIGNALS, fill_signals
 from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.packet.monitor import POSITION
 
 
 class CoreArrays(NamedTuple):

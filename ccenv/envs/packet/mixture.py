@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.rewards import TERMS
+from ccenv.base.errors import InputError
+from ccenv.envs.packet.task import SharedPacketTask
 
 
 class FlowMixture:

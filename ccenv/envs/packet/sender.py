@@ -1,4 +1,4 @@
-"""``ccenv/Packet-v0``: control flows per packet, with signals, actions and rewards from the tables of ``ccenv.agents.interface``."""
+"""``ccenv/Packet-v0``: control flows per packet, signals, actions and rewards from ``ccenv.agents.interface``."""
 
 from __future__ import annotations
 

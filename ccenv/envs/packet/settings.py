@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
-from ccenv.base.config import StrictModel, validate
-from ccenv.envs.curve.distribution import LogRange
-from ccenv.envs.curve.settings import TableReward, as_contract, require_arguments
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.interface import SENDER_V0, Clock, Interface, as_weights, read_interface
-from ccenv.agents.interface.own_reward import OwnReward, is_own_reward, own_reward
-from ccenv.agents.interface.user import OwnSignals, as_signals
 from ccenv.agents.interface.rewards import REWARDS
 from ccenv.agents.interface.signals import signal
+from ccenv.agents.interface.user import OwnReward, OwnSignals, as_signals, is_own_reward, own_reward
 from ccenv.agents.programs import Program, parse_program
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.envs.curve.distribution import LogRange
+from ccenv.envs.curve.settings import TableReward, as_contract, require_arguments
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
 
@@ -53,8 +52,9 @@ class PacketSettings(StrictModel):
     Attributes:
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
-        signals: names of signals, or of a set of them (``ccenv.agents.interface.signals``); in a list also functions of one's own of the
-            signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.agents.interface.user``).
+        signals: names of signals, or of a set of them (``ccenv.agents.interface.signals``); in a list also functions of one's
+            own of the signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``;
+            ``ccenv.agents.interface.user``).
         critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
             that share a policy in training; no card has them.
         history: intervals that an observation holds; None: what the set of signals was published with, else 1.
@@ -68,7 +68,7 @@ class PacketSettings(StrictModel):
             as its leaves say. With it signals are ``beliefs`` by default.
         clock: when flows decide.
         reward: name of a reward, or weights of its terms (``ccenv.agents.interface.rewards``). Or a reward of one's own, slow: a
-            function of ``ccenv.agents.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
+            function of ``ccenv.agents.interface.user.StepTerms``, called once per decision, or a Python file (``FILE.py``,
             ``FILE.py:NAME``).
         start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
             rate, drawn uniform in the logarithm; None: ten segments per Rm.

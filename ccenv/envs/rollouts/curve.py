@@ -1,7 +1,8 @@
 """Rollouts inside the curve engine's kernel: a policy plays each environment until the rollout or its episode ends.
 
 An environment needs no other one, so each is played on its own for as long as possible, and Python is asked for new episodes once
-for all that ended. The steps are those of ``ccenv.envs.curve.task`` and ``ccenv.envs.curve.network``; tests hold the two together.
+for all that ended. The steps are those of ``ccenv.envs.curve.task`` and ``ccenv.envs.curve.network``; tests hold the two
+together.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import unowned
 from ccenv.adversaries.observation import fill_network_observation
-from ccenv.agents.interface.observation import N_OBSERVATION, fill_observation
-from ccenv.engine.compiled.policies import FIRST_HISTORY
-from ccenv.engine.curve.kernel import advance_range
-from ccenv.engine.curve.layout import SENDER_KINDS
-from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
-from ccenv.envs.rollouts.actor_critic import ACTOR, LEVELS, ActorCritic
-from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
-from ccenv.envs.curve.network import NetworkTask
-from ccenv.envs.curve.reward import fill_terms
-from ccenv.envs.curve.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
-from ccenv.envs.curve.interface import WatchedTask
-from ccenv.base.errors import InputError
+from ccenv.agents.interface.interface import N_OBSERVATION, fill_observation
 from ccenv.agents.interface.rewards import N_TERMS
 from ccenv.agents.interface.signals import N_SIGNALS
+from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.kernels.threads import share
+from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.compiled.policies import FIRST_HISTORY
+from ccenv.engine.curve.layout import SENDER_KINDS
+from ccenv.engine.curve.step import advance_range
+from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
+from ccenv.envs.common.episodes import episode_metrics
+from ccenv.envs.curve.interface import WatchedTask
+from ccenv.envs.curve.network import NetworkTask
+from ccenv.envs.curve.settings import fill_terms
+from ccenv.envs.curve.task import ACTION_RANGE_LOG2, SenderTask
+from ccenv.envs.rollouts.actor_critic import ACTOR, LEVELS, ActorCritic
+from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ccenv.envs.rollouts.actor_critic import ActorCritic, sample, value_of
 from ccenv.base.kernels.decorator import kernel
+from ccenv.envs.rollouts.actor_critic import ActorCritic, sample, value_of
 
 
 class Memory(NamedTuple):

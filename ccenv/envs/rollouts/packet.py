@@ -9,18 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import unowned
-from ccenv.engine.packet.kernel import advance
-from ccenv.envs.rollouts.actor_critic import ActorCritic
-from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
-from ccenv.envs.packet.core import MAX_EVENTS
-from ccenv.envs.packet.kernel import observe
-from ccenv.envs.packet.link_rate import RateCore, move_link
-from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
-from ccenv.envs.curve.task import episode_metrics
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.kernels.threads import share
+from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.packet.kernel import advance
+from ccenv.envs.common.episodes import episode_metrics
+from ccenv.envs.packet.core import MAX_EVENTS
+from ccenv.envs.packet.kernel import observe
+from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, RateCore, move_link
+from ccenv.envs.rollouts.actor_critic import ActorCritic
+from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
 
 
 class PacketGame(NamedTuple):

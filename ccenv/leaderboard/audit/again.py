@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-from ccenv.benchmarks.cells.cell import TraceCell
-from ccenv.benchmarks.cells.players import agent_player
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import canonical_json
+from ccenv.base.foreign import parse_json
+from ccenv.benchmarks.cells.cell import TraceCell, agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.base.document import canonical_json
-from ccenv.base.errors import CcenvError
-from ccenv.base.foreign import parse_json
+from ccenv.leaderboard.audit.contents import Evaluation, Item
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, Damage, DamageCell, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate.stages import VIEW, Content, Progress, Work
 from ccenv.leaderboard.evaluate.trace_view import view_json
-from ccenv.leaderboard.audit.contents import Evaluation, Item
 from ccenv.leaderboard.store.database import Readable, Stored
-from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.home import Home, evaluation_suite, secret_of
 from ccenv.leaderboard.store.records import PlayedContent
-from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store.runs import published_suite
-from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.leaderboard.store.submit import Entrant
+from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.trace import parse_trace
 
 EQUAL, VERDICT, SAME_QUERY = "equal", "verdict", "same_query"

@@ -9,13 +9,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from ccenv.benchmarks.store import CELLS
+from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.benchmarks.store import CELLS
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
-from ccenv.leaderboard.evaluate.failure import FAILURE
+from ccenv.leaderboard.evaluate.limits import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
+from ccenv.leaderboard.store.entry import SUBMISSION, Known, ReadFile, check_author, check_players, reread
+from ccenv.leaderboard.store.home import REVEAL, ROUND, Begun, Revealed, Rounds
 from ccenv.leaderboard.store.records import (
     CellRecord,
     Count,
@@ -31,13 +34,9 @@ from ccenv.leaderboard.store.records import (
     check_summary,
     read_cells,
 )
-from ccenv.leaderboard.store.rounds import REVEAL, ROUND, Begun, Revealed, Rounds
 from ccenv.leaderboard.store.runs import check_metrics, check_runs, played_suite
-from ccenv.leaderboard.store.entry import SUBMISSION
-from ccenv.leaderboard.submission.identity import check_author, name_claim
-from ccenv.leaderboard.store.recheck import Known, ReadFile, check_players, reread
-from ccenv.leaderboard.store.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
-from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.leaderboard.store.submit import WITHDRAWAL, Withdrawal, check_withdrawal
+from ccenv.leaderboard.submission.identity import name_claim
 
 AUDIT = "audit"
 

@@ -1,4 +1,7 @@
-"""Audits: are the records what was stored, do they follow from each other, and do runs drawn at random come out again?"""
+"""Audits: are the records what was stored, do they follow from each other, and do runs drawn at random come out again?
+
+Reading a board that may have been edited: what is sound is kept, and everything that is not is named.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.store import CELLS, parse_cells
-from ccenv.benchmarks.run.summary import summarise
 from ccenv.base.errors import CcenvError, require_extra
+from ccenv.base.provenance import machine, now
+from ccenv.benchmarks.cells.code import cells_code
+from ccenv.benchmarks.run.summary import summarise
+from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.leaderboard.audit.again import (
     EQUAL,
     SAME_QUERY,
@@ -25,17 +29,72 @@ from ccenv.leaderboard.audit.again import (
     suite_again,
     title_of,
 )
-from ccenv.leaderboard.audit.survey import Survey, survey
+from ccenv.leaderboard.audit.contents import AUDIT, Contents, Evaluation, Item
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage, score_of
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.audit.contents import AUDIT, Evaluation, Item
-from ccenv.leaderboard.store.database import BoardStore, Stored
+from ccenv.leaderboard.store.database import START, BoardStore, Stored, chained, stored
 from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import Envelope
 from ccenv.leaderboard.store.submit import Entrant
-from ccenv.base.provenance import machine, now
+
+
+@dataclass
+class Survey:
+    """The sound records of a board.
+
+    Attributes:
+        sound: records that are what their hashes say and can be read.
+        chain: all rows whose hash and place in the chain hold, readable or not.
+        n_rows: how many rows there are.
+        contents: what the sound records say.
+        problems: one line for each thing that is wrong.
+    """
+
+    read: Callable[[str], bytes]
+    contents: Contents
+    sound: list[Stored] = field(default_factory=list)
+    chain: list[Stored] = field(default_factory=list)
+    n_rows: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
+        """Return sound records in order, all or those of a kind or subject."""
+        chosen = (record for record in self.sound if kind in (None, record.kind))
+        return [record for record in chosen if subject in (None, record.subject)]
+
+    def file(self, sha256: str) -> bytes:
+        """Return a file by its hash."""
+        return self.read(sha256)
+
+
+def survey(store: BoardStore) -> Survey:
+    """Read every row, file and content of a board; nothing that is wrong with one ends the reading of the others."""
+    out = Survey(store.file, Contents(store.file))
+    before, expected = START, 1
+    for row in store.rows():
+        out.n_rows += 1
+        number = row["number"]
+        if number > expected:
+            missing = f"record {expected}" if number == expected + 1 else f"records {expected} to {number - 1}"
+            out.problems.append(f"{missing} of the board: missing")
+        elif row["chain"] != chained(before, row["sha256"]):
+            out.problems.append(f"record {number} of the board does not follow the one before it")
+        before, expected = row["chain"], number + 1
+        try:
+            record = stored(row)
+            out.chain.append(record)
+            for digest in record.files.values():
+                store.file(digest)
+            out.contents.add(record)
+        except CcenvError as error:
+            text = str(error)
+            out.problems.append(text if text.startswith("record ") else f"record {number}: {text}")
+        else:
+            out.sound.append(record)
+    return out
+
 
 Progress = Callable[[int, int], None]
 

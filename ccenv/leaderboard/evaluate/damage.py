@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ccenv.base.config import StrictModel
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import plain
+from ccenv.base.provenance import machine, versions
+from ccenv.benchmarks.cells.cell import agent_player, sender_of
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
-from ccenv.benchmarks.cells.players import agent_player, sender_of
-from ccenv.benchmarks.intervals import estimate
+from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import plain
-from ccenv.base.errors import CcenvError
-from ccenv.base.foreign import parse_yaml
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.records import Count, Label, MachineRecord, PlayedContent, Real, Sha256, Text
-from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
-from ccenv.base.provenance import machine, versions
 
 DAMAGE = "damage"
 WORST_VIEW = "worst.view.json"
@@ -82,12 +80,6 @@ class Damage(PlayedContent):
     def of_sender(self, name: str) -> list[DamageCell]:
         """Return the runs against a sender."""
         return [cell for cell in self.cells if cell.sender == name]
-
-
-def panel() -> Suite:
-    """Return the panel: senders, paths and lengths."""
-    text = (resources.files("ccenv.leaderboard") / "panel.yaml").read_text(encoding="utf-8")
-    return validate(Suite, parse_yaml(text, "panel.yaml"), "panel.yaml")
 
 
 def undisturbed_cells(suite: Suite) -> list[CurveCell]:

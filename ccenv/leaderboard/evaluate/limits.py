@@ -2,6 +2,8 @@
 
 The cap on events is the packet engine's own. CPU time counts from one finished part to the next, over the worker and all that it
 started; memory is a cap of the system on each process, so that asking for more fails there and not here.
+
+Stages that a submission did not come through: stored with their reason, so that the queue goes on.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
+from ccenv.base.provenance import machine
 from ccenv.base.workers import worker_context
+from ccenv.benchmarks.cells.code import cells_code
+from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Stage, Work
+from ccenv.leaderboard.store.database import BoardStore, Stored
 
 _POLL_S = 0.2
 _MOST_GIB = 1_048_576
@@ -187,3 +192,30 @@ def _cap_memory(memory_bytes: int) -> None:
     cap = pages * resource.getpagesize() + memory_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (cap if hard == resource.RLIM_INFINITY else min(cap, hard), hard))
+
+
+FAILURE = "failure"
+LONGEST_REASON = 500
+
+
+def failure_slot(slot: str, attempt: int = 1) -> str:
+    """Return the slot of a failure of what would have been stored in another slot."""
+    return f"{FAILURE}/{slot}" if attempt == 1 else f"{FAILURE}/{slot}/{attempt}"
+
+
+def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
+    """Store that a stage failed; another attempt at the same stage gets a record of its own."""
+    submission = job.entrant.record.submission
+    _, slot = stage.slots(submission)
+    tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
+    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _public(reason, job)}
+    content |= {"code_sha256": cells_code(), "machine": machine()}
+    return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
+
+
+def _public(reason: str, job: Job) -> str:
+    for folder in (job.folder, job.home.folder):
+        for shown in (str(folder.resolve()), str(folder)):
+            reason = reason.replace(shown, job.entrant.record.card.name)
+    line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
+    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."

@@ -7,14 +7,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, shown
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.foreign import path_of, read_bounded
-from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, MAX_BYTES, VERIFICATION, Verification
-from ccenv.agents.identity import sender_hash
-from ccenv.network.trace import parse_trace
 from ccenv.base.provenance import now
+from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, MAX_BYTES, VERIFICATION, Verification
+from ccenv.network.trace import parse_trace
 
 _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
 

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.run.backends import BACKENDS
 from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.base.files import locked, make_folder, write_atomic
-from ccenv.leaderboard.evaluate.failure import FAILURE, failure_slot, store_failure
-from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
+from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.leaderboard.evaluate.limits import FAILURE, Failed, Limits, Worker, failure_slot, store_failure
 from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
-from ccenv.leaderboard.store.submit import Entrant, entrants
-from ccenv.leaderboard.store.withdraw import withdrawn
+from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn
 
 _ROOM_BYTES = 1 << 20
 

@@ -8,25 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.benchmarks.cells.cell import TraceCell
+from ccenv.agents.identity import sender_hash
+from ccenv.base.errors import EngineError, InputError, NoEncodingError, require_extra
+from ccenv.base.files import plain
+from ccenv.base.provenance import VERSION, machine, now
+from ccenv.benchmarks.cells.cell import Player, TraceCell, agent_player
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.players import Player, agent_player
-from ccenv.benchmarks.report.write import TRACES
+from ccenv.benchmarks.report.page import TRACES
 from ccenv.benchmarks.results import ASKED
 from ccenv.benchmarks.run.runner import cells_for, run_suite
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.base.document import plain
-from ccenv.base.errors import EngineError, InputError, NoEncodingError, require_extra
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.home import Home, evaluation_suite, secret_of
 from ccenv.leaderboard.store.records import ENDLESS
-from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store.submit import Entrant
-from ccenv.agents.identity import sender_hash
-from ccenv.base.provenance import machine, now
-from ccenv.base.version import VERSION
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import json_bytes
+from ccenv.base.files import json_bytes
 from ccenv.base.foreign import JsonRules, parse_json
 from ccenv.leaderboard.store.records import Positive, Text
 from ccenv.network.path import MAX_FLOWS

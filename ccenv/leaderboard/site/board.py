@@ -9,8 +9,9 @@ import numpy as np
 
 from ccenv.benchmarks.statistics import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.leaderboard.site.sources import DamageRecord, Records
 from ccenv.leaderboard.site.sections import Certified, Theorem
+from ccenv.leaderboard.site.sources import DamageRecord, Records
+from ccenv.leaderboard.store.entry import SubmissionRecord
 from ccenv.leaderboard.store.records import (
     BenchRecord,
     CellRecord,
@@ -22,8 +23,7 @@ from ccenv.leaderboard.store.records import (
     WorstCase,
     slug,
 )
-from ccenv.leaderboard.store.entry import SubmissionRecord
-from ccenv.leaderboard.submission.lookalike import folded
+from ccenv.leaderboard.submission.document import folded
 from ccenv.network.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts

@@ -10,16 +10,15 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.proofs.certificates.library import shipped_folder, stored
-from ccenv.base.document import Format
 from ccenv.base.errors import CcenvError, InputError, require_extra
+from ccenv.base.files import Format
 from ccenv.base.foreign import resolve_inside
+from ccenv.base.provenance import VERSION
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, Finding, make_board
-from ccenv.leaderboard.site.leagues import PAGE, League, league_view, read_leagues
+from ccenv.leaderboard.site.sections import FOLDER, PAGE, Certified, League, league_view, read_leagues
 from ccenv.leaderboard.site.sources import Records
-from ccenv.leaderboard.site.sections import FOLDER, Certified
-from ccenv.base.version import VERSION
+from ccenv.proofs.certificates.library import shipped_folder, stored
 
 DATA = "board.json"
 FORMAT = Format("ccenv-board", 2, "the data of a board's pages", "format_version", sort_keys=True)

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.document import Format, json_bytes
 from ccenv.base.errors import InputError, require_extra
-from ccenv.base.files import write_atomic
+from ccenv.base.files import Format, json_bytes, write_atomic
 from ccenv.base.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.audit.contents import check_contents
 from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
-from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.rounds import ROUND, new_round
+from ccenv.leaderboard.store.home import ROUND, Home, new_round
 
 MAX_BYTES = 1 << 30  # of all lines, unpacked
 LINE = JsonRules(max_bytes=48 << 20, max_depth=3, max_values=64)  # a record as one text, or a file of a record
@@ -61,8 +59,8 @@ def read_export(file: FilePath) -> Export:
     require_extra("jinja2", "board")
     from ccenv.leaderboard.site.board import make_board
     from ccenv.leaderboard.site.build import site_files
-    from ccenv.leaderboard.site.sources import from_contents
     from ccenv.leaderboard.site.sections import Certified
+    from ccenv.leaderboard.site.sources import from_contents
 
     rows, files = _read(file)
     contents = check_contents(checked_rows(rows, files), files.__getitem__)

@@ -14,10 +14,10 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import make_folder, remove_unfinished, write_atomic
 from ccenv.base.foreign import read_text, resolve_inside
 from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.exchange import export_board
 from ccenv.leaderboard.site.serve import POLICY
 from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.site.exchange import export_board
 from ccenv.leaderboard.store.head import read_head, write_head
 from ccenv.leaderboard.store.home import Home
 

@@ -8,15 +8,14 @@ from functools import partial
 from pathlib import Path as FilePath
 
 from ccenv.base.errors import InputError
-from ccenv.leaderboard.evaluate.damage import Damage
 from ccenv.leaderboard.audit.contents import Audited, Contents, Evaluation, Failure, Item, check_contents
+from ccenv.leaderboard.evaluate.damage import Damage
 from ccenv.leaderboard.store.database import BoardStore
+from ccenv.leaderboard.store.entry import ReadFile, SubmissionRecord
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, read_records
 from ccenv.leaderboard.store.runs import published_suite
-from ccenv.leaderboard.submission.canonical import canonical_hash
-from ccenv.leaderboard.store.entry import SubmissionRecord
-from ccenv.leaderboard.store.recheck import ReadFile
+from ccenv.leaderboard.submission.identity import canonical_hash
 
 
 @dataclass(frozen=True)

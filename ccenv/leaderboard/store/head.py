@@ -14,15 +14,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.files import Format, make_folder, write_atomic
 from ccenv.base.foreign import STRANGER, is_file, read_bounded
+from ccenv.base.provenance import now
 from ccenv.leaderboard.store.database import START, Readable, Stored
 from ccenv.leaderboard.store.records import Moment, Sha256
 from ccenv.leaderboard.submission.document import Fingerprint
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
-from ccenv.base.provenance import now
 
 HEAD = "head.json"
 MAX_BYTES = 4_096

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.base.files import hash_of
+from ccenv.base.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
 from ccenv.benchmarks.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import suite_of
-from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import hash_of
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
-from ccenv.leaderboard.submission.lookalike import check_visible
+from ccenv.leaderboard.submission.document import check_visible
 
 _WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -50,7 +50,7 @@ class MachineRecord(StrictModel):
 
 
 class PlayerRecord(StrictModel):
-    """A sender of a run, as ``ccenv.benchmarks.cells.players.Player`` is stored; a board runs no code of users."""
+    """A sender of a run, as ``ccenv.benchmarks.cells.cell.Player`` is stored; a board runs no code of users."""
 
     label: Label
     kind: Label

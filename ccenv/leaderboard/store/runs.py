@@ -7,13 +7,13 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
+from ccenv.base.files import canonical_json
+from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
 from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
-from ccenv.base.config import shipped_names
-from ccenv.base.document import canonical_json
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import parse_json
 from ccenv.leaderboard.store.records import CellRecord, PlayedContent, checked_suite, played_hash
 
 Run = tuple[str, str, str, int]
@@ -104,6 +104,6 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
 
 @cache
 def _shipped(name: str) -> SuiteBase | None:
-    from ccenv.leaderboard.evaluate.damage import panel
+    from ccenv.leaderboard.submission.document import panel
 
     return load_suite(name) if name in shipped_names(PACKAGE, ".yaml") else panel() if name == panel().name else None

@@ -13,21 +13,21 @@ import numpy as np
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.adversaries.learned import NETWORKS, load_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.learned import POLICIES
-from ccenv.base.errors import CcenvError, InputError, did_you_mean
-from ccenv.base.files import write_atomic
-from ccenv.base.foreign.names import is_file, is_folder
-from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
-from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
-from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
-from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
-from ccenv.leaderboard.submission.weights import quantised
-from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.agents.identity import FIRST_OBSERVATION
+from ccenv.agents.learned import POLICIES
 from ccenv.agents.learned.weights import LearnedPlayer, layer_widths, named_layers
 from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.base.errors import CcenvError, InputError, did_you_mean
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign.reading import is_file, is_folder
 from ccenv.base.foreign.tensors import tensor_file
 from ccenv.base.registry import parse_parameters
+from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
+from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
+from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
+from ccenv.leaderboard.submission.weights import FORMAT as SCRIPTED_FORMAT
+from ccenv.leaderboard.submission.weights import quantised
+from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _architecture(player: LearnedPlayer) -> dict[str, Any]:
 
 def _trace_payload(file: FilePath) -> _Payload:
     """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
-    from ccenv.leaderboard.evaluate.damage import panel
+    from ccenv.leaderboard.submission.document import panel
     from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import as_adversary
 

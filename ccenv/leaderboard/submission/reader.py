@@ -6,18 +6,17 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
+from ccenv.agents.identity import adversary_hash, sender_hash
+from ccenv.agents.programs import Program, parse_program, to_data
+from ccenv.agents.sender import ContractSender, ProgramSender, Sender
 from ccenv.base.config import validate
-from ccenv.base.document import hash_of
 from ccenv.base.errors import InputError, ProgramError
+from ccenv.base.files import hash_of
 from ccenv.base.foreign import read_folder
 from ccenv.leaderboard.submission.document import BESIDE, CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
-from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
-from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
+from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy, read_scripted
 from ccenv.network.adversary import Adversary, RecordedAdversary
-from ccenv.agents.identity import adversary_hash, sender_hash
-from ccenv.agents.sender import ContractSender, ProgramSender, Sender
-from ccenv.agents.programs import Program, parse_program, to_data
 
 MAX_MESSAGE = 400
 

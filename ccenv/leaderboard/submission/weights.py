@@ -1,22 +1,31 @@
-"""Tensors from strangers: exact names, types, shapes and sizes, finite and bounded values, weights on a grid."""
+"""Tensors from strangers: exact names, types, shapes and sizes, finite and bounded values, weights on a grid.
+
+``adversary.json``: a shipped scripted adversary with parameters, as data.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from ccenv.agents.learned import inner_cca
+from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.observation import N_OBSERVATION
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import STRANGER, parse_json
-from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
-from ccenv.network.adversary import Adversary, MlpAdversary
+from ccenv.agents.interface.interface import N_OBSERVATION
+from ccenv.agents.learned import inner_cca
 from ccenv.agents.learned.weights import Network, layer_shapes, network_of
 from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.base.files import Format
+from ccenv.base.foreign import STRANGER, parse_json
 from ccenv.base.foreign.tensors import read_tensors
+from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Architecture, NetworkMoves
+from ccenv.network.adversary import Adversary, MlpAdversary, ScriptedAdversary
 
 MAX_HEADER_BYTES = 4_096
 # Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.
@@ -156,3 +165,48 @@ def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str
         if not np.isfinite(tensor).all():
             raise InputError(f"{where}: tensor {name!a} is not finite")
     return tensors
+
+
+RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
+# The cards of learned adversaries have this name too; boards hold both, chained by hashes, so that neither can change.
+FORMAT = Format("ccenv-adversary", 1, "a scripted adversary", rules=RULES, indent=2)
+
+
+class ScriptedDocument(StrictModel):
+    """A name of the registry and its parameters."""
+
+    format: Literal["ccenv-adversary"]
+    version: Literal[1]
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+    parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")], Annotated[float, Field(allow_inf_nan=False)]] = (
+        Field(default_factory=dict)
+    )
+
+
+def read_scripted(content: bytes, where: str) -> str:
+    """Read the file and return the adversary's spec, such as ``square:period_rtts=4``.
+
+    Raises:
+        InputError: if it is damaged, not a scripted adversary, or a parameter is not one of its.
+    """
+    document = validate(ScriptedDocument, FORMAT.parse(content, where), where)
+    spec = document.name
+    if document.parameters:
+        spec += ":" + ",".join(f"{key}={_plain(value)}" for key, value in sorted(document.parameters.items()))
+    if document.name not in ADVERSARIES.names("scripted"):
+        raise InputError(
+            f"{where}: {ADVERSARIES.kind} {document.name!r} is not one of {', '.join(ADVERSARIES.names('scripted'))}"
+        )
+    try:
+        adversary = make_adversary(spec)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    if not isinstance(adversary, ScriptedAdversary):
+        raise InputError(f"{where}: {document.name!r} is not scripted")
+    return spec
+
+
+def _plain(value: float) -> str:
+    """Write a number without exponent, shortest form that is the same number."""
+    text = repr(int(value)) if value == int(value) else repr(value)
+    return text if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) else f"{value:.9f}".rstrip("0").rstrip(".")

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccenv.engine.compiled.beliefs import reset_beliefs
-from ccenv.engine.compiled.calls import address_of
-from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH
 from ccenv.adversaries.observation import N_FLOW, N_PATH
 from ccenv.agents.callbacks import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.base.errors import InputError
+from ccenv.engine.compiled.beliefs import reset_beliefs
+from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.compiled.policies import MAX_WIDTH, SHAPE_WIDTH
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_RINGS, MLP_FIRST_COLUMN
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.players import AdversaryTable
@@ -21,8 +22,6 @@ from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, begin_beliefs, belief_tem
 from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import AGGREGATIONS, EVENT_STRIDE, FLOW_LOG, JITTERS, LINK_LOG
 from ccenv.engine.packet.layout import FLOW_DTYPE as PACKET_FLOW_DTYPE
-from ccenv.base.errors import InputError
-from ccenv.live.emulator.calls import addresses
 from ccenv.live.emulator.layout import (
     ERROR_BINS,
     FLOW_DTYPE,
@@ -41,6 +40,7 @@ from ccenv.live.emulator.layout import (
     STALL_DTYPE,
     STALLS,
     Memory,
+    addresses,
 )
 from ccenv.live.emulator.loop import CHUNK_BYTES
 from ccenv.live.scenario import LiveScenario, adversary_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.base.errors import CcenvError
 from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.agents.sender import PolicySender
+from ccenv.base.errors import CcenvError
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 
 POINT_BITS = 16  # after the point: of signals, weights and outputs
 WIDEST = 32  # layer

@@ -10,11 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.live.export.bpf import (LOSS_LAG_STEPS, MAX_STEPS, POSITION_BITS, USER, constants_of, position_without, require_chooser, slack_of, whole_terms)
-from ccenv.live.export.policy import WholePolicy, signals_of
-from ccenv.agents.sender import PolicySender
 from ccenv.agents.programs import UNIT_OF, Expression, Leaf, Program
+from ccenv.agents.sender import PolicySender
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.live.export.bpf import (
+    LOSS_LAG_STEPS,
+    MAX_STEPS,
+    POSITION_BITS,
+    USER,
+    constants_of,
+    position_without,
+    require_chooser,
+    slack_of,
+    whole_terms,
+)
+from ccenv.live.export.policy import WholePolicy, signals_of
 
 # An ACK as the hooks see it; the first record is the start of the flow, with the handshake's RTT.
 ACK_DTYPE = np.dtype(

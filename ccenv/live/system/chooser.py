@@ -16,16 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.agents.interface.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, act_on_beliefs, memory_words, pack_policies
-from ccenv.base.random import uniform
-from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.live.export.bpf import POSITION_BITS, constants_of
+from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.agents.interface.signals import fill_beliefs
+from ccenv.agents.sender import ContractSender
 from ccenv.base.interrupts import end_with_parent
 from ccenv.base.kernels.decorator import kernel
-from ccenv.agents.sender import ContractSender
+from ccenv.base.random import uniform
+from ccenv.engine.compiled.policies import MAX_WIDTH, POLICY_DTYPE, SCRATCH_ROWS, act_on_beliefs, memory_words, pack_policies
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.live.export.bpf import POSITION_BITS, constants_of
 
 CHOICES = 64  # of the exported C
 PRIORITY = 49  # of SCHED_FIFO: below the emulator
@@ -195,7 +194,7 @@ def serve_for_ever(contract: ContractSender, map_fd: int, ring_fd: int, seed: in
 
 def main(spec: str, map_fd: int, ring_fd: int, seed: int, parent: int) -> None:
     """Serve for a worker, whose process id is given, and end with it."""
-    from ccenv.live.export.named import program_named
+    from ccenv.live.export.bpf import program_named
 
     end_with_parent()
     contract = program_named(spec).contract

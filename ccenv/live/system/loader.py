@@ -88,7 +88,7 @@ class Program:
 
         Args:
             name: under which it was exported.
-            content: of ``ccenv.live.export.compile.compile_bpf``.
+            content: of ``ccenv.live.export.bpf.compile_bpf``.
             records: of a recording program: how many to keep room for.
 
         Raises:

@@ -5,24 +5,30 @@ Formats, detected from the content:
 - ``mahimahi``: one whole number of milliseconds per line, each an opportunity of 1500 bytes (mm-link(1));
 - ``csv``: columns ``time_s`` or ``time_ms`` and one of ``rate_mbps``, ``rate_kbps``, ``rate_Bps``, ``bytes`` (opportunities), and
   perhaps ``delay_ms``; without a header two columns are seconds and Mbit/s;
-- ``json``: ``{"format": "ccenv-link-trace", ...}`` as ``ccenv.network.links.stored`` writes it, or a list of ``[seconds, Mbit/s]``
-  pairs or of objects with the names of the columns.
+- ``json``: ``{"format": "ccenv-link-trace", ...}`` as ``ccenv.network.links.reading`` writes it, or a list of ``[seconds,
+  Mbit/s]`` pairs or of objects with the names of the columns.
+
+Traces by name: files, and those that ccenv ships. What was read once is kept, so that all runs of a process share it.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from io import BufferedReader
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.base.errors import InputError, did_you_mean, shown
-from ccenv.base.foreign import open_plain, parse_json, shown_path
+from ccenv.base.errors import InputError, UnknownNameError, did_you_mean, shown
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import open_plain, parse_json, resolve_inside, shown_path
 from ccenv.base.foreign.json_text import JsonRules
-from ccenv.network.links.table import LinkTrace, of_opportunities, of_rates
+from ccenv.network.links.table import ROW_DELAY_S, ROW_TIME_S, ROW_VALUE, LinkTrace, of_opportunities, of_rates
 
 FORMAT, VERSION = "ccenv-link-trace", 1
 MTU_BYTES = 1500.0  # of an opportunity in a Mahimahi file
@@ -280,3 +286,74 @@ def _number(value: Any, what: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
         raise InputError(f"{where}: {what}: a finite number is needed (got {shown(value)})")
     return float(value)
+
+
+SHIPPED = "ccenv.network.links.shipped"
+MAX_KEPT = 64
+
+_kept: dict[tuple[str, int, int], LinkTrace] = {}
+
+
+def shipped_traces() -> dict[str, FilePath]:
+    """Return the files of the traces that ccenv ships, by name."""
+    folder = FilePath(str(resources.files(SHIPPED)))
+    return {file.stem: file for file in sorted(folder.glob("*.json"))}
+
+
+def trace_file(name: str) -> FilePath:
+    """Return the file of a trace: shipped, or in or below the folder in which the command runs.
+
+    Raises:
+        InputError: for a file elsewhere.
+        UnknownNameError: for neither.
+    """
+    shipped = shipped_traces()
+    if name in shipped:
+        return shipped[name]
+    file = resolve_inside(FilePath(), name, "trace")
+    if not file.is_file():
+        raise UnknownNameError(
+            f"no trace {shown(name)}: neither a file nor one of {', '.join(shipped)}.{did_you_mean(name, shipped)}"
+        )
+    return file
+
+
+def load_trace(name: str) -> LinkTrace:
+    """Return a trace by name.
+
+    Args:
+        name: of a shipped one, or of a file in or below the folder in which the command runs.
+
+    Raises:
+        InputError: as ``read_trace``; UnknownNameError where there is none.
+    """
+    file = trace_file(name)
+    found = os.stat(file)
+    key = (str(file.resolve()), found.st_mtime_ns, found.st_size)
+    if key not in _kept:
+        while len(_kept) >= MAX_KEPT:
+            del _kept[next(iter(_kept))]
+        _kept[key] = read_trace(file).trace
+    return _kept[key]
+
+
+def save_trace(path: str | os.PathLike[str], trace: LinkTrace, notes: str = "") -> None:
+    """Write a trace as JSON; reading it gives the same numbers.
+
+    Args:
+        path: the file.
+        trace: it.
+        notes: what it is.
+    """
+    value = "rate_Bps" if trace.kind == "rate" else "bytes"
+    chosen = [ROW_TIME_S, ROW_VALUE, *([ROW_DELAY_S] if trace.has_delays else [])]
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "notes": notes,
+        "columns": ["time_s", value, *(["delay_s"] if trace.has_delays else [])],
+        "length_s": trace.length_s,
+    }
+    head = json.dumps(data, indent=1)[:-2]
+    rows = ",\n".join(json.dumps(row) for row in trace.rows[:, chosen].tolist())
+    write_atomic(path, f'{head},\n "rows": [\n{rows}\n]}}\n'.encode())

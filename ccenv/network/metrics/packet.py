@@ -1,15 +1,199 @@
-"""Metrics of a run of the packet engine, each a documented function of a window of it; ``ccenv.network.metrics.table`` names them."""
+"""Metrics of a run of the packet engine, each a function of a window of it; ``ccenv.network.metrics.table`` names them.
+
+A run of the packet engine as plain data, and the part of it that a metric speaks about.
+
+Flow completion times of transfers that come and go, over the shortest possible: slowdown, by size.
+
+Metrics of applications: what the pages, videos and calls of a run were worth, over the whole run.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from ccenv.base.errors import InputError
 from ccenv.network.metrics import measures
 from ccenv.network.metrics.measures import UNDEFINED
-from ccenv.network.metrics.packet_window import PacketRun, RunWindow
 from ccenv.network.path import MBPS_IN_BPS
+
+
+@dataclass(frozen=True)
+class RunFlow:
+    """What metrics know about a flow of a run.
+
+    Attributes:
+        name: of its group; flows of the same name are measured together.
+        rtt_s: propagation round-trip time Rm.
+        start_s: when it starts.
+        stop_s: when it stops sending; infinite: never.
+        workload: kind of what its application offers; ``finite`` and ``batches`` are transfers that end.
+        size_bytes: of each transfer.
+        every_s: between two transfers of ``batches``.
+        finished_s: when a finite transfer was acknowledged; infinite: not.
+        transfers: of a flow that stands for many that come and go: (n, 3) bytes, begin and end in seconds; NaN: not done.
+        link_Bps: rate of the slowest link of its route.
+    """
+
+    name: str
+    rtt_s: float
+    start_s: float
+    stop_s: float
+    workload: str
+    size_bytes: float
+    every_s: float
+    finished_s: float
+    transfers: np.ndarray | None = None
+    link_Bps: float = math.inf
+
+
+@dataclass(frozen=True)
+class AppRun:
+    """What an application of a run was worth.
+
+    Attributes:
+        kind: of the application.
+        name: of its flows.
+        flows: their indices.
+        values: over the whole run, by name (``ccenv.simulation.applications.play``).
+        series: rows of time and values over time, by name.
+    """
+
+    kind: str
+    name: str
+    flows: tuple[int, ...]
+    values: dict[str, float]
+    series: dict[str, list[list[float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class PacketRun:
+    """What metrics know about a run.
+
+    Attributes:
+        flow_log: (rows, flows) records: newest values and cumulative counts, row k at time k * log_s.
+        link_log: (rows, links) records.
+        flows: one for each column of flow_log.
+        log_s: interval of the logs.
+        duration_s: length of the run.
+        mss_bytes: size of a segment.
+        buffer_bytes: of the first link; infinite where it is unlimited.
+        applications: what they were worth.
+    """
+
+    flow_log: np.ndarray
+    link_log: np.ndarray
+    flows: tuple[RunFlow, ...]
+    log_s: float
+    duration_s: float
+    mss_bytes: float
+    buffer_bytes: float
+    applications: tuple[AppRun, ...] = ()
+
+    @property
+    def time_s(self) -> np.ndarray:
+        """Time of the rows, (rows,) in seconds."""
+        return np.arange(len(self.flow_log)) * self.log_s
+
+
+@dataclass(frozen=True, eq=False)
+class RunWindow:
+    """The part of a run that is measured: some flows during some spans of time.
+
+    Attributes:
+        run: what is measured.
+        spans_s: (from, to) in seconds; rates and delays are over all of them together.
+        flows: indices of the flows.
+    """
+
+    run: PacketRun
+    spans_s: tuple[tuple[float, float], ...]
+    flows: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.flows or not self.spans_s:
+            raise InputError("a window needs at least one flow and one span of time")
+        for first, last in self.rows():
+            if not first < last:
+                raise InputError(f"a span of the window is shorter than the log's interval of {self.run.log_s:g} s")
+
+    def rows(self, flow: int | None = None) -> list[tuple[int, int]]:
+        """Return the log rows of the spans, cut to the time in which a flow was to send where one is given."""
+        run, n = self.run, len(self.run.flow_log) - 1
+        low, high = 0.0, math.inf
+        if flow is not None:
+            low, high = run.flows[flow].start_s, run.flows[flow].stop_s
+        out = []
+        for begin, end in self.spans_s:
+            first, last = round(max(begin, low) / run.log_s), round(min(end, high, run.duration_s) / run.log_s)
+            if flow is None or first < last:
+                out.append((min(n, first), min(n, last)))
+        return out
+
+    def grown(self, flow: int, name: str) -> float:
+        """Return how much a cumulative field of the flow log grew over the window."""
+        log = self.run.flow_log[name][:, flow]
+        return float(sum(log[last] - log[first] for first, last in self.rows(flow)))
+
+    def total(self, name: str) -> float:
+        """Return the growth of a field over all flows of the window."""
+        return sum(self.grown(flow, name) for flow in self.flows)
+
+    def seconds(self, flow: int) -> float:
+        """Return for how long a flow was to send within the window."""
+        return sum(last - first for first, last in self.rows(flow)) * self.run.log_s
+
+    @property
+    def span_s(self) -> float:
+        """Length of all spans together."""
+        return sum(last - first for first, last in self.rows()) * self.run.log_s
+
+    @cached_property
+    def rates_Bps(self) -> np.ndarray:
+        """Throughput of each flow while it was to send, (N,) bytes/s; not a number for a flow without such time."""
+        seconds = [self.seconds(flow) for flow in self.flows]
+        return np.array(
+            [self.grown(f, "goodput_bytes") / s if s > 0 else UNDEFINED for f, s in zip(self.flows, seconds, strict=True)]
+        )
+
+    def link(self, name: str, index: int = 0) -> np.ndarray:
+        """Return a link's logged field in the window, the rows of all spans one after the other."""
+        log = self.run.link_log[name][:, index]
+        return np.concatenate([log[first:last] for first, last in self.rows()])
+
+    def link_grown(self, name: str, index: int = 0) -> float:
+        """Return how much a cumulative field of a link's log grew over the window."""
+        log = self.run.link_log[name][:, index]
+        return float(sum(log[last] - log[first] for first, last in self.rows()))
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes that the first link could have carried."""
+        return float(self.link("rate_Bps").sum()) * self.run.log_s
+
+    @property
+    def rtt_s(self) -> float:
+        """Propagation RTT, the mean over the delivered bytes where flows differ."""
+        rtts = np.array([self.run.flows[flow].rtt_s for flow in self.flows])
+        weights = np.array([self.grown(flow, "goodput_bytes") for flow in self.flows])
+        return float(rtts @ weights / weights.sum()) if weights.sum() > 0 else float(rtts.min())
+
+    @cached_property
+    def delays(self) -> tuple[np.ndarray, np.ndarray]:
+        """RTT minus Rm per flow and log interval as the mean of its ACKs, and how many they were."""
+        values, weights = [], []
+        for flow in self.flows:
+            log, base_s = self.run.flow_log[:, flow], self.run.flows[flow].rtt_s
+            for first, last in self.rows(flow):
+                samples, summed = np.diff(log["rtt_samples"][first : last + 1]), np.diff(log["rtt_sum_s"][first : last + 1])
+                some = samples > 0
+                values.append(np.maximum(0.0, summed[some] / samples[some] - base_s))
+                weights.append(samples[some])
+        return (np.concatenate(values), np.concatenate(weights)) if values else (np.zeros(0), np.zeros(0))
 
 
 def utilisation(window: RunWindow) -> float:
@@ -157,7 +341,7 @@ def queue_mean_share(window: RunWindow) -> float:
 
 
 def jain_index(window: RunWindow) -> float:
-    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``ccenv.network.metrics.measures.jain``)."""
+    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``measures.jain``)."""
     rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
     return measures.jain(rates) if len(rates) else UNDEFINED
 
@@ -211,7 +395,7 @@ def s_fairness(window: RunWindow) -> float:
 
 
 def power(window: RunWindow) -> float:
-    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``ccenv.network.metrics.measures.power``)."""
+    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``measures.power``)."""
     if window.total("goodput_bytes") <= 0:
         return 0.0
     return measures.power(utilisation(window), window.rtt_s, queueing_delay_mean_s(window))
@@ -383,3 +567,91 @@ def first_share_pct(window: RunWindow) -> float:
     """Return the share of the first half of the flows in all that is sent. Reference: [BBR-fluid] s.4.3, mixes of two CCAs."""
     rates = sending_rates_Bps(window)
     return measures.percent(float(rates[: len(rates) // 2].sum()), float(rates.sum()))
+
+
+SMALL_BYTES, LARGE_BYTES = 100e3, 1e6  # pFabric, SIGCOMM 2013, s.5: (0, 100 KB] and (10 MB, inf); here from 1 MB on
+
+
+def slowdowns(window: RunWindow) -> tuple[np.ndarray, np.ndarray]:
+    """Return sizes and slowdowns of the transfers that came in the window: (n,) bytes and (n,); NaN where one was not done.
+
+    The time of a transfer is from its arrival until its sender has the last ACK; the shortest possible is Rm and the time that
+    the slowest link takes for its packets.
+
+    Reference: M. Alizadeh et al.: pFabric, SIGCOMM 2013, s.5 (normalised FCT).
+    """
+    sizes, found = [np.zeros(0)], [np.zeros(0)]
+    mss_bytes = window.run.mss_bytes
+    for index in window.flows:
+        flow = window.run.flows[index]
+        if flow.transfers is None:
+            continue
+        size_bytes, begin_s, end_s = flow.transfers.T
+        inside = np.zeros(len(begin_s), np.bool_)
+        for low_s, high_s in window.spans_s:
+            inside |= (begin_s >= low_s) & (begin_s < high_s)
+        packets = np.maximum(1.0, np.ceil(size_bytes[inside] / mss_bytes))
+        sizes.append(size_bytes[inside])
+        found.append((end_s[inside] - begin_s[inside]) / (flow.rtt_s + packets * mss_bytes / flow.link_Bps))
+    return np.concatenate(sizes), np.concatenate(found)
+
+
+def _quantile(window: RunWindow, share: float, low_bytes: float = 0.0, high_bytes: float = np.inf) -> float:
+    """Return a quantile of the slowdowns of some sizes; what was not done counts as longest."""
+    sizes, found = slowdowns(window)
+    chosen = np.sort(np.nan_to_num(found[(sizes > low_bytes) & (sizes <= high_bytes)], nan=np.inf))
+    if not len(chosen):
+        return UNDEFINED
+    value = float(chosen[min(len(chosen) - 1, int(np.ceil(share * len(chosen))) - 1)])
+    return value if np.isfinite(value) else UNDEFINED
+
+
+def fct_slowdown_p50(window: RunWindow) -> float:
+    """Return the median slowdown. Reference: :func:`slowdowns`."""
+    return _quantile(window, 0.5)
+
+
+def fct_slowdown_p99(window: RunWindow) -> float:
+    """Return the 99th percentile of the slowdown. Reference: :func:`slowdowns`."""
+    return _quantile(window, 0.99)
+
+
+def fct_small_p99(window: RunWindow) -> float:
+    """Return the 99th percentile of the slowdown of transfers of at most 100 kB. Reference: :func:`slowdowns`."""
+    return _quantile(window, 0.99, high_bytes=SMALL_BYTES)
+
+
+def fct_large_p50(window: RunWindow) -> float:
+    """Return the median slowdown of transfers of more than 1 MB. Reference: :func:`slowdowns`."""
+    return _quantile(window, 0.5, low_bytes=LARGE_BYTES)
+
+
+def fct_done_share(window: RunWindow) -> float:
+    """Return the share of the transfers that came in the window and were done with the run."""
+    _, found = slowdowns(window)
+    return float(np.isfinite(found).mean()) if len(found) else UNDEFINED
+
+
+NAMES = (
+    *("page_load_s", "page_load_max_s"),
+    *("video_bitrate_mbps", "video_stall_s", "video_startup_s", "video_switches", "video_qoe"),
+    *("call_bitrate_mbps", "call_delay_mean_s", "call_delay_p95_s", "call_on_time"),
+)
+"""Values of applications that are metrics."""
+
+
+def quality(name: str) -> Callable[[RunWindow], float]:
+    """Return the metric of a value: the mean over the applications of the window's flows that have it.
+
+    Reference: ``ccenv.simulation.applications.play`` defines each value and names its source.
+    """
+
+    def measure(window: RunWindow) -> float:
+        flows = set(window.flows)
+        found = [app.values[name] for app in window.run.applications if set(app.flows) <= flows and name in app.values]
+        return sum(found) / len(found) if found else UNDEFINED
+
+    measure.__doc__ = (
+        f"Return {name} of the applications of these flows, the mean over them (``ccenv.simulation.applications.play``)."
+    )
+    return measure

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.network.metrics import packet, trace, transfers
-from ccenv.network.metrics.packet_window import PacketRun, RunWindow
-from ccenv.network.metrics.quality import quality
+from ccenv.network.metrics import packet, trace
+from ccenv.network.metrics.packet import PacketRun, RunWindow, quality
 from ccenv.network.metrics.trace import Window
 
 Direction = Literal["higher", "lower", "neither"]
@@ -129,19 +128,19 @@ _TABLE = (
            None, packet.harm),
     Metric("fct_slowdown_p50", "median FCT slowdown", "", "lower",
            "median over the transfers that come and go of their time over the shortest possible",
-           None, transfers.fct_slowdown_p50),
+           None, packet.fct_slowdown_p50),
     Metric("fct_slowdown_p99", "p99 FCT slowdown", "", "lower",
            "99th percentile of the same",
-           None, transfers.fct_slowdown_p99),
+           None, packet.fct_slowdown_p99),
     Metric("fct_small_p99", "p99 FCT slowdown, small", "", "lower",
            "the same of transfers of at most 100 kB",
-           None, transfers.fct_small_p99),
+           None, packet.fct_small_p99),
     Metric("fct_large_p50", "median FCT slowdown, large", "", "lower",
            "median slowdown of transfers of more than 1 MB",
-           None, transfers.fct_large_p50),
+           None, packet.fct_large_p50),
     Metric("fct_done_share", "transfers done", "", "higher",
            "share of the transfers that came and were done with the run",
-           None, transfers.fct_done_share),
+           None, packet.fct_done_share),
     Metric("starvation_ratio", "largest : smallest throughput", "", "lower",
            "largest throughput over the smallest; a flow that got nothing counts as having got one segment",
            trace.starvation_ratio, packet.starvation_ratio),
@@ -212,7 +211,7 @@ _TABLE = (
            "share of the frames that are complete within the call's deadline",
            None, quality("call_on_time")),
     # The five metrics of [BBR-fluid] s.4.3 and the share of the first CCA of a mix: the fluid model computes them from its own
-    # sums (ccenv.engine.fluid.metrics), in the paper's units.
+    # sums (ccenv.engine.fluid.simulate), in the paper's units.
     Metric("jain", "Jain fairness", "", "higher",
            "Jain's index of the rates at which the flows send",
            None, packet.sending_jain),

@@ -13,10 +13,20 @@ from types import ModuleType
 from typing import Any, get_args
 
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown, unknown_name
+from ccenv.base.user import installed, limits
+from ccenv.base.user.python_file import (
+    attribute_of,
+    is_python_file,
+    line_of,
+    load_file,
+    place,
+    read_spec,
+    require_arguments,
+    said,
+    source_of,
+)
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
-from ccenv.base.user import installed, limits
-from ccenv.base.user.python_file import (attribute_of, is_python_file, line_of, load_file, place, read_spec, require_arguments, said, source_of)
 
 _FORMS = (
     "DIRECTION ('higher', 'lower' or 'neither'), UNIT, and of_trace(window) or of_run(window) or both, "

@@ -15,20 +15,30 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ccenv.proofs.certificates import beliefs, second
+from ccenv.base.errors import InputError
+from ccenv.proofs.certificates import laws as beliefs
 from ccenv.proofs.certificates import program as programs
+from ccenv.proofs.certificates import proofs as second
 from ccenv.proofs.certificates.canonical import Form, Reader, holds, told
 from ccenv.proofs.certificates.claims import Read, on_trace, parts_of
 from ccenv.proofs.certificates.claims import beliefs as beliefs_in
 from ccenv.proofs.certificates.claims import features as features_in
-from ccenv.proofs.certificates.compose import (Lemma, Reading, buffer_of, held_beliefs, obligations, possibilities, read_theorem, settling)
+from ccenv.proofs.certificates.compose import (
+    Lemma,
+    Reading,
+    buffer_of,
+    held_beliefs,
+    obligations,
+    possibilities,
+    read_theorem,
+    settling,
+)
 from ccenv.proofs.certificates.laws import Path
 from ccenv.proofs.certificates.proofs import ProofChecker
 from ccenv.proofs.certificates.reading import Certificate, QueryData
 from ccenv.proofs.certificates.reason import Work, follows
 from ccenv.proofs.certificates.statement import LAWS_VERSION, assumptions, figures, sentence, subject, times_to_converge
 from ccenv.proofs.certificates.theorem import number
-from ccenv.base.errors import InputError
 
 Decide = Callable[..., str]
 """(text, limit_s=...) -> the second solver's answer."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from ccenv.proofs.certificates.laws import Path, conj, disj, num
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import fraction_of, shown
+from ccenv.proofs.certificates.laws import Path, conj, disj, num
 
 Read: TypeAlias = tuple[Any, ...]
 Sum: TypeAlias = dict[str, Fraction]

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ccenv.proofs.certificates.claims import (BELIEFS, STATE, Read, Sum, add, ended, ended_sum, features, parts_of, read_formula, read_sum)
+from ccenv.base.errors import InputError, shown
+from ccenv.proofs.certificates.claims import (
+    BELIEFS,
+    STATE,
+    Read,
+    Sum,
+    add,
+    ended,
+    ended_sum,
+    features,
+    parts_of,
+    read_formula,
+    read_sum,
+)
 from ccenv.proofs.certificates.claims import beliefs as beliefs_in
 from ccenv.proofs.certificates.program import Program
 from ccenv.proofs.certificates.theorem import HISTORY, number, numbers_of
-from ccenv.base.errors import InputError, shown
 
 PERIOD_RTTS = 10  # of beliefs, in the engine
 BETWEEN = frozenset((*STATE, "MSS", "buffer"))

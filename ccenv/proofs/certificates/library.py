@@ -7,10 +7,10 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path as FilePath
 
-from ccenv.proofs.certificates.check import Refusal, check
-from ccenv.proofs.certificates.reading import MAX_BYTES, Certificate, parse_certificate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, read_bounded, read_lines
+from ccenv.proofs.certificates.check import Refusal, check
+from ccenv.proofs.certificates.reading import MAX_BYTES, Certificate, parse_certificate
 
 SUFFIXES = (".certificate.json", ".certificate.json.xz")
 CHECKS_KEPT = 64

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import NAME_ALLOWED, is_name, shown
 from ccenv.proofs.certificates.claims import Read, Sum, add
 from ccenv.proofs.certificates.laws import Path, conj, disj, most, num
 from ccenv.proofs.certificates.reason import follows
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import NAME_ALLOWED, is_name, shown
 
 RATES = ("C_L", "C_U", "C_L_lambda", "MSS/Rm", "rate", "q_U/Rm")
 BYTES = ("q_U", "MSS")

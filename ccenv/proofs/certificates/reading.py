@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ccenv.proofs.certificates.theorem import LemmaName, Line, Theorem
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format
+from ccenv.base.files import Format
 from ccenv.base.foreign import JsonRules
+from ccenv.proofs.certificates.theorem import LemmaName, Line, Theorem
 
 MAX_BYTES = 64 << 20
 FORMAT = Format(

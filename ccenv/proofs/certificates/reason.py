@@ -9,8 +9,8 @@ import math
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from ccenv.proofs.certificates.claims import Read
 from ccenv.base.errors import InputError
+from ccenv.proofs.certificates.claims import Read
 
 MAX_WORK = 6_000_000  # pairs of rows of all obligations of a theorem: ten times what the largest shipped one takes, some 20 s
 MAX_ROWS = 4_000

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from ccenv.base.errors import InputError
 from ccenv.proofs.certificates.claims import STATE, Read, features, parts_of, read_formula
 from ccenv.proofs.certificates.theorem import number, numbers_of
-from ccenv.base.errors import InputError
 
 LAWS_VERSION = 1
 """Of the list of laws in docs/theorems.md. A certificate of another version is refused: its queries mean something else."""

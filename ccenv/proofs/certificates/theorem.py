@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from ccenv.proofs.certificates.claims import ALL
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, shown
 from ccenv.base.foreign import NAME_ALLOWED, fraction_of, is_name, look_of
+from ccenv.proofs.certificates.claims import ALL
 
 LARGEST = 10**9
 """Of the numerator and the denominator of a theorem's numbers."""

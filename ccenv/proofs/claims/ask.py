@@ -7,16 +7,16 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import InputError, did_you_mean, require_extra, shown, unknown_name
-from ccenv.base.foreign import fraction_of
 from ccenv.base.figure import table
+from ccenv.base.foreign import fraction_of
+from ccenv.base.units import SECONDS, positive
+from ccenv.base.workers import Workers
 from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
 from ccenv.proofs.claims.report import about_run, decide_claim
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.formulas.setting import BUFFERS, BeliefRules, Setting, named_setting
 from ccenv.proofs.senders.catalog import smt_sender
-from ccenv.proofs.solver.store import Store
-from ccenv.base.units import SECONDS, positive
-from ccenv.base.workers import Workers
+from ccenv.proofs.solver.solvers import Store
 
 COLUMNS = ("name", "claim", "verdict", "seconds")  # of a query, in tables
 

@@ -14,7 +14,7 @@ from ccenv.proofs.formulas import beliefs
 from ccenv.proofs.formulas.encode import Needs, SmtSender
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.senders.any import AnySender
+from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies
 
 BELIEF_BOUNDS = frozenset({"C_L", "C_U"})

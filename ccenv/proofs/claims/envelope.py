@@ -14,16 +14,16 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError, unknown_name
+from ccenv.base.workers import Workers
 from ccenv.proofs.claims import endless
-from ccenv.proofs.claims.bisect import Best, bisect
+from ccenv.proofs.claims.lemma_run import Best, bisect
 from ccenv.proofs.claims.properties import FIRST, Property
 from ccenv.proofs.claims.report import about_run, refute, shows, write_counterexample
 from ccenv.proofs.claims.verifier import Query, Result, Verdict, Verifier
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import Setting, named_setting
 from ccenv.proofs.senders.catalog import smt_sender
-from ccenv.proofs.solver.store import Store
-from ccenv.base.workers import Workers
+from ccenv.proofs.solver.solvers import Store
 
 MODELS = ("ideal", "cbr_delay", "ccac")
 BUFFERS = ("infinite", "large", "small", "arbitrary")

@@ -14,8 +14,8 @@ from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.senders.aimd import Aimd
 from ccenv.proofs.senders.rate_based import RateDelay
+from ccenv.proofs.senders.window import Aimd
 from ccenv.proofs.solver.terms import Formula, all_of, any_of
 
 APART = "cbr_delay"

@@ -17,8 +17,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import read_yaml, resolve_inside
-from ccenv.proofs.claims.formulas import (bounds_of, cases_of, compile_formula, conjuncts_of, joined, names_in, read_number, text_of)
-from ccenv.proofs.claims.properties import Property
+from ccenv.proofs.claims.properties import (
+    Property,
+    bounds_of,
+    cases_of,
+    compile_formula,
+    conjuncts_of,
+    joined,
+    names_in,
+    read_number,
+    text_of,
+)
 from ccenv.proofs.claims.verifier import Query, Verdict
 from ccenv.proofs.formulas.encode import Needs, SmtSender
 from ccenv.proofs.formulas.setting import SETTINGS, TIMEOUT_PRESETS, BeliefRules, Setting, named_setting

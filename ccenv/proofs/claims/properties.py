@@ -2,14 +2,24 @@
 
 ``FIRST`` is the sample at which objectives start: sample 0 is chosen by the solver, so the first step that the sender decided
 ends at sample 1. Units: C = Rm = 1.
+
+The small language of lemma suites: named conditions over a trace, combined with all, any and not.
+
+A formula is a condition's name, a list (all of it), or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION:
+NUMBER}``. A number is given as such, as text ``"27/40"``, or as the name of one of the suite's constants. State conditions are
+read at the start of the trace in a premise and at its end in a conclusion; the others speak about the whole trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.foreign import fraction_of
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, count, implies, negate
@@ -188,3 +198,230 @@ class Objectives:
         if not self.no_large_loss_when_probing or self.large_loss_mss is None:
             return True
         return implies(v.rate[v.last] > v.rate[FIRST], loss_per_step(v, self.large_loss_mss))
+
+
+Numbers = Mapping[str, Fraction]
+MAX_CASES = 26  # of a premise: each becomes a query, lettered a to z
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A named condition.
+
+    Attributes:
+        of: (view, sample, number) -> formula; the sample is the start or the end.
+        bounds: beliefs that it reads.
+        needs_number: whether it takes a number.
+        text: what it says, ``{x}`` stands for the number.
+    """
+
+    of: Callable[[View, int, Any], Formula]
+    bounds: frozenset[str]
+    needs_number: bool
+    text: str
+
+
+def _state(name: str, compare: Callable[[Term, Any], Formula], text: str) -> Condition:
+    def of(v: View, t: int, x: Any) -> Formula:
+        series = getattr(v, name)
+        # A premise about a bound that the query does not read is dropped: that only makes the claim stronger.
+        return True if series is None else compare(series[t], x)
+
+    return Condition(of, frozenset({name}), "{x}" in text, text)
+
+
+def _queue_state(v: View, t: int, x: Any) -> Formula:
+    return v.queue(t) <= x * (1 + v.setting.jitter_steps)
+
+
+def _moved(name: str, compare: Callable[[Term, Term, Any], Formula], text: str) -> Condition:
+    def of(v: View, t: int, x: Any) -> Formula:
+        series = getattr(v, name)
+        return compare(series[0], series[v.last], x)
+
+    return Condition(of, frozenset({name}), "{x}" in text, text)
+
+
+_NONE: frozenset[str] = frozenset()
+
+CONDITIONS: dict[str, Condition] = {
+    "C_L_true": _state("C_L", lambda c, _: c <= 1, "C_L <= C"),
+    "C_U_true": _state("C_U", lambda c, _: c >= 1, "C_U >= C"),
+    "C_L_lambda_true": _state("C_L_lambda", lambda c, _: c <= 1, "C_L_lambda <= C"),
+    "C_L_at_least": _state("C_L", lambda c, x: c >= x, "C_L >= {x} C"),
+    "C_U_at_most": _state("C_U", lambda c, x: c <= x, "C_U <= {x} C"),
+    "C_L_lambda_at_least": _state("C_L_lambda", lambda c, x: c >= x, "C_L_lambda >= {x} C"),
+    "buffer_line": Condition(
+        lambda v, t, _: buffer_line(v, t, 1), frozenset({"C_L_lambda"}), False, "C T* + beta >= C_L_lambda (T* + D)"
+    ),
+    "q_U_true": Condition(
+        lambda v, t, _: v.q_U is None or v.q_U[t] >= v.queue(t), frozenset({"q_U"}), False, "q_U bounds the queue"
+    ),
+    "q_U_at_most": _state("q_U", lambda q, x: q <= x, "q_U <= {x} C Rm"),
+    "queue_at_most": Condition(_queue_state, _NONE, True, "queue <= {x} C (Rm+D)"),
+    "C_L_falls_by": _moved("C_L", lambda a, b, x: b * x < a, "C_L falls by the factor {x}"),
+    "C_U_falls_by": _moved("C_U", lambda a, b, x: b * x < a, "C_U falls by the factor {x}"),
+    "C_L_rises_by": _moved("C_L", lambda a, b, x: b > x * a, "C_L rises by the factor {x}"),
+    "C_U_rises_by": _moved("C_U", lambda a, b, x: b > x * a, "C_U rises by the factor {x}"),
+    "C_L_not_higher": _moved("C_L", lambda a, b, _: b <= a, "C_L does not rise"),
+    "C_U_not_higher": _moved("C_U", lambda a, b, _: b <= a, "C_U does not rise"),
+    "C_L_not_lower": _moved("C_L", lambda a, b, _: b >= a, "C_L does not fall"),
+    "C_U_not_lower": _moved("C_U", lambda a, b, _: b >= a, "C_U does not fall"),
+    "C_L_lambda_not_lower": _moved("C_L_lambda", lambda a, b, _: b >= a, "C_L_lambda does not fall"),
+    "C_L_lambda_rises_by_mss": Condition(
+        lambda v, t, x: v.C_L_lambda[v.last] >= v.C_L_lambda[0] + x * v.alpha,  # type: ignore[index]
+        frozenset({"C_L_lambda"}),
+        True,
+        "C_L_lambda rises by {x} MSS/Rm",
+    ),
+    "q_U_falls_by": _moved("q_U", lambda a, b, x: b < a - x, "q_U falls by {x} C Rm"),
+    "C_L_wrong_at_start": Condition(lambda v, t, _: v.C_L[0] > 1, frozenset({"C_L"}), False, "C_L(0) > C"),  # type: ignore[index]
+    "C_U_wrong_at_start": Condition(lambda v, t, _: v.C_U[0] < 1, frozenset({"C_U"}), False, "C_U(0) < C"),  # type: ignore[index]
+    "inflight_rises_by": Condition(
+        lambda v, t, x: v.inflight(v.last) > v.inflight(0) + x * v.C_L[0],  # type: ignore[index]
+        frozenset({"C_L"}),
+        True,
+        "bytes in flight rise by {x} C_L Rm",
+    ),
+    "queue_falls_by": Condition(lambda v, t, x: v.queue(v.last) < v.queue(0) - x, _NONE, True, "queue falls by {x} C Rm"),
+    "utilisation_at_least": Condition(lambda v, t, x: utilisation(v, x), _NONE, True, "utilisation >= {x}"),
+    "inflight_at_most": Condition(lambda v, t, x: inflight(v, x), _NONE, True, "inflight <= {x} C (Rm+D)"),
+    "queue_always_at_most": Condition(lambda v, t, x: queue(v, x), _NONE, True, "queue always <= {x} C (Rm+D)"),
+    "loss_per_step_at_most_mss": Condition(lambda v, t, x: loss_per_step(v, x), _NONE, True, "at most {x} MSS lost per Rm"),
+    "loss_per_step_at_most_bdp": Condition(
+        lambda v, t, x: loss_per_step(v, Fraction(0), x), _NONE, True, "at most {x} C Rm lost per Rm"
+    ),
+    "lossy_steps_at_most": Condition(lambda v, t, x: lossy_steps(v, x), _NONE, True, "at most {x} steps with loss"),
+    "rate_rises": Condition(lambda v, t, _: v.rate[v.last] > v.rate[FIRST], _NONE, False, "the rate rises"),
+    "buffer_at_least": Condition(lambda v, t, x: v.beta is None or v.beta >= x, _NONE, True, "beta >= {x} C Rm"),
+    "buffer_above_mss": Condition(lambda v, t, _: v.beta is None or v.beta > v.alpha, _NONE, False, "beta > MSS"),
+}
+
+
+def joined(data: Any) -> Any:
+    """Return parsed YAML with ``all`` written where a list stands for it."""
+    if isinstance(data, list):
+        return {"all": [joined(part) for part in data]}
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: [joined(part) for part in value] if key in ("all", "any") and isinstance(value, list) else joined(value)
+        for key, value in data.items()
+    }
+
+
+def compile_formula(data: Any, where: str, numbers: Numbers, states: Mapping[str, Any]) -> Callable[[View, int], Formula]:
+    """Turn parsed YAML into a function of (view, sample).
+
+    Raises:
+        InputError: for an unknown condition or number, naming where.
+    """
+    if isinstance(data, str):
+        if data in states:
+            return compile_formula(states[data], f"{where}.{data}", numbers, {k: v for k, v in states.items() if k != data})
+        condition = _condition(data, where, states)
+        if condition.needs_number:
+            raise InputError(f"{where}: condition {data!r} needs a number")
+        return lambda v, t: condition.of(v, t, None)
+    if not isinstance(data, dict) or len(data) != 1:
+        raise InputError(f"{where}: a formula is a name, or one of all, any, not or CONDITION with its value; got {data!r}")
+    ((key, value),) = data.items()
+    if key in ("all", "any"):
+        if not isinstance(value, list):
+            raise InputError(f"{where}: {key} needs a list")
+        parts = [compile_formula(part, where, numbers, states) for part in value]
+        join = all_of if key == "all" else any_of
+        return lambda v, t: join(part(v, t) for part in parts)
+    if key == "not":
+        inner = compile_formula(value, where, numbers, states)
+        return lambda v, t: negate(inner(v, t))
+    condition = _condition(str(key), where, states)
+    number = read_number(value, where, numbers)
+    return lambda v, t: condition.of(v, t, number)
+
+
+def bounds_of(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
+    """Return the beliefs that a formula reads."""
+    if isinstance(data, str):
+        return bounds_of(states[data], states) if data in states else CONDITIONS[data].bounds
+    ((key, value),) = data.items()
+    if key in ("all", "any"):
+        return frozenset().union(*(bounds_of(part, states) for part in value))
+    return bounds_of(value, states) if key == "not" else CONDITIONS[key].bounds
+
+
+def text_of(data: Any, numbers: Numbers, states: Mapping[str, Any]) -> str:
+    """Return a formula as text."""
+    if isinstance(data, str):
+        return data.replace("_", " ") if data in states else CONDITIONS[data].text
+    ((key, value),) = data.items()
+    if key in ("all", "any"):
+        return "(" + (" and " if key == "all" else " or ").join(text_of(part, numbers, states) for part in value) + ")"
+    if key == "not":
+        return "not " + text_of(value, numbers, states)
+    return CONDITIONS[key].text.format(x=float(read_number(value, key, numbers)))
+
+
+def cases_of(data: Any, states: Mapping[str, Any]) -> list[Any]:
+    """Split a formula into cases whose disjunction it is: one query per case is easier than one for all.
+
+    A disjunction, or the negation of a conjunction, gives one case per part; a conjunction the combinations of its parts' cases.
+    """
+    if isinstance(data, str):
+        cases = cases_of(states[data], states) if data in states else []
+        return cases if len(cases) > 1 else [data]
+    ((key, value),) = data.items()
+    if key == "any":
+        parts = [case for part in value for case in cases_of(part, states)]
+        if len(parts) > MAX_CASES:
+            raise InputError(f"a formula has {len(parts)} cases; at most {MAX_CASES} are allowed")
+        return parts
+    if key == "all":
+        combined: list[list[Any]] = [[]]
+        for part in value:
+            cases = cases_of(part, states)
+            if len(combined) * len(cases) > MAX_CASES:
+                raise InputError(f"a formula has more than {MAX_CASES} cases: alternatives within one 'all' multiply")
+            combined = [[*done, case] for done in combined for case in cases]
+        return [{"all": parts} for parts in combined]
+    if key == "not":
+        inner = states.get(value, value) if isinstance(value, str) else value
+        if isinstance(inner, dict) and "all" in inner:
+            return [{"not": part} for part in inner["all"]]
+    return [data]
+
+
+def conjuncts_of(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts whose conjunction a formula is, each as one JSON text."""
+    if isinstance(data, str) and data in states:
+        return conjuncts_of(states[data], {k: v for k, v in states.items() if k != data})
+    if isinstance(data, dict) and list(data) == ["all"]:
+        return frozenset().union(*(conjuncts_of(part, states) for part in data["all"]))
+    return frozenset({json.dumps(data, sort_keys=True)})
+
+
+def names_in(data: Any) -> set[str]:
+    """Return all texts in a formula: conditions, states and constants."""
+    if isinstance(data, str):
+        return {data}
+    if isinstance(data, dict):
+        return set().union(*(names_in(value) for value in data.values()))
+    return set().union(*(names_in(part) for part in data)) if isinstance(data, list) and data else set()
+
+
+def read_number(value: Any, where: str, numbers: Numbers) -> Fraction:
+    """Return a number given as such, as text or as a constant's name."""
+    if isinstance(value, str) and value in numbers:
+        return numbers[value]
+    try:
+        return fraction_of(value, where)
+    except InputError:
+        if not isinstance(value, str):
+            raise
+        raise InputError(f"{where}: {unknown_name('number or constant', value, numbers)}") from None
+
+
+def _condition(name: str, where: str, states: Mapping[str, Any]) -> Condition:
+    if name not in CONDITIONS:
+        raise InputError(f"{where}: {unknown_name('condition', name, {*CONDITIONS, *states})}")
+    return CONDITIONS[name]

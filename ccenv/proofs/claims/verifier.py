@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
 
+from ccenv.base.workers import Result as Pending
+from ccenv.base.workers import Workers
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.formulas.encode import BOUNDS, Encoding, Needs, SmtSender, encode
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.replay.exact import ReplayError, replay
+from ccenv.proofs.solver.solvers import Answer, Store, query_hash, solve, to_smtlib, version_of
 from ccenv.proofs.solver.terms import Formula, same_truth
-from ccenv.proofs.solver.solvers import Answer, solve, to_smtlib, version_of
-from ccenv.proofs.solver.store import Store, query_hash
-from ccenv.base.workers import Result as Pending
-from ccenv.base.workers import Workers
 
 Verdict = Literal["verified", "refuted", "unknown"]
 

@@ -12,8 +12,8 @@ from ccenv.base.errors import CcenvError
 from ccenv.proofs.formulas import beliefs, laws
 from ccenv.proofs.formulas.setting import HISTORY_STEPS, Setting
 from ccenv.proofs.formulas.view import View, flow_prefix
-from ccenv.proofs.solver.terms import Formula
 from ccenv.proofs.solver.solvers import Written, to_smtlib, write_formulas
+from ccenv.proofs.solver.terms import Formula
 
 NETWORKS_KEPT = 16
 """Networks whose formulas are kept for the next sender."""
@@ -57,7 +57,7 @@ class SmtSender(Protocol):
         """Yield the sender's formulas."""
 
     def decider(self) -> Any:
-        """Return the sender's step function for the exact replayer (``ccenv.proofs.replay.run.Decision`` per step)."""
+        """Return the sender's step function for the exact replayer (``ccenv.proofs.replay.exact.Decision`` per step)."""
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
         """Return (a, b): at most a*C + b*MSS/Rm is sent while the beliefs are consistent; None where that is not known."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.base.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.network.curves import Curves
+from ccenv.network.laws import Curves
 from ccenv.network.trace import Trace
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
         tuple: the engine's own trace cut to the solver's rows and shifted to its origin, and the largest difference of A, L, S
         and G relative to the largest number of bytes at stake.
     """
-    from ccenv.engine.curve.engine import CurveEngine
     from ccenv.agents.sender import ExternalSender
+    from ccenv.engine.curve.engine import CurveEngine
 
     moves = moves_of(trace)
     engine = CurveEngine(

@@ -96,7 +96,7 @@ class Setting:
         beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
         loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
-            a retransmission time-out (:mod:`ccenv.proofs.senders.loss_detection`). What beliefs call a loss is the oracle's in both.
+            a retransmission time-out (:mod:`ccenv.proofs.senders.window`). What beliefs call a loss is the oracle's in both.
         past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
             the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
         settle_steps: steps at the start of the trace that utilisation does not count: the sender already obeys its rule in them,

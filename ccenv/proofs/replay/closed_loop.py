@@ -17,8 +17,7 @@ from ccenv.network.trace import Trace
 from ccenv.proofs.formulas.encode import BOUNDS, SmtSender
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import advance, observe, update_beliefs
-from ccenv.proofs.replay.run import Run
+from ccenv.proofs.replay.exact import Run, advance, observe, update_beliefs
 
 if TYPE_CHECKING:
     from ccenv.engine.curve.engine import CurveEngine

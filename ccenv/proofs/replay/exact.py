@@ -4,17 +4,295 @@ The encoder states laws as formulas; this module plays senders, queue and belief
 initial state and the network's moves (G and S; with several flows also which one a full buffer hits), and checks the moves
 against the laws of [CCmatic] Listing 3. A model that the replayer does not reproduce number by number is a bug of one of the two,
 and is reported as such.
+
+What a replay in exact rational numbers is made of: the curves of a path and of its flows, decisions, and broken laws.
+
+Exact check of how a solver model begins: sample 0, the known past before it, and what the sender last saw.
+
+Like the rest of the replay it states the laws of [CCmatic] Listing 3 in plain arithmetic and shares no formula with the encoder.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ccenv.proofs.formulas.setting import Setting, TimeoutRule
-from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.past import check_start
-from ccenv.proofs.replay.run import DecideStep, ReplayError, Run, Values, flags, law, number
+from ccenv.base.errors import CcenvError
+from ccenv.proofs.formulas.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER, Setting, TimeoutRule
+from ccenv.proofs.formulas.view import View, flow_prefix
+
+Values = Mapping[str, Any]
+
+
+class ReplayError(CcenvError):
+    """A solver model that the exact replayer does not reproduce: encoder and replayer disagree."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a sender decided for one step: rate, bytes sent, and its own state afterwards."""
+
+    rate: Fraction
+    sent: Fraction
+    state: dict[str, Any]
+
+
+DecideStep = Callable[["Run", int, dict[str, Any]], Decision]
+
+
+class Run:
+    """The state of a replay of one flow, or of a path and its flows; lists grow by one entry per sample.
+
+    Attributes:
+        flows: where the path has several flows, one run per flow: it has its own bytes, losses, beliefs and decisions, and the
+            link's tokens, and on CCAC its delays. The path's own E, S, sent and lost are then sums. Empty where the run is the
+            only flow's.
+    """
+
+    def __init__(self, setting: Setting, values: Values, bounds: frozenset[str], flows: int = 1) -> None:
+        """Start at sample 0 of a solver model."""
+        self.setting = setting
+        self.d = setting.jitter_steps
+        self.values = values
+        n = setting.samples
+        self.alpha = number(values, "alpha")
+        self.beta = number(values, "beta") if setting.has_loss else None
+        self.G = [number(values, f"G_{t}") for t in range(n)]
+        self.past: list[Fraction] = []
+        while f"E_before_{len(self.past)}" in values:
+            self.past.append(number(values, f"E_before_{len(self.past)}"))
+        before = range(setting.past_steps)
+        self.G_past = [number(values, f"G_before_{k}") for k in before]
+        self.S_past = [number(values, f"S_before_{k}") for k in before]
+        self.late_past = [flags(values, "late_before", k) for k in before]
+        self.first_late_past = [flags(values, "first_late_before", k) for k in before]
+        self.sent: list[Any] = [None]
+        self.lost: list[Any] = [None]
+        self.lost_at_0 = bool(values.get("lost_at_0", False))
+        self.loss_seen = [bool(values.get("loss_seen_at_0", False))]
+        others = [k for k in setting.losses_before if k not in (0, setting.steps_per_rtt)]
+        self.lost_before = {k: bool(values.get(f"lost_before_{k}", False)) for k in others}
+        self.late = [flags(values, "late", 0)]
+        self.first_late = [flags(values, "first_late", 0)]
+        self.extra: dict[str, list[Fraction]] = {}
+        self.flows: list[Run] = []
+        self.departed: list[Fraction] = []
+        self.rate: list[Fraction] = []
+        self.cwnd: list[Fraction] | None = None
+        self.beliefs: dict[str, list[Fraction]] = {}
+        if flows == 1:
+            self.E = [number(values, "E_0")]
+            self.S = [number(values, f"S_{t}") for t in range(n)]
+            self.rate = [number(values, "rate_0")]
+            self.cwnd = [number(values, "cwnd_0")] if "cwnd_0" in values else None
+            self.beliefs = {name: [number(values, f"{name}_0")] for name in sorted(bounds)}
+            return
+        self.flows = [Run(setting, values_of_flow(values, index), bounds) for index in range(flows)]
+        for flow in self.flows:
+            flow.G = self.G
+            if setting.delays_flows_apart:
+                flow.departed = [number(flow.values, f"departed_{t}") for t in range(n)]
+            else:
+                flow.late, flow.first_late, flow.past = self.late, self.first_late, []
+        if setting.delays_flows_apart:
+            self.past = [sum(entered, start=Fraction(0)) for entered in zip(*(flow.past for flow in self.flows), strict=True)]
+        self.E = [sum((flow.E[0] for flow in self.flows), start=Fraction(0))]
+        self.S = [sum((flow.S[t] for flow in self.flows), start=Fraction(0)) for t in range(n)]
+
+    @property
+    def each(self) -> list[Run]:
+        """Return the run of every flow."""
+        return self.flows or [self]
+
+    def enqueued(self, t: int) -> Fraction:
+        """Return E at a sample, negative ones included."""
+        return self.E[t] if t >= 0 else self.past[-t - 1]
+
+    def step_utilised(self, x: int) -> bool:
+        """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D."""
+        if x < 0:
+            if self.setting.past_steps:
+                return self.enqueued(x) > self.S[x + self.d] or self.lost_in_past(-x)
+            return bool(self.values.get("utilised_before", False))
+        lost = self.lost_at_0 if x == 0 else self.lost[x] > 0
+        return self.E[x] > self.S[x + self.d] or lost
+
+    def lost_in_past(self, k: int) -> bool:
+        """Return whether bytes were lost in the step that ended at sample -k."""
+        if k == 0:
+            return self.lost_at_0
+        return self.loss_seen[0] if k == self.setting.steps_per_rtt else self.lost_before[k]
+
+    def delay(self, t: int) -> int:
+        """Return the longest delay, in whole steps, that the newest byte at a sample is known to have had."""
+        return max([m for m, late in self.late[t].items() if late], default=0)
+
+    def view(self) -> View:
+        """Return the trace in exact numbers."""
+        view = View(
+            setting=self.setting,
+            alpha=self.alpha,
+            beta=self.beta,
+            G=self.G,
+            E=self.E,
+            S=self.S,
+            E_before=self.past,
+            sent=self.sent,
+            lost=self.lost,
+            rate=self.rate,
+            lost_at_0=self.lost_at_0,
+            loss_seen=self.loss_seen,
+            late=self.late,
+            first_late=self.first_late,
+            cwnd=self.cwnd,
+            extra=dict(self.extra),
+            G_before=self.G_past,
+            S_before=self.S_past,
+            late_before=self.late_past,
+            first_late_before=self.first_late_past,
+            flows=[flow.view() for flow in self.flows],
+            lost_before=dict(self.lost_before),
+            departed=self.departed,
+        )
+        for name, series in self.beliefs.items():
+            setattr(view, name, series)
+        return view
+
+
+def values_of_flow(values: Values, index: int) -> dict[str, Any]:
+    """Return the values that a flow among several has of its own, by their short names, and those of the link."""
+    prefix = flow_prefix(index)
+    own = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return dict(values) | own
+
+
+def law(name: str, t: int, holds: bool, value: Any) -> None:
+    """Raise ReplayError unless a law holds at a sample; names it and the value seen."""
+    if not holds:
+        raise ReplayError(f"replay: the solver's trace breaks the law {name!r} at sample {t} (value {value})")
+
+
+def number(values: Values, name: str) -> Fraction:
+    """Return a variable's value; what the solver left open counts as 0."""
+    return Fraction(values.get(name, 0))
+
+
+def flags(values: Values, name: str, t: int) -> dict[int, bool]:
+    """Return m -> truth of the values name_t_m."""
+    prefix = f"{name}_{t}_"
+    return {int(key.removeprefix(prefix)): bool(value) for key, value in values.items() if key.startswith(prefix)}
+
+
+def check_start(run: Run) -> None:
+    """Check segment, buffer, sample 0, the past and the beliefs at sample 0.
+
+    Raises:
+        ReplayError: naming the law that the solver model breaks, and at which sample.
+    """
+    law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
+    if run.beta is not None:
+        wanted: dict[Any, bool] = {
+            "small": run.beta == SMALL_BUFFER,
+            "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.setting.jitter),
+            "arbitrary": run.beta > 0,
+        }
+        law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
+        law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
+    _check_states(run)
+    _check_steps(run)
+    for one in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
+        _check_sending(one)
+        if run.setting.delay_rule == "sound":
+            _check_delays(one)
+    for flow in run.each:
+        _check_flow(flow)
+
+
+def _check_flow(flow: Run) -> None:
+    """Check bytes and beliefs of one flow at sample 0."""
+    law("S(0) = 0", 0, flow.S[0] == 0, flow.S[0])
+    law("S <= A - L", 0, flow.E[0] >= 0, flow.E[0])
+    if "C_L" in flow.beliefs:
+        lower = flow.beliefs["C_L"][0]
+        law("C_L(0) >= MSS/Rm", 0, lower >= flow.alpha, lower)
+        if "C_U" in flow.beliefs:
+            law("C_L(0) <= C_U(0)", 0, lower <= flow.beliefs["C_U"][0], lower)
+
+
+def _check_states(run: Run) -> None:
+    """Check what one sample alone says, for sample 0 and those of the past."""
+    steps = run.setting.past_steps
+    E, G, S = [run.E[0], *run.past], [run.G[0], *run.G_past], [run.S[0], *run.S_past]
+    for k in range(steps + 1):
+        law("S <= G", -k, S[k] <= G[k], S[k])
+        law("S <= A - L", -k, S[k] <= E[k], S[k])
+        if run.beta is not None:
+            law("drop-tail", -k, E[k] <= G[k] + run.beta, E[k])
+    law("S >= G - C*D at the first sample", -steps, S[steps] >= G[steps] - run.setting.jitter, S[steps])
+    if run.setting.model != "ccac":
+        law("an empty queue keeps no tokens", -steps, G[steps] <= E[steps], G[steps])
+    if run.setting.past_start == "empty":
+        law("nothing was sent before", -steps, all(x == E[steps] for x in [S[steps], G[steps], *E[steps:]]), E[steps])
+
+
+def _check_steps(run: Run) -> None:
+    """Check the network's moves in the steps of the past."""
+    E, G, S = [run.E[0], *run.past], [run.G[0], *run.G_past], [run.S[0], *run.S_past]
+    steps, whole = run.setting.past_steps, run.setting.step
+    for k in range(steps):
+        gained = G[k] - G[k + 1]
+        law("tokens arrive at most at rate C", -k, 0 <= gained <= whole, gained)
+        if run.setting.model == "ccac":
+            law("no token is wasted while bytes queue", -k, gained == whole or E[k] <= G[k], gained)
+        else:
+            law("tokens are wasted exactly when the queue is empty", -k, G[k] == min(G[k + 1] + whole, E[k]), G[k])
+        law("delivered bytes stay delivered", -k, S[k] >= S[k + 1], S[k])
+        # Further back tokens may have been admitted at full rate.
+        admitted = G[k + run.d] if k + run.d <= steps else G[steps] - run.setting.jitter
+        law("S(t) >= G(t - D)", -k, S[k] >= admitted, S[k])
+
+
+def _check_sending(run: Run) -> None:
+    """Check that bytes were sent, at most as many as the setting says, and that a step with loss filled the buffer."""
+    limit, steps = run.setting.sent_before_at_most, run.setting.past_steps
+    curve = [run.E[0], *run.past]
+    lossy = [run.lost_in_past(k) for k in run.setting.losses_before]
+    for k in range(len(run.past)):
+        entered = curve[k] - curve[k + 1]
+        law("sending before the trace", -k, entered >= 0, entered)
+        if limit is not None and (k < steps or steps == 0):
+            most = (limit[0] + limit[1] * run.alpha) * run.setting.step
+            law("largest rate before the trace", -k, entered <= most, entered)
+            if k < min(steps, len(lossy)):
+                law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
+    beta = run.beta
+    if steps and beta is not None:
+        for k in range(1, len(lossy)):
+            full = run.past[k - 1] == run.G_past[k - 1] + beta
+            law(f"loss at sample {-k} needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
+
+
+def _check_delays(run: Run) -> None:
+    """Check what the sender saw of the delay by sample 0: play it forward from the first known sample."""
+    steps = run.setting.past_steps
+    E, S = [run.E[0], *run.past], [run.S[0], *run.S_past]
+    newest, first = [run.late[0], *run.late_past], [run.first_late[0], *run.first_late_past]
+    for m, flag in newest[steps].items():
+        known = S[steps] <= E[steps + m] and run.setting.past_start == "any"
+        law(f"delay of {m} steps at the first sample", -steps, not flag or known, S[steps])
+        if run.setting.sent_before_at_most is not None and not steps:
+            waited = S[0] < E[1] and S[0] <= E[1 + m]
+            law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, S[0])
+    for k in range(steps - 1, -1, -1):
+        served = S[k] > S[k + 1]
+        for m, flag in newest[k].items():
+            seen = S[k] <= E[k + m] if served else newest[k + 1][m]
+            law(f"delay of {m} steps, newest byte", -k, flag == seen, Fraction(S[k]))
+        for m, flag in first[k].items():
+            seen = S[k + 1] < E[k + m] if served else first[k + 1][m]
+            law(f"delay of {m} steps, first byte", -k, flag == seen, Fraction(S[k]))
 
 
 def replay(

@@ -6,20 +6,17 @@ from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.agents.programs import Program, load_program
+from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError
 from ccenv.base.foreign import look_of
-from ccenv.agents.sender import ContractSender, ProgramSender
-from ccenv.agents.programs import Program, load_program
 from ccenv.base.registry import load_target
 from ccenv.proofs.formulas.encode import SmtSender
-from ccenv.proofs.senders.aimd import Aimd
-from ccenv.proofs.senders.bbr import Bbr
-from ccenv.proofs.senders.constant import Constant
-from ccenv.proofs.senders.copa import Copa
 from ccenv.proofs.senders.intervals import require_intervals
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.senders.rate_based import RateDelay
+from ccenv.proofs.senders.rate_based import Bbr, Constant, Copa, RateDelay
 from ccenv.proofs.senders.relu import load_relu
+from ccenv.proofs.senders.window import Aimd
 
 PUBLISHED: dict[str, Callable[[], SmtSender]] = {
     "copa": Copa,

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ccenv.base.errors import CcenvError, ProgramError
 from ccenv.agents.programs import BOOLEANS, UNIT_OF, Branch, Expression, Leaf, Program, Rule, expression_text
-from ccenv.proofs.solver.terms import Formula, Term, negate
+from ccenv.base.errors import CcenvError, ProgramError
 from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import Formula, Term, negate
 
 LIMIT_S = 60.0
 _ALPHA = "MSS/Rm"

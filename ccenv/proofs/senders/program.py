@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ccenv.base.errors import ProgramError
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, Rule, interval
+from ccenv.base.errors import ProgramError
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import LARGEST_ALPHA, Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import DecideStep, Decision, Run, law, number
-from ccenv.proofs.senders.loss_detection import needs_oracle
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, law, number
+from ccenv.proofs.senders.window import needs_oracle
 from ccenv.proofs.solver.terms import Formula, Term, any_of, choose, larger, same_truth
 
 TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})

@@ -1,4 +1,13 @@
-"""Algorithm 1 of [Starvation] s.6.3: formula and exact step."""
+"""Algorithm 1 of [Starvation] s.6.3: formula and exact step.
+
+A BBR-like sender: formula and exact step.
+
+A constant rate: formula and exact step.
+
+Copa as CCAC states it: formula and exact step.
+
+An arbitrary sender.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +19,10 @@ from typing import Any
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import DecideStep, Decision, Run, law, number
-from ccenv.proofs.solver.terms import Formula, Term, choose
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, law, number
+from ccenv.proofs.senders import window
+from ccenv.proofs.senders.window import Losses, WindowSender, delay_is, window_of
+from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate
 
 
 @dataclass(frozen=True)
@@ -71,3 +82,148 @@ class RateDelay:
             return Decision(rate, rate, {})
 
         return step
+
+
+class Bbr(WindowSender):
+    """A BBR-like sender: rate = gain * the largest delivery rate of the last rounds, gains 5/4, 3/4, 1, 1, ..., cwnd 2 BDP + MSS.
+
+    Deviation: the round is Rm; the delivery rates seen before the trace leave the ten-round filter whenever the solver likes, and
+    PROBE_RTT is left out (Rm is known). The cycle has eight phases and starts anywhere.
+    """
+
+    name = "bbr"
+    GAINS = (Fraction(5, 4), Fraction(3, 4), *[Fraction(1)] * 6)
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare the rates that the filter still holds from before the trace, and the phase at its start."""
+        super().declare(view, make)
+        view.extra["bw_before"] = make.series("bw_before", view.setting.samples)
+        view.extra["phase"] = [make.boolean(f"phase_{k}") for k in range(len(self.GAINS))]
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield also: the old rates only leave the filter, and the cycle starts in exactly one phase."""
+        before, phase = view.extra["bw_before"], view.extra["phase"]
+        yield before[0] >= view.alpha
+        for t in range(1, view.setting.samples):
+            yield before[t] <= before[t - 1]
+            yield before[t] >= 0
+        yield any_of(phase)
+        for k, here in enumerate(phase):
+            yield from (implies(here, negate(other)) for other in phase[:k])
+        yield from super().sends(view)
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """Pace at gain times the bandwidth estimate known at t - 1."""
+        estimate = larger(view.alpha, view.extra["bw_before"][t])
+        for x in range(1, t):
+            estimate = larger(estimate, view.S[x] - view.S[x - 1])
+        phase = view.extra["phase"]
+        for k, here in enumerate(phase):
+            yield implies(here, view.rate[t] == self.GAINS[(k + t) % len(self.GAINS)] * estimate)
+        yield window_of(view)[t] == 2 * estimate + view.alpha
+
+    def start(self, run: Run) -> dict[str, Any]:
+        """Return the starting phase."""
+        return {"phase": next((k for k in range(len(self.GAINS)) if run.values.get(f"phase_{k}")), 0)}
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Compute rate and window from the filter."""
+        before = number(run.values, f"bw_before_{t}")
+        law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
+        estimate = max([run.alpha, before, *(run.S[x] - run.S[x - 1] for x in range(1, t))])
+        rate = self.GAINS[(state["phase"] + t) % len(self.GAINS)] * estimate
+        return 2 * estimate + run.alpha, rate, {"phase": state["phase"]}
+
+
+class Constant(WindowSender):
+    """A constant rate, at least one MSS per Rm, without a window."""
+
+    name = "constant"
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """Keep the rate."""
+        yield view.rate[t] == view.rate[t - 1]
+        yield view.rate[t] >= view.alpha
+        yield window_of(view)[t] == window.inflight_known(view, t) + view.rate[t]
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Keep the rate of sample 0."""
+        return losses.inflight + run.rate[0], run.rate[0], {}
+
+
+class Copa(WindowSender):
+    """Copa as published in CCAC: each Rm cwnd changes by one MSS; the delays of the last Rm + D bound which way.
+
+    cwnd may rise if cwnd*max(0, d-1) <= MSS*(Rm + max(0, d-1)) for the delay d now, and fall if cwnd*d >= MSS*(Rm + d) for the
+    delay d one D ago: the standing queue is some value in between. Paced at cwnd/Rm.
+    """
+
+    name = "copa"
+
+    def needs(self, setting: Setting) -> Needs:
+        """Return all delays up to the trace length."""
+        return Needs(delays=frozenset(range(1, setting.samples + 1)))
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """Yield one MSS up or down; free while the delays of sample t - 1 - D are unknown."""
+        cwnd = window_of(view)
+        yield view.rate[t] == cwnd[t]
+        yield cwnd[t] > 0
+        if t < 2:
+            return
+        rises = any_of(
+            all_of([here, cwnd[t - 1] * max(0, d - 1) <= view.alpha * (1 + max(0, d - 1))]) for d, here in delay_is(view, t - 1)
+        )
+        falls = any_of(all_of([here, cwnd[t - 1] * d >= view.alpha * (1 + d)]) for d, here in delay_is(view, t - 2))
+        up = cwnd[t] == cwnd[t - 1] + view.alpha
+        down = cwnd[t] == larger(view.alpha, cwnd[t - 1] - view.alpha)
+        yield any_of([all_of([rises, up]), all_of([falls, down])])
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Check that the solver's window is one MSS away in a direction that the delays allow."""
+        cwnd, before = number(run.values, f"cwnd_{t}"), state["cwnd"]
+        if t >= 2:
+            now, earlier = (run.delay(x) for x in (t - 1, t - 2))
+            rises = before * max(0, now - 1) <= run.alpha * (1 + max(0, now - 1))
+            falls = before * earlier >= run.alpha * (1 + earlier)
+            legal = (rises and cwnd == before + run.alpha) or (falls and cwnd == max(run.alpha, before - run.alpha))
+            law("Copa moves by one MSS as its delays allow", t, legal, cwnd)
+        return cwnd, cwnd, {}
+
+
+@dataclass(frozen=True)
+class AnySender:
+    """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone.
+
+    Its rate is bytes per step.
+    """
+
+    name: str = "any"
+
+    def needs(self, setting: Setting) -> Needs:
+        """Need nothing."""
+        return Needs()
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare a free rate."""
+        view.rate = make.series("rate", view.setting.samples)
+        view.sent = [None, *view.rate[1:]]
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield rate >= MSS/Rm."""
+        for rate in view.rate:
+            yield rate >= (view.alpha if view.setting.plain_grid else view.setting.step * view.alpha)
+
+    def decider(self) -> DecideStep:
+        """Return a step that sends what the solver chose, at least one MSS per Rm."""
+
+        def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
+            rate = number(run.values, f"rate_{t}")
+            law("at least one MSS per Rm", t, rate >= run.alpha * run.setting.step, rate)
+            return Decision(rate, rate, {})
+
+        return step
+
+    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
+        """Return None: any rate is possible."""
+        return None

@@ -13,14 +13,14 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.document import Format
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import Format
 from ccenv.base.foreign import fraction_of
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import DecideStep, Decision, Run, number
-from ccenv.proofs.senders.loss_detection import needs_oracle
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number
+from ccenv.proofs.senders.window import needs_oracle
 from ccenv.proofs.solver.terms import Formula, Term, larger
 
 FORMAT = Format("ccenv-relu", 1, "a ReLU policy")

@@ -1,23 +1,138 @@
 """What window-based and other published senders for the solver share; each stands in a file of its own.
 
 The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), inflight as known at t: S(t-Rm), and
-losses as :mod:`ccenv.proofs.senders.loss_detection` says (an oracle one Rm ago, or dupacks and time-outs). A choice that the CCA
+losses as :mod:`ccenv.proofs.senders.window` says (an oracle one Rm ago, or dupacks and time-outs). A choice that the CCA
 leaves open (Copa between its two bounds) is the solver's, so what is proved holds for every implementation within them.
+
+How window-based senders find losses: an oracle one Rm later, or duplicate ACKs and a retransmission time-out.
+
+With duplicate ACKs the loss of step x, which follows what entered the buffer by x, is found once 3 MSS sent after it are
+delivered: S(t-1) >= E(x) + 3 MSS (RFC 5681 s.3.2, as CCAC states it). The time-out (RFC 6298) finds losses that are RTO_STEPS old
+when nothing was delivered in RTO_STEPS. Until it is found a lost byte counts as in flight.
+
+Deviation: the time-out is three Rm, not one second at least, and does not back off; traces are shorter than a second back-off.
+
+AIMD (Reno without slow start): formula and exact step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ccenv.base.errors import InputError
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import DecideStep, Decision, Run, number
-from ccenv.proofs.senders import loss_detection
-from ccenv.proofs.senders.loss_detection import Losses, exact_losses
-from ccenv.proofs.solver.terms import Formula, Term, all_of, larger, negate, smaller
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number
+from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
+
+DUPACK_MSS = 3
+"""Segments past a lost one that must be delivered."""
+
+RTO_STEPS = 3
+"""Retransmission time-out in Rm."""
+
+
+def by_dupacks(setting: Setting) -> bool:
+    """Return whether losses must be found by the sender."""
+    return setting.loss_detection == "dupacks" and setting.has_loss
+
+
+def needs_oracle(setting: Setting, sender: str) -> None:
+    """Raise InputError where a sender that is told of losses is asked to find them."""
+    if setting.loss_detection != "oracle":
+        raise InputError(f"loss detection by dupacks is for window-based senders; {sender!r} is told of losses by the oracle")
+
+
+def declare(view: View, make: Variables) -> None:
+    """Declare the bytes found lost per step, the time-outs, and what was lost at sample 0 and not yet found."""
+    if by_dupacks(view.setting):
+        n = view.setting.samples
+        view.extra["found"] = make.series("found", n)
+        view.extra["unfound"] = [make.real("unfound_0")]
+        view.extra["timed_out"] = [make.boolean(f"timed_out_{t}") for t in range(n)]
+
+
+def rules(view: View) -> Iterator[Formula]:
+    """Yield what is found lost when step t is decided."""
+    if not by_dupacks(view.setting) or view.cwnd is None:
+        return
+    found, unfound, late = view.extra["found"], view.extra["unfound"][0], view.extra["timed_out"]
+    yield found[0] == 0
+    yield same_truth(late[0], False)
+    yield unfound >= 0
+    yield unfound <= view.cwnd[0]  # a step sends a window at most
+    yield implies(unfound > 0, view.lost_at_0)
+    for t in range(1, view.setting.samples):
+        acked = sum((choose(view.S[t - 1] >= view.E[x] + DUPACK_MSS * view.alpha, _lost(view, x), 0) for x in range(t)), start=0)
+        old = t - RTO_STEPS
+        stalled: Formula = False
+        if old >= 1:
+            stalled = all_of([view.S[t - 1] == view.S[old - 1], unfound + view.lost_until(old) > found[t - 1]])
+        yield same_truth(late[t], stalled)
+        told = choose(late[t], unfound + view.lost_until(max(0, old)), found[t - 1])
+        yield found[t] == larger(told, acked)
+
+
+def _lost(view: View, x: int) -> Term:
+    return view.extra["unfound"][0] if x == 0 else view.lost[x]
+
+
+def loss_found(view: View, t: int) -> Formula:
+    """Return whether a loss becomes known to the sender before it decides step t."""
+    if not view.setting.has_loss:
+        return False
+    if by_dupacks(view.setting):
+        return view.extra["found"][t] > view.extra["found"][t - 1]
+    return view.lost_at_0 if t == 1 else view.lost[t - 1] > 0
+
+
+def timed_out(view: View, t: int) -> Formula:
+    """Return whether a retransmission time-out precedes step t."""
+    return view.extra["timed_out"][t] if by_dupacks(view.setting) else False
+
+
+def inflight_known(view: View, t: int) -> Term:
+    """Return the bytes that the sender takes to be in flight when it decides step t: lost ones until they are found."""
+    if not by_dupacks(view.setting):
+        return view.inflight(t - 1)
+    unfound = view.extra["unfound"][0] + view.lost_until(t - 1) - view.extra["found"][t]
+    return view.inflight(t - 1) + unfound
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What the sender knows of losses when it decides a step, in exact numbers.
+
+    Attributes:
+        found: bytes found lost so far, since sample 0.
+        new: whether some were found in this step.
+        timed_out: whether by a time-out.
+        inflight: bytes taken to be in flight.
+    """
+
+    found: Fraction
+    new: bool
+    timed_out: bool
+    inflight: Fraction
+
+
+def exact_losses(run: Run, t: int, found_before: Fraction) -> Losses:
+    """Return what is known before step t of a replay, independently of the formulas above."""
+    gap = run.E[t - 1] - run.S[t - 1]
+    if not by_dupacks(run.setting):
+        new = run.setting.has_loss and (run.lost_at_0 if t == 1 else run.lost[t - 1] > 0)
+        return Losses(found_before, new, False, gap)
+    lost: list[Any] = [Fraction(run.values.get("unfound_0", 0)), *run.lost[1:t]]
+    found, out = found_before, False
+    if t > RTO_STEPS and run.S[t - 1] == run.S[t - 1 - RTO_STEPS] and sum(lost[: t - RTO_STEPS + 1]) > found:
+        found, out = sum(lost[: t - RTO_STEPS + 1], start=Fraction(0)), True
+    acked = [bytes_lost for x, bytes_lost in enumerate(lost) if run.S[t - 1] - run.E[x] >= DUPACK_MSS * run.alpha]
+    found = max(found, sum(acked, start=Fraction(0)))
+    return Losses(found, found > found_before, out, gap + sum(lost) - found)
 
 
 class WindowSender:
@@ -39,17 +154,17 @@ class WindowSender:
         view.cwnd = make.series("cwnd", n)
         view.rate = make.series("rate", n)
         view.sent = [None, *make.series("sent", n)[1:]]
-        loss_detection.declare(view, make)
+        declare(view, make)
 
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield window, rate and bytes of every step."""
         cwnd = window_of(view)
         yield cwnd[0] > 0
         yield view.rate[0] > 0
-        yield from loss_detection.rules(view)
+        yield from rules(view)
         for t in range(1, view.setting.samples):
             yield from self.step(view, t)
-            allowed = larger(0, cwnd[t] - loss_detection.inflight_known(view, t))
+            allowed = larger(0, cwnd[t] - inflight_known(view, t))
             yield view.sent[t] == smaller(view.rate[t], allowed)
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
@@ -93,3 +208,46 @@ def delay_is(view: View, t: int) -> list[tuple[int, Formula]]:
     for m, following in zip(known, [*known[1:], None], strict=True):
         classes.append((m, flags[m] if following is None else all_of([flags[m], negate(flags[following])])))
     return classes
+
+
+UNPACED = Fraction(100)
+"""Rate of a sender that does not pace, in C: far above what a window of a few BDP can use in a step."""
+
+
+@dataclass(frozen=True)
+class Aimd(WindowSender):
+    """AIMD (Reno without slow start): plus one MSS per Rm, halved once per round with loss, as in CCAC ("increase irrespective").
+
+    Attributes:
+        name: ``aimd``.
+    """
+
+    name: str = "aimd"
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare also the sequence number whose delivery ends a recovery."""
+        super().declare(view, make)
+        view.extra["recover"] = make.series("recover", view.setting.samples)
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """One MSS after a time-out; halve on a loss that became known unless still recovering; else add one MSS."""
+        cwnd, recover = window_of(view), view.extra["recover"]
+        restarts = timed_out(view, t)
+        halves = all_of([loss_found(view, t), recover[t - 1] <= view.S[t - 1]])
+        yield view.rate[t] == UNPACED
+        yield cwnd[t] == choose(restarts, view.alpha, choose(halves, cwnd[t - 1] / 2, cwnd[t - 1] + view.alpha))
+        yield recover[t] == choose(any_of([restarts, halves]), view.E[t - 1], recover[t - 1])
+        if t == 1:
+            yield recover[0] == view.S[0]
+
+    def start(self, run: Run) -> dict[str, Any]:
+        """Not in recovery at sample 0."""
+        return {"recover": run.S[0]}
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Compute the window."""
+        if losses.timed_out:
+            return run.alpha, UNPACED, {"recover": run.E[t - 1]}
+        if losses.new and state["recover"] <= run.S[t - 1]:
+            return state["cwnd"] / 2, UNPACED, {"recover": run.E[t - 1]}
+        return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}

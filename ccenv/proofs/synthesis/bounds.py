@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.agents.programs import Program, parse_program
-from ccenv.proofs.claims.bisect import Bracket, bisect
+from ccenv.proofs.claims.lemma_run import Bracket, bisect
 from ccenv.proofs.claims.verifier import Verdict
 from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
@@ -77,11 +77,11 @@ def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: in
     """
     import numpy as np
 
+    from ccenv.agents.sender import ProgramSender
     from ccenv.engine.curve.engine import CurveEngine
     from ccenv.network.adversary import RecordedAdversary
     from ccenv.network.path import Path
-    from ccenv.agents.sender import ProgramSender
-    from ccenv.proofs.formulas.export import RTT_S
+    from ccenv.proofs.formulas.view import RTT_S
 
     rate = 1.5e6
     named = {"infinite": np.inf, "small": 0.5, "large": 6.0, "arbitrary": 1.0}

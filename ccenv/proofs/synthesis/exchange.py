@@ -14,7 +14,7 @@ from ccenv.proofs.formulas.view import View, known
 from ccenv.proofs.replay.exact import replay
 from ccenv.proofs.senders.program import program_decider
 from ccenv.proofs.synthesis.prove import BOUNDS
-from ccenv.proofs.synthesis.query.records import LARGEST, MOST_SAMPLES, PAST, TRACE, windows_code
+from ccenv.proofs.synthesis.query.classes import LARGEST, MOST_SAMPLES, PAST, TRACE, windows_code
 
 
 def trace_of_view(view: View) -> np.ndarray | None:

@@ -1,18 +1,98 @@
-"""What a run has found so far, on disk: one line per counterexample and verdict, so that a killed run goes on where it was."""
+"""What a run has found so far, on disk: one line per counterexample and verdict, so that a killed run goes on where it was.
+
+What the lines of a journal hold, checked as they are read: a changed number must not become a verdict or a broken index.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.base.document import append_lines, damaged_line, json_bytes, store_lines
-from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.files import append_lines, damaged_line, json_bytes, make_folder, store_lines, write_atomic
+from ccenv.base.foreign import is_finite
+from ccenv.base.provenance import VERSION as CCENV_VERSION
 from ccenv.proofs.solver.solvers import version_of
-from ccenv.proofs.synthesis.journal_lines import is_line
-from ccenv.proofs.synthesis.query.records import TRACE
-from ccenv.base.version import VERSION as CCENV_VERSION
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, TRACE
+
+_LARGEST = 1 << 62
+# Sums of a trace's numbers stay inside 63 bits, and the compiled replay indexes its samples by some of them.
+_LARGEST_IN_TRACE = 1 << 56
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "samples": (1, MOST_SAMPLES),
+    "jitter": (0, MOST_SAMPLES),
+    "link": (1, _LARGEST_IN_TRACE),
+    "delay": (0, MOST_SAMPLES),
+    "delay_at": (-1, MOST_SAMPLES),
+}
+
+# Kind -> its fields and their types; ``float`` takes whole numbers, too, and no negative ones.
+_LINES: Mapping[str, Mapping[str, type]] = {
+    "counterexample": {"class": int, "trace": np.ndarray},
+    "cover": {"trace": np.ndarray},
+    "covered": {"listed": int, "functions": int, "cpu_s": float},
+    "simulated": {"left": int, "cpu_s": float},
+    "foundation": {"calls": int, "seconds": float},
+    "group": {"cpu_s": float, "call_s": float, "still": bool, "decisions": list},
+    "pairs": {"cpu_s": float, "replay_s": float, "call_s": float, "decisions": list},
+}
+_DECISION: Mapping[str, type] = {"class": int, "status": str, "calls": int, "claim": str, "reason": str, "queries": list}
+_STATUSES = ("proved", "refuted", "unknown")
+
+
+def is_line(data: Any) -> bool:
+    """Tell whether a value is a line of a journal: of a known kind, with all fields in their types and ranges."""
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or data["kind"] not in _LINES:
+        return False
+    if not _has(data, _LINES[data["kind"]]):
+        return False
+    return all(_is_decision(item, data["kind"] == "pairs") for item in data.get("decisions", ()))
+
+
+def classes_of(line: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of all classes that a line names."""
+    named = [line] if "class" in line else line.get("decisions", [])
+    return [number for item in named for number in (item["class"], *item.get("dropped", ()))]
+
+
+def _is_decision(item: Any, of_pairs: bool) -> bool:
+    if not isinstance(item, dict) or not _has(item, _DECISION) or item["status"] not in _STATUSES:
+        return False
+    if of_pairs:
+        dropped = item.get("dropped")
+        return isinstance(dropped, list) and all(_is(number, int) for number in dropped)
+    return item.get("trace") is None or _is(item["trace"], np.ndarray)
+
+
+def _has(data: Mapping[str, Any], fields: Mapping[str, type]) -> bool:
+    return all(name in data and _is(data[name], kind) for name, kind in fields.items())
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is int:
+        return type(value) is int and 0 <= value <= _LARGEST
+    if kind is float:
+        return is_finite(value) and value >= 0
+    if kind is np.ndarray:
+        return _is_trace(value)
+    return type(value) is kind
+
+
+def _is_trace(data: Any) -> bool:
+    if not isinstance(data, dict) or set(data) != set(TRACE.names or ()):
+        return False
+    for name, value in data.items():
+        shape = TRACE[name].shape
+        numbers = value if shape else [value]
+        if not isinstance(numbers, list) or (shape and len(numbers) != shape[0]):
+            return False
+        low, high = _RANGES.get(name, (-_LARGEST_IN_TRACE, _LARGEST_IN_TRACE))
+        if not all(type(number) is int and low <= number <= high for number in numbers):
+            return False
+    return True
+
 
 VERSION = 1
 MAX_BYTES = 1 << 30

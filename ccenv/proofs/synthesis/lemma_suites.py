@@ -14,12 +14,12 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.agents.programs import Program, parse_program
-from ccenv.proofs.claims.bisect import bisect
+from ccenv.proofs.claims.lemma_run import bisect
 from ccenv.proofs.claims.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.report import overall
 from ccenv.proofs.claims.verifier import Verdict, Verifier
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.solver.store import Store
+from ccenv.proofs.solver.solvers import Store
 from ccenv.proofs.synthesis.query.query import Query
 
 SUITE = "cc_qdel"

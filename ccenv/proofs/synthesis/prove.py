@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from ccenv.base.errors import CcenvError
 from ccenv.agents.programs import Program
+from ccenv.base.errors import CcenvError
 from ccenv.proofs.claims import properties
 from ccenv.proofs.claims.claims import no_window_misleads, starts_consistent
 from ccenv.proofs.claims.properties import Property
@@ -17,11 +17,10 @@ from ccenv.proofs.formulas.encode import BOUNDS as BOUND_NAMES
 from ccenv.proofs.formulas.encode import Encoding, Needs
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View, flow_prefix, known
-from ccenv.proofs.senders.any import AnySender
 from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.senders.rate_based import AnySender
+from ccenv.proofs.solver.solvers import query_hash, solve
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
-from ccenv.proofs.solver.solvers import solve
-from ccenv.proofs.solver.store import query_hash
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS, flow_queries
 from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query as SynthesisQuery

@@ -1,20 +1,34 @@
-"""The answer of a run: counts, funnel, solutions as belief programs."""
+"""The answer of a run: counts, funnel, solutions as belief programs.
+
+The report page of a run: funnel, times, solutions as pseudo-code with proved bounds and their behaviour in the engine.
+
+Why a program is no solution: a counterexample in exact numbers, as a trace file that ``ccenv replay`` takes.
+"""
 
 from __future__ import annotations
 
+import math
 import platform
 import re
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
+from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.files import make_folder, write_atomic
-from ccenv.agents.programs import pseudo_code, to_data, to_json
+from ccenv.base.provenance import VERSION
+from ccenv.network.trace import Trace
+from ccenv.proofs.claims.report import write_flow_counterexample
+from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.proofs.formulas.view import View, as_trace
 from ccenv.proofs.solver.solvers import version_of
+from ccenv.proofs.synthesis.prove import Task, broken_parts, claims, decide, require_consistent_beliefs
 from ccenv.proofs.synthesis.query.classes import members
+from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS, check_flows
+from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import Candidate, Space, Terms
-from ccenv.proofs.synthesis.search.state import Run
-from ccenv.base.version import VERSION
+from ccenv.proofs.synthesis.search.cegis import Run
 
 
 def result(run: Run) -> dict[str, Any]:
@@ -130,3 +144,115 @@ def summary(data: dict[str, Any]) -> str:
     if data["canonical"] == 0:
         return f"{data['query']}: no program of the template's {data['funnel']['candidates']} meets the query"
     return what
+
+
+_WIDEST_REM = 24.0
+
+
+def check_report(file: FilePath) -> None:
+    """Raise unless a page can be written under this name: InputError for another ending, MissingExtraError without Jinja2."""
+    if file.suffix != ".html":
+        raise InputError(f"--report is {str(file)!r}; the page ends in '.html'")
+    require_extra("jinja2", "board")
+
+
+def write_report(data: dict[str, Any], file: FilePath) -> None:
+    """Write the page; bars are logarithmic.
+
+    Args:
+        data: the answer, optionally with ``ranking`` and ``engine``.
+        file: where to write.
+
+    Raises:
+        InputError: for a file that does not end in .html.
+        MissingExtraError: without Jinja2.
+    """
+    check_report(file)
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ccenv.proofs.synthesis"), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    stages = [(name.replace("_", " "), n) for name, n in data["funnel"].items()]
+    largest = math.log10(1 + max(n for _, n in stages))
+    funnel = [(name, n, round(_WIDEST_REM * math.log10(1 + n) / largest, 2)) for name, n in stages]
+    bounds = {row["name"]: row["summary"] for row in data.get("ranking", [])}
+    for name, suite in data.get("lemmas", {}).get("solutions", {}).items():
+        bounds[name] = f"{bounds[name]}; {suite['summary']}"
+    page = environment.get_template("report.html")
+    text = page.render(data=data, line=summary(data), funnel=funnel, bounds=bounds, engine=data.get("engine", {}))
+    make_folder(file.parent)
+    write_atomic(file, text.encode())
+
+
+def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
+    """Decide one program of the user under a query.
+
+    Args:
+        query: the query.
+        program: any belief program; it need not be of the query's template.
+        folder: where the trace is written.
+
+    Returns:
+        dict: status (proved, refuted, unknown), what is missed, the trace file and how the curve engine compares.
+
+    Raises:
+        InputError: for a program whose inputs this network's encoding lacks.
+    """
+    unknown = program.inputs() - query.space().template.inputs() - {"MSS/Rm"}
+    if unknown:
+        raise InputError(f"program {program.name!r} reads {', '.join(sorted(unknown))}, which query {query.name!r} does not have")
+    moving = query.beliefs.timeouts != "none"
+    if query.flows > 1:
+        check_flows(query)
+    elif not moving:
+        require_consistent_beliefs(query)
+    any_start = query.beliefs.start == "any"
+    task = Task(query.setting(), query.goals(), program, query.limits.call_s, query.seed, moving, any_start, query.flows)
+    decision = decide(task)
+    out: dict[str, Any] = {"program": program.name, "query": query.name, "status": decision.status, "claim": decision.claim}
+    out |= {"reason": decision.reason, "seconds": round(decision.seconds, 3), "trace": None}
+    if decision.claim == NEVER_REPEATS and decision.status == "refuted":
+        return out | {"missed": f"no trace of {query.T} samples ends as it began"}
+    if decision.view is None:
+        return out
+    if query.flows > 1:
+        return out | _of_flows(task, decision.claim, decision.view, folder)
+    view = decision.view
+    out |= {
+        "missed": missed(query.goals(), view),
+        "mss_over_bdp": float(view.alpha),
+        "C_L": _series(view.C_L),
+        "C_U": _series(view.C_U),
+    }
+    out |= {"rate": _series(view.rate[1:]), "inflight": _series([view.inflight(t) for t in range(view.last + 1)])}
+    trace = as_trace(view, program.name, f"misses {out['missed']} of query {query.name} (T = {query.T})")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    file = folder / f"{re.sub('[^A-Za-z0-9_.]+', '-', f'{query.name}-{program.name}')}.npz"
+    trace.save(file)
+    _, difference = engine_replay(trace)
+    engine = "reproduced" if difference <= REPLAY_TOLERANCE else "differs"
+    return out | {"trace": str(file), "engine": engine, "engine_relative_difference": difference}
+
+
+def _of_flows(task: Task, claim: str, view: View, folder: FilePath) -> dict[str, Any]:
+    """Return what a counterexample of several flows shows: what is missed, rates, the trace file, and how the engine compares."""
+    (query,) = [query for query in claims(task) if query.name == claim]
+    file, told = write_flow_counterexample(query, view, folder, task.seconds, task.seed)
+    replay = {name: value for name, value in told.items() if name in ("engine", "engine_relative_difference")}
+    trace = Trace.load(FilePath(file))
+    shares = trace.rate_Bps[1:] / trace.link_rate_Bps[1:, None]
+    rates = {f"rate_{i}": _series(shares[:, i]) for i in range(task.flows)}
+    return {"missed": claim} | rates | {"trace": file} | replay
+
+
+def missed(goals: Objectives, view: View) -> str:
+    """Return which objectives an exact trace misses, as text."""
+    return ", ".join(broken_parts(goals, view))
+
+
+def _series(values: Any) -> str | None:
+    return None if values is None else " ".join(f"{float(value):.4g}" for value in values)

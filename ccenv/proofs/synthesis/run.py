@@ -11,23 +11,21 @@ import numpy as np
 from ccenv.base.errors import InputError
 from ccenv.base.files import locked
 from ccenv.base.provenance import code_hash
+from ccenv.base.workers import Workers
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.run import ReplayError
+from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
-from ccenv.proofs.synthesis.query.flows import check_flows
-from ccenv.proofs.synthesis.waves import flow_wave, note_flows
-from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
-from ccenv.proofs.synthesis.journal_lines import classes_of
+from ccenv.proofs.synthesis.flows import flow_wave, note_flows
+from ccenv.proofs.synthesis.journal import Journal, classes_of, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import Decision, broken_parts, recheck, require_consistent_beliefs
-from ccenv.proofs.synthesis.query.classes import class_rows
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
+from ccenv.proofs.synthesis.query.flows import check_flows
 from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query
-from ccenv.proofs.synthesis.query.records import MOST_SAMPLES
 from ccenv.proofs.synthesis.query.template import Space
+from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, candidate_of, decide_in_waves
 from ccenv.proofs.synthesis.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.proofs.synthesis.search.search import Simulator
-from ccenv.proofs.synthesis.search.state import WAVE, Progress, Run, candidate_of, decide_in_waves
-from ccenv.base.workers import Workers
 
 
 def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress | None = None) -> Run:
@@ -50,7 +48,7 @@ def _start(query: Query, space: Space, folder: FilePath, reuse: bool, progress: 
     journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
     families = None
     if query.template.rates == 4:
-        from ccenv.proofs.synthesis.search.families import search_families
+        from ccenv.proofs.synthesis.search.factored import search_families
 
         families = search_families(query, space, journal, confirm_break, progress)
     rows = class_rows(space) if families is None else families.rows
@@ -254,7 +252,7 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
 def warm_up() -> None:
     """Load the solver and compile the simulator, so that a run's times are its own."""
     from ccenv.base.errors import require_extra
-    from ccenv.proofs.synthesis.query.records import CONDITION, GOAL, RATE, TRACE
+    from ccenv.proofs.synthesis.query.classes import CONDITION, GOAL, RATE, TRACE
     from ccenv.proofs.synthesis.search.kernel import score
 
     require_extra("z3", "verify")

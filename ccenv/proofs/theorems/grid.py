@@ -4,26 +4,67 @@ A theorem has one sample per Rm and D = Rm. On another grid the network acts K t
 steps, losses are known one Rm later, and the sender still decides once per Rm, on what arrived by then. Each lemma is asked again
 there, at the same length in Rm. A claim carries over if the lemmas that hold there still make it. Where it does not, the lemmas
 that it lacks are named; of a refuted one there is the trace that breaks it, in exact numbers.
+
+Counterexamples on a fine grid from those of a coarser one: what it shows there is demanded, the rest is open.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-from ccenv.proofs.certificates.theorem import HISTORY
 from ccenv.base.errors import InputError
+from ccenv.proofs.certificates.theorem import HISTORY
+from ccenv.proofs.formulas.encode import Encoding
 from ccenv.proofs.solver.solvers import Answer
+from ccenv.proofs.solver.terms import Formula, real
 from ccenv.proofs.theorems.compose import KEPT, implications, primed
-from ccenv.proofs.theorems.hints import LIMIT_S, WAYS, Hint
 from ccenv.proofs.theorems.language import Comparison, Joined, Node, conjuncts
 from ccenv.proofs.theorems.prove import Decided, Prover
 from ccenv.proofs.theorems.queries import LemmaQuery, all_lemmas, lemma_queries, queries_of
 from ccenv.proofs.theorems.sampled import can_be_sampled
 from ccenv.proofs.theorems.sampled import prove as prove_sampled
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim, ReadLemma, ReadRank
+
+LIMIT_S = 10.0
+"""A search that follows a hint takes parts of a second; what takes longer is asked without."""
+
+WAYS = (("G", "E", "S"), ("rate",))
+"""The curves that are demanded, in turn; what a trace starts with always is."""
+
+_START = ("alpha", "beta", "C_L_0", "C_U_0", "C_L_lambda_0", "q_U_0")
+_SERIES = re.compile(r"([A-Z]|rate)_([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A trace on a coarser grid.
+
+    Attributes:
+        values: variable -> exact number.
+        times: how many samples the finer grid has for each of its samples.
+    """
+
+    values: Mapping[str, Any]
+    times: int
+
+    def demands(self, encoding: Encoding, curves: tuple[str, ...]) -> list[Formula]:
+        """Return that a trace of the finer grid starts as this one and has its values of some curves at its samples."""
+        variables, demanded = encoding.variables.all, []
+        for name, value in sorted(self.values.items()):
+            found, there = _SERIES.fullmatch(name), name
+            if found is not None and found[1] in curves and not (found[1] == "rate" and found[2] == "0"):
+                there = f"{found[1]}_{int(found[2]) * self.times}"
+            elif name not in _START:
+                continue
+            if there in variables:
+                demanded.append(variables[there] == real(Fraction(value)))
+        return demanded
+
 
 BYTES = frozenset({"queue", "queue'", "inflight", "inflight'", "peak_inflight", "peak_queue"})
 """Comparisons of these alone with numbers are in units of C (Rm + D) / 2, which is C Rm where D = Rm."""
@@ -98,8 +139,8 @@ def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> Load
 def decide(loaded: LoadedTheorem, prover: Prover, coarser: LoadedTheorem | None = None) -> Cell:
     """Decide every lemma of a theorem on its grid, and what the lemmas that hold make of the claims.
 
-    A lemma is first asked for every K at once (:mod:`ccenv.proofs.theorems.sampled`), then a counterexample is looked for near one
-    of a coarser grid. What is open after that is asked in full, if a claim depends on it that has no counterexample yet.
+    A lemma is first asked for every K at once (:mod:`ccenv.proofs.theorems.sampled`), then a counterexample is looked for near
+    one of a coarser grid. What is open after that is asked in full, if a claim depends on it that has no counterexample yet.
     """
     asked = [(lemma, query) for lemma in all_lemmas(loaded) for query in queries_of(loaded, lemma)]
     decided = [_first(loaded, lemma, query, prover, coarser) for lemma, query in asked]

@@ -19,13 +19,11 @@ from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, complete_values
 from ccenv.proofs.formulas.encode import BOUNDS, Encoding, Needs
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.solver.terms import Formula, Term, all_of, negate, same_truth
+from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
+from ccenv.proofs.solver.terms import Formula, Term, all_of, negate, same_truth
 from ccenv.proofs.theorems.compose import good
-from ccenv.proofs.theorems.features import feature, on_trace
-from ccenv.proofs.theorems.language import Joined, beliefs_in
+from ccenv.proofs.theorems.language import Joined, beliefs_in, feature, on_trace
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim
 
 MOST_PERIODS = 4

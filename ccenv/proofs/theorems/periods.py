@@ -17,10 +17,9 @@ from ccenv.proofs.claims.verifier import complete_values
 from ccenv.proofs.formulas.encode import BOUNDS, Encoding, Needs, SmtSender, encode
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, Setting, named_setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import replay
-from ccenv.proofs.replay.run import ReplayError
-from ccenv.proofs.solver.terms import Formula, Term, all_of
+from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
+from ccenv.proofs.solver.terms import Formula, Term, all_of
 from ccenv.proofs.theorems.lasso import Copy, joins, own_values
 
 PERIOD_RTTS = 10

@@ -13,8 +13,7 @@ from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, all_of
 from ccenv.proofs.theorems.compose import at_most, feature, number
-from ccenv.proofs.theorems.features import on_trace
-from ccenv.proofs.theorems.language import Comparison, Joined, Node, beliefs_in, conjuncts, features_of
+from ccenv.proofs.theorems.language import Comparison, Joined, Node, beliefs_in, conjuncts, features_of, on_trace
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadLemma
 
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.proofs.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.base.errors import CcenvError
-from ccenv.proofs.formulas.export import as_trace
-from ccenv.proofs.theorems.certificate import data_of, settles_of, write_certificate
+from ccenv.base.provenance import VERSION
+from ccenv.proofs.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
+from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.theorems.grid import Cell
-from ccenv.proofs.theorems.prove import Decided, Proof, hash_of
+from ccenv.proofs.theorems.prove import Decided, Proof, data_of, hash_of, settles_of, write_certificate
 from ccenv.proofs.theorems.theorem import LoadedTheorem
-from ccenv.base.version import VERSION
 
 _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
 

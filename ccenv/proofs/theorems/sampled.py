@@ -20,10 +20,9 @@ from ccenv.proofs.formulas.encode import Encoding, Needs, encode
 from ccenv.proofs.formulas.setting import LARGE_BUFFER_RTTS, Setting
 from ccenv.proofs.formulas.view import View, known
 from ccenv.proofs.senders.program import delay_thresholds
-from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
 from ccenv.proofs.solver.solvers import to_smtlib
-from ccenv.proofs.theorems.features import PER_RTT, feature, on_trace
-from ccenv.proofs.theorems.language import PEAKS, Comparison, Node
+from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
+from ccenv.proofs.theorems.language import PEAKS, PER_RTT, Comparison, Node, feature, on_trace
 from ccenv.proofs.theorems.prove import Decided, Prover, written
 from ccenv.proofs.theorems.queries import LemmaQuery
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadLemma

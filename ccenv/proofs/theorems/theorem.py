@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ccenv.proofs.certificates.theorem import HISTORY, Number, Rank, Theorem, numbers_of
-from ccenv.proofs.certificates.theorem import number as number_of
+from ccenv.agents.programs import Program
 from ccenv.base.config import find_data, validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import read_yaml, resolve_inside
-from ccenv.agents.programs import Program
+from ccenv.proofs.certificates.theorem import HISTORY, Number, Rank, Theorem, numbers_of
+from ccenv.proofs.certificates.theorem import number as number_of
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.proofs.senders.catalog import program_of, require_own_name
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.theorems.language import (BELIEFS, START, Linear, Node, beliefs_in, conjuncts, features_of, parse, parse_linear)
+from ccenv.proofs.theorems.language import BELIEFS, START, Linear, Node, beliefs_in, conjuncts, features_of, parse, parse_linear
 
 THEOREMS = "ccenv.configs.theorem"
 PERIOD_RTTS = 10

@@ -81,7 +81,7 @@ class Video(StrictModel):
     Attributes:
         kind: ``video``.
         flow: name of the flow that carries it.
-        abr: how the bitrate is chosen (``ccenv.simulation.applications.abr``): fixed (the highest), buffer, throughput or bola.
+        abr: how the bitrate is chosen (``ccenv.simulation.applications.play``): fixed (the highest), buffer, throughput or bola.
         ladder_Bps: bitrates in bytes/s, ascending (``ladder_mbps`` in Mbit/s).
         chunk_s: length of a chunk.
         buffer_s: a chunk is asked for when it fits into this buffer.

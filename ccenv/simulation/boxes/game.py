@@ -11,23 +11,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ccenv.engine.packet.batch.players import Beginnings
-from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
-from ccenv.engine.packet.batch.form import Form, beginning
-from ccenv.engine.packet.batch.policies import policy_deciders
-from ccenv.engine.packet.batch.senders import SenderTable
-from ccenv.engine.packet.engine import whole_segments
-from ccenv.engine.packet.layout import TICK_S
-from ccenv.engine.packet.log import DEFAULT_ROWS, ordered
-from ccenv.base.errors import EngineError, InputError
-from ccenv.network.adversary import ScriptedAdversary
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import Sender
+from ccenv.base.errors import EngineError, InputError
+from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
+from ccenv.engine.packet.batch.form import Form, beginning
+from ccenv.engine.packet.batch.players import Beginnings, SenderTable, policy_deciders
+from ccenv.engine.packet.engine import whole_segments
+from ccenv.engine.packet.layout import DEFAULT_ROWS, TICK_S, ordered
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.trace import Trace
-from ccenv.simulation.applications_run import BEFORE_TICK_S, Stage, with_applications
 from ccenv.simulation.boxes.goals import COUNTED, UTILISATION, Counts, box_goal, utilisation
 from ccenv.simulation.boxes.players import PATTERN, PHASES, POLICY, BoxPlayer
 from ccenv.simulation.packet_trace import packet_trace
+from ccenv.simulation.run import BEFORE_TICK_S, Stage, with_applications
 from ccenv.simulation.scenario import Scenario
 
 EXTERNAL = "external"

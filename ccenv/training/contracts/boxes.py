@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from ccenv.training.contracts.hull import hull
-from ccenv.base.errors import InputError
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, Rule
+from ccenv.base.errors import InputError
+from ccenv.training.contracts.hull import hull
 
 SCALE_STEP = Fraction(1, 20)
 OFFSET_STEP = Fraction(1, 4)  # in MSS/Rm

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
-from ccenv.base.errors import InputError
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, Rule
+from ccenv.base.errors import InputError
 
 
 def alike(programs: Sequence[Program]) -> list[Program]:

@@ -8,14 +8,13 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
+from ccenv.agents.programs import Program, to_data
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import Format, append_lines, damaged_line, hash_of, make_folder, store_lines
+from ccenv.proofs.claims.verifier import Query
+from ccenv.proofs.solver.solvers import plain_value, read_value
 from ccenv.training.contracts.boxes import Levels, below, directions, widened
 from ccenv.training.contracts.obstacles import Obstacle, obstacle_around, obstacle_of
-from ccenv.base.document import Format, append_lines, damaged_line, hash_of, store_lines
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import make_folder
-from ccenv.agents.programs import Program, to_data
-from ccenv.proofs.claims.verifier import Query
-from ccenv.proofs.solver.store import plain_value, read_value
 
 MAX_BYTES = 1 << 30
 FORMAT = Format("ccenv-contract-answers", 2, "answers about contracts", older="--fresh discards them", indent=None)

@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path as FilePath
 
-from ccenv.training.contracts.boxes import Levels, directions, widened
-from ccenv.training.contracts.known import Known
-from ccenv.training.contracts.search import Search
-from ccenv.training.contracts.task import Widening
-from ccenv.training.contracts.width import gains, visits, width_log2
-from ccenv.training.distill.claims import suite_text
-from ccenv.base.document import Format, plain
-from ccenv.base.files import locked, make_folder, write_atomic
 from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
+from ccenv.base.files import Format, locked, make_folder, plain, write_atomic
 from ccenv.base.provenance import machine, versions
 from ccenv.base.workers import Workers
+from ccenv.training.contracts.boxes import Levels, directions, widened
+from ccenv.training.contracts.known import Known
+from ccenv.training.contracts.search import Search, Widening
+from ccenv.training.contracts.width import gains, visits, width_log2
+from ccenv.training.distill.claims import suite_text
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
 _ASKED = ("utilisation", "lemmas", "settle", "samples", "seed", "timeouts")

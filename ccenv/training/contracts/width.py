@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Side, by_side, directions, moved, numbered
+from ccenv.agents.programs import INPUTS, Leaf, Program
+from ccenv.agents.sender import ContractSender, ProgramSender, Sender
 from ccenv.engine.compiled.program import compile_program, evaluate, interval
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.agents.sender import ContractSender, ProgramSender, Sender
-from ccenv.agents.programs import INPUTS, Leaf, Program
+from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Side, by_side, directions, moved, numbered
 from ccenv.training.path_sets import PathSet, path_seed
 
 N_PATHS, WARMUP_RTTS, RTTS = 64, 60, 32

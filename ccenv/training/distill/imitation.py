@@ -7,13 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
-from ccenv.training.distill.template import Template
-from ccenv.training.distill.tree import Samples, features_of, grow, predict, rate_of
+from ccenv.agents.sender import PolicySender
 from ccenv.engine.compiled.policies import PolicyBatch
+from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.settings import EnvSettings
 from ccenv.envs.curve.task import ACTION_RANGE_LOG2, SenderTask
-from ccenv.envs.curve.interface import WatchedTask
-from ccenv.agents.sender import PolicySender
+from ccenv.training.distill.tree import Samples, Template, features_of, grow, predict, rate_of
 from ccenv.training.path_sets import PathSet, path_seed
 
 ROUNDS = 6

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.training.distill.template import Template, build, spread
 from ccenv.agents.programs import Program
+from ccenv.training.distill.tree import Template, build, spread
 
 Judge = Callable[[Sequence[Program]], np.ndarray]
 ELITE_SHARE = 0.2

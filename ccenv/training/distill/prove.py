@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.training.distill.claims import ClaimNumbers, claim_queries
-from ccenv.training.distill.objective import Objective
-from ccenv.training.distill.polish import polish
-from ccenv.training.distill.template import Template
-from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
+from ccenv.agents.programs import Program, to_json
 from ccenv.base.errors import InputError
 from ccenv.base.files import write_atomic
 from ccenv.base.foreign import parse_json, read_arrays, read_bounded
-from ccenv.agents.programs import Program, to_json
 from ccenv.proofs.claims.verifier import Verifier
-from ccenv.proofs.solver.store import Store
+from ccenv.proofs.solver.solvers import Store
+from ccenv.training.distill.claims import ClaimNumbers, claim_queries
+from ccenv.training.distill.objective import Objective
+from ccenv.training.distill.polish import polish
+from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
+from ccenv.training.distill.tree import Template
 
 MAX_STATE_BYTES = 256 << 20
 _STATE = {"starts": "<f8", "moves": "<f8", "mean": "<f8", "note": "|u1"}

@@ -1,9 +1,13 @@
-"""``ccenv distill``: imitate, polish, prove, measure, report."""
+"""``ccenv distill``: imitate, polish, prove, measure, report.
+
+Results of finished stages on disk, so that a killed distillation goes on.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,28 +16,80 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.training.distill.claims import (INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, require_timeouts, write_suite)
-from ccenv.training.distill.imitation import Imitation, imitate
-from ccenv.training.distill.measure import measure
-from ccenv.training.distill.objective import Objective
-from ccenv.training.distill.polish import Polished, polish
-from ccenv.training.distill.prove import LATER_REACH, prove
-from ccenv.training.distill.stages import Stages
-from ccenv.training.distill.teacher import Teacher, load_teacher
-from ccenv.training.distill.template import Template, ladder, safety_shell
-from ccenv.training.distill.timeouts import weakened
-from ccenv.training.distill.tree import fit_leaves
-from ccenv.base.document import Format
-from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.files import locked, write_atomic
 from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.agents.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
+from ccenv.agents.sender import ProgramSender, Sender
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import Format, hash_of, is_empty, json_bytes, locked, make_folder, write_atomic
+from ccenv.base.foreign import read_json
 from ccenv.base.provenance import code_hash, machine, versions
 from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
 from ccenv.proofs.claims.report import decide_claim
-from ccenv.proofs.solver.solvers import SECOND_SOLVERS
-from ccenv.proofs.solver.store import Store
+from ccenv.proofs.solver.solvers import SECOND_SOLVERS, Store
+from ccenv.training.distill.claims import (
+    INVARIANT,
+    SAMPLES,
+    SETTING,
+    claim_queries,
+    numbers_for,
+    require_timeouts,
+    weakened,
+    write_suite,
+)
+from ccenv.training.distill.imitation import Imitation, imitate
+from ccenv.training.distill.objective import Objective, Teacher, load_teacher, measure
+from ccenv.training.distill.polish import Polished, polish
+from ccenv.training.distill.prove import LATER_REACH, prove
+from ccenv.training.distill.tree import Template, fit_leaves, ladder, safety_shell
+
+STAGES = "stages"
+
+
+class Stages:
+    """Runs stages, or returns what they came to under the same key."""
+
+    def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
+        self._key = key
+        self._folder = folder / STAGES
+        self.check(folder)
+        make_folder(self._folder)
+
+    @staticmethod
+    def check(folder: FilePath) -> None:
+        """Raise InputError for a folder that holds something else."""
+        if folder.is_dir() and not is_empty(folder) and not (folder / STAGES).is_dir():
+            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
+
+    @property
+    def key_hash(self) -> str:
+        """A hash of what decides every stage, for searches that keep their own state."""
+        return hash_of(self._key)
+
+    def run(
+        self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Return a stage's result, from disk if it was finished with the same key.
+
+        Args:
+            name: of the stage.
+            stage: does it.
+            limits: of a search; one that found a proof is not done again with other limits, one that did not goes on.
+            more: what decides this stage besides the key of all stages.
+        """
+        file = self._folder / f"{name}.json"
+        key = self._key | more | (limits or {})
+        if file.is_file():
+            known = read_json(file)
+            if isinstance(known, dict) and isinstance(known.get("key"), dict) and isinstance(known.get("result"), dict):
+                result: dict[str, Any] = known["result"]
+                proved = result.get("verdict") == "verified"
+                if (known["key"] | (limits or {}) if proved else known["key"]) == key:
+                    return result
+        begin = time.perf_counter()
+        result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
+        write_atomic(file, json_bytes({"key": key, "result": result}))
+        return result
+
 
 REPORT = "distill.json"
 FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)

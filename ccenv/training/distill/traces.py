@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.training.distill.claims import ClaimNumbers
-from ccenv.engine.compiled.program import compile_program, evaluate
-from ccenv.base.kernels.decorator import kernel
 from ccenv.agents.programs import INPUT_INDEX, INPUTS, Program
+from ccenv.base.kernels.decorator import kernel
+from ccenv.engine.compiled.program import compile_program, evaluate
 from ccenv.proofs.formulas.setting import HISTORY_STEPS, LARGE_BUFFER_RTTS
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.training.distill.claims import ClaimNumbers
 
 SAMPLES = 11
 LEMMAS = ("utilisation", "queue stays", "inflight", "no loss", "queue drains", "beliefs converge")

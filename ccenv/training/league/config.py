@@ -12,10 +12,10 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.attacks.catalog import SEARCHES, make_search
 from ccenv.base.config import StrictModel, find_data, validate
-from ccenv.envs.curve.distribution import LogRange, PathDistribution, Range
-from ccenv.envs.curve.reward import RewardWeights
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import read_yaml
+from ccenv.envs.curve.distribution import LogRange, PathDistribution, Range
+from ccenv.envs.curve.settings import RewardWeights
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.training.config import TrainConfig, load_config
 

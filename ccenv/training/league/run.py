@@ -15,14 +15,45 @@ import numpy as np
 
 from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.files import locked
-from ccenv.training.league.answers import (START, TINY, answer_of_network, answer_of_sender, hold_out_part, name_of, network_part, play_hold_outs, sender_part, train_first)
-from ccenv.training.league.config import LeagueConfig
-from ccenv.training.league.games import check_budgets, draw_scenes, nominal_scores, payoffs_on
-from ccenv.training.league.meta import Mixtures, Payoffs, against, equilibrium
-from ccenv.training.league.store import (CURVE, LEAGUE, PICTURE, RECORD, SENDERS, HoldOutPart, LeagueFolder, NetworkPart, Part, PartT, SenderPart)
 from ccenv.base.provenance import code_hash
-from ccenv.training.path_sets import PathSet
 from ccenv.base.workers import Workers
+from ccenv.training.league.answers import (
+    START,
+    TINY,
+    answer_of_network,
+    answer_of_sender,
+    hold_out_part,
+    name_of,
+    network_part,
+    play_hold_outs,
+    sender_part,
+    train_first,
+)
+from ccenv.training.league.config import LeagueConfig
+from ccenv.training.league.games import (
+    Mixtures,
+    Payoffs,
+    against,
+    check_budgets,
+    draw_scenes,
+    equilibrium,
+    nominal_scores,
+    payoffs_on,
+)
+from ccenv.training.league.store import (
+    CURVE,
+    LEAGUE,
+    PICTURE,
+    RECORD,
+    SENDERS,
+    HoldOutPart,
+    LeagueFolder,
+    NetworkPart,
+    Part,
+    PartT,
+    SenderPart,
+)
+from ccenv.training.path_sets import PathSet
 
 RESAMPLES = 1000
 Report = Callable[[int, int], None]
@@ -253,7 +284,7 @@ class _League:
         }
         if finish is not None:
             data |= self._end(payoffs)
-        from ccenv.training.league.picture import draw_curve, draw_payoffs
+        from ccenv.training.league.record import draw_curve, draw_payoffs
 
         draw_payoffs(self._store.folder / PICTURE, people.senders, people.networks, payoffs.matrix)
         draw_curve(self._store.folder / CURVE, rounds)

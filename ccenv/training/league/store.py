@@ -16,16 +16,14 @@ from pydantic import Field
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents import make_sender
-from ccenv.base.config import StrictModel, validate
-from ccenv.base.document import Format, hash_of
-from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import is_empty, make_folder, write_atomic
-from ccenv.base.foreign import read_bounded, resolve_inside, shown_path
-from ccenv.training.league.config import MODEL, LeagueConfig
-from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
-from ccenv.network.path import Path
 from ccenv.agents.sender import Sender
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import Format, hash_of, is_empty, make_folder, write_atomic
+from ccenv.base.foreign import read_bounded, resolve_inside, shown_path
+from ccenv.network.adversary import SUFFIX, Adversary, MlpAdversary, MovesHeader, RecordedAdversary, StoredMoves, load_moves
+from ccenv.network.path import Path
+from ccenv.training.league.config import MODEL, LeagueConfig
 
 LEAGUE = Format("ccenv-league", 1, "the record of a league", older="--fresh starts anew")
 PART = Format("ccenv-league-part", 2, "a part of a league", older="--fresh starts anew")

@@ -21,7 +21,7 @@ from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from ccenv.envs.curve.task import episode_metrics
+from ccenv.envs.common.episodes import episode_metrics
 
 
 class SplitExtractor(nn.Module):

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.optim.adam import Adam, adam
 
-from ccenv.envs.rollouts.actor_critic import fast_tanh
 from ccenv.base.kernels.decorator import kernel
+from ccenv.envs.rollouts.actor_critic import fast_tanh
 
 _LOG_SQRT_2_PI = 0.5 * math.log(2.0 * math.pi)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field, field_validator
 
+from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.attacks.catalog import SEARCHES, make_search
 from ccenv.attacks.game import Game, Scene
 from ccenv.base.config import StrictModel, validate
-from ccenv.agents.interface.observation import OBSERVATION_VERSION
+from ccenv.base.errors import unknown_name
 from ccenv.base.random import uniform
 from ccenv.envs.curve.core import parts_of
 from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths, plain_paths
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.base.errors import unknown_name
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.path import Path
-from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.training.path_sets import PathSet, path_seed
 
 MODEL = "ccac"  # where the searches play

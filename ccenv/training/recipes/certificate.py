@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from ccenv.base.errors import InputError
 from ccenv.agents.interface.interface import Interface
 from ccenv.agents.sender import PolicySender
-from ccenv.training.recipes.settings import CertificateSettings, Property
+from ccenv.base.errors import InputError
 from ccenv.training.ppo.ppo import KernelPPO
+from ccenv.training.recipes.settings import CertificateSettings, Property
 
 _ROUNDING = 1e-12  # of the sum of the absolute numbers of a layer: above what float64 loses in 256 of them
 REPORT_SEED = 2**20  # of the pieces that results are reported on: none is trained on

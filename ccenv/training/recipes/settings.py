@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from ccenv.base.config import StrictModel
 from ccenv.agents.interface.interface import Interface, Weights
 from ccenv.agents.interface.signals import signal
+from ccenv.base.config import StrictModel
 
 Range = tuple[float, float]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import controlled_flows
-from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
-from ccenv.training.algorithm_settings import check_widths
+from ccenv.training.settings import check_widths
 
 
 class RllibConfig(StrictModel):

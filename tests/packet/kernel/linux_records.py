@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.document import json_bytes
-from ccenv.base.files import write_atomic
+from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.pages import Place, markdown
 from ccenv.simulation import simulate
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, chosen, classic_sender, initial_window, windowed_min
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, chosen, classic_sender, initial_window, windowed_min
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.parameters import number
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
+from ccenv.base.registry import number
 
 STARTUP, DRAIN, PROBE_BW, PROBE_RTT = 0.0, 1.0, 2.0, 3.0
 HIGH_GAIN = 2.0 / math.log(2.0)  # 4.3.2.1: smallest gain that doubles the rate per round

@@ -13,12 +13,23 @@ import math
 import sys
 from typing import Any
 
-from ccenv.agents.classic.pcc import common as pcc
-from ccenv.agents.classic.common import classic_sender, initial_window
-from ccenv.agents.classic.pcc.common import (MIN_INTERVAL_MSS, bounded, count_loss, draw, fell_short, init_intervals, loss_share, receive, send_on, start_experiment)
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import classic_sender, initial_window
+from ccenv.agents.classic.pcc import common as pcc
+from ccenv.agents.classic.pcc.common import (
+    MIN_INTERVAL_MSS,
+    bounded,
+    count_loss,
+    draw,
+    fell_short,
+    init_intervals,
+    loss_share,
+    receive,
+    send_on,
+    start_experiment,
+)
 from ccenv.agents.sender import ClassicSender
+from ccenv.base.kernels.decorator import kernel
 
 FIRST_WINDOW_MSS = 2.0  # NSDI 2015 s.3.2: the first rate is 2 MSS/RTT
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0

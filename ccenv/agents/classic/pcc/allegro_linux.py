@@ -14,13 +14,23 @@ import math
 import sys
 from typing import Any
 
+from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
 from ccenv.agents.classic.pcc import common as pcc
 from ccenv.agents.classic.pcc.allegro import utility
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.agents.classic.pcc.common import (bounded, count_loss, draw, fell_short, init_intervals, loss_share, receive, send_on, start_experiment)
-from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.pcc.common import (
+    bounded,
+    count_loss,
+    draw,
+    fell_short,
+    init_intervals,
+    loss_share,
+    receive,
+    send_on,
+    start_experiment,
+)
 from ccenv.agents.sender import ClassicSender
+from ccenv.base.kernels.decorator import kernel
 
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0
 FIRST_RATE_Bps = 512 * 1024.0

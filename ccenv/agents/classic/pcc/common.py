@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import smoothed_rtt
-from ccenv.base.random import uniform
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
 
 MIN_INTERVAL_MSS = 10.0  # NSDI 2015 s.3.1: an interval is long enough for ten packets
 CWND_GAIN = 2.0

@@ -12,13 +12,24 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.agents.classic.pcc import common as pcc
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.agents.classic.pcc.common import (MIN_INTERVAL_MSS, bounded, count_loss, draw, fell_short, init_intervals, loss_share, receive, send_on, start_experiment)
 from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
+from ccenv.agents.classic.pcc import common as pcc
+from ccenv.agents.classic.pcc.common import (
+    MIN_INTERVAL_MSS,
+    bounded,
+    count_loss,
+    draw,
+    fell_short,
+    init_intervals,
+    loss_share,
+    receive,
+    send_on,
+    start_experiment,
+)
+from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.agents.sender import ClassicSender
 
 STARTING, PROBING = 0.0, 1.0
 EXPONENT = 0.9  # NSDI 2018 s.4: t

@@ -18,11 +18,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
-from ccenv.base.random import uniform
 from ccenv.agents.callbacks import state_record
-from ccenv.base.kernels.decorator import kernel
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.sender import ClassicSender
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
 
 STARTING, PROBING, MOVING = 0.0, 1.0, 2.0
 N_INTERVALS = 4.0  # PCC_INTERVALS

@@ -2,19 +2,22 @@
 
 Each pair of files is ``policy.*`` of the run of the shipped config of that name, copied as it is; programs are those of
 ``ccenv distill``.
+
+On which scenes attacks were part of the making of a sender: what its worst case there is worth.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Any
 
-from ccenv.agents.learned import load_family, load_policy
+from ccenv.agents.learned import is_policy, load_family, load_policy, policy_notes
 from ccenv.agents.learned.preferences import with_preference
-from ccenv.base.errors import InputError
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
-from ccenv.base.parameters import number
 from ccenv.agents.programs import load_program
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.base.errors import InputError
+from ccenv.base.registry import number
 
 FOLDER = FilePath(__file__).parent
 
@@ -177,3 +180,32 @@ def learned_nominal_u70() -> ProgramSender:
 def learned_nominal_u78() -> ProgramSender:
     """Build the program with 78 % utilisation proved."""
     return program("learned_nominal_u78")
+
+
+def trained_on_scenes(spec: str) -> list[str] | None:
+    """Return the scenes of ``ccenv attack`` that a sender was trained or polished against; None: unknown.
+
+    Args:
+        spec: what ``ccenv.agents.make_sender`` takes.
+    """
+    from ccenv.agents import AGENTS
+
+    pass  # GONE
+
+    name = spec.partition(":")[0]
+    if name in AGENTS:
+        policy = name if name in AGENTS.names("learned") else TEACHERS.get(name)
+        return [] if policy is None else scenes_of(policy_notes(FOLDER / f"{policy}.safetensors"))
+    return scenes_of(policy_notes(spec)) if is_policy(spec) else None
+
+
+def scenes_of(notes: dict[str, Any]) -> list[str] | None:
+    """Return the scenes that a policy's card names; None if it does not say how it was trained."""
+    config = notes.get("config")
+    if not isinstance(config, dict):
+        return None
+    robust = config.get("robust")
+    if not isinstance(robust, dict) or not robust.get("share"):
+        return []
+    paths = robust.get("paths")
+    return [str(path) for path in paths] if isinstance(paths, list) else None

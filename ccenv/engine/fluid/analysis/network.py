@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ccenv.engine.fluid.scenario import Flow, Link, Scenario
 from ccenv.base.errors import EngineError, InputError
+from ccenv.engine.fluid.scenario import Flow, Link, Scenario
 
 _SWEEPS = 2000
 _BISECTIONS = 200

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
-from ccenv.engine.packet.batch.players import Beginnings, Memory
+from ccenv.agents.interface.signals import MEASURES
+from ccenv.base.errors import EngineError, InputError
+from ccenv.base.kernels.threads import share
 from ccenv.engine.packet.batch.form import Form
-from ccenv.engine.packet.batch.place import begin_networks
-from ccenv.engine.packet.batch.wire import wire_networks
+from ccenv.engine.packet.batch.place import begin_networks, wire_networks
+from ccenv.engine.packet.batch.players import Beginnings, Memory
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE
 from ccenv.engine.packet.kernel import PacketArrays, advance
 from ccenv.engine.packet.layout import (
@@ -28,9 +30,6 @@ from ccenv.engine.packet.layout import (
     STATE_DTYPE,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, SHARE_STRIDE
-from ccenv.base.errors import EngineError, InputError
-from ccenv.agents.interface.measures import MEASURES
-from ccenv.base.kernels.threads import share
 
 # Arrays that hold what happened; the others are tables, or scratch that is written before it is read.
 _STATE = (

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.calls import address_of
 from ccenv.agents.callbacks import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.base.errors import InputError
+from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.packet.batch.players import Beginnings, SenderTable, Tables
 from ccenv.engine.packet.batch.slots import Slots
-from ccenv.engine.packet.batch.players import Beginnings, Tables
-from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     AGGREGATIONS,
@@ -32,11 +32,9 @@ from ccenv.engine.packet.layout import (
     WORKLOADS,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
-from ccenv.engine.packet.path_spec import LossBursts
+from ccenv.engine.packet.rates.generate import generator_record
 from ccenv.engine.packet.sources import sources_of
-from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
-from ccenv.engine.packet.rates.made import generator_record
-from ccenv.base.errors import InputError
+from ccenv.engine.packet.spec import FlowSpec, LinkSpec, LossBursts, NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.links import load_trace
 

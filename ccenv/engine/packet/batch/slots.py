@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.engine.packet.arrivals import ARRIVAL_WIDTH, COME_S, DONE_S, POOL, SEGMENTS
-from ccenv.base.errors import InputError
 from ccenv.agents.sender import ClassicSender, Sender
+from ccenv.base.errors import InputError
+from ccenv.engine.packet.arrivals import ARRIVAL_WIDTH, COME_S, DONE_S, POOL, SEGMENTS
 
 if TYPE_CHECKING:
     from ccenv.engine.packet.spec import NetworkSpec

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
+from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load
 from ccenv.engine.packet.layout import TRACE_KINDS
-from ccenv.base.kernels.decorator import kernel
 from ccenv.network.links.table import ROW_BEFORE_BYTES, ROW_DELAY_S, ROW_TIME_S, ROW_VALUE, ROW_WIDTH
 
 NO_TRACE, RATE = TRACE_KINDS["none"], TRACE_KINDS["rate"]

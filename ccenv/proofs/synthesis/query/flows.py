@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from ccenv.base.errors import InputError
 from ccenv.agents.programs import Program
+from ccenv.base.errors import InputError
 from ccenv.proofs.claims.properties import FIRST, Property, fairness_ratio, falls
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.encode import Needs

@@ -11,14 +11,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ccenv.agents.programs import UNIT_OF
 from ccenv.base.config import StrictModel, find_data, shipped_names, validate
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import fraction_of, read_yaml
-from ccenv.agents.programs import UNIT_OF
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
-from ccenv.proofs.synthesis.query.classes import LARGEST_SPACE, check_four, count_classes
+from ccenv.proofs.synthesis.query.classes import (
+    CONDITION_FIELDS,
+    LARGEST_SPACE,
+    LARGEST_SUM,
+    LINK,
+    MOST_SAMPLES,
+    PAST,
+    RATE_FIELDS,
+    check_four,
+    count_classes,
+)
 from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
-from ccenv.proofs.synthesis.query.records import CONDITION_FIELDS, LARGEST_SUM, LINK, MOST_SAMPLES, PAST, RATE_FIELDS
 from ccenv.proofs.synthesis.query.template import Space, Template, build_space
 
 PACKAGE = "ccenv.configs.synth"

@@ -15,8 +15,8 @@ from itertools import product
 
 import numpy as np
 
-from ccenv.base.errors import InputError, did_you_mean
 from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, Rule
+from ccenv.base.errors import InputError, did_you_mean
 
 CONSTANT_INPUTS = frozenset({"MSS/Rm", "MSS", "Rm"})
 """Inputs whose coefficients do not count for keys: solutions that differ only there count once ([CCmatic] s.6.1)."""

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.proofs.synthesis.query.classes import MOST_BITS
-from ccenv.proofs.synthesis.query.records import MOST_SAMPLES, PAST
+from ccenv.proofs.synthesis.query.classes import MOST_BITS, MOST_SAMPLES, PAST
 from ccenv.proofs.synthesis.search.kernel import CURVES, LARGE_LOSS, MISLED, MISSED, simulate
 
 HOLES = 7

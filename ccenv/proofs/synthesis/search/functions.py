@@ -17,7 +17,7 @@ import numpy as np
 
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
-from ccenv.proofs.synthesis.query.records import LARGEST_SUM, condition_records, rate_records
+from ccenv.proofs.synthesis.query.classes import LARGEST_SUM, condition_records, rate_records
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Space, Terms, critical
 from ccenv.proofs.synthesis.search.boxes import masks_at, timed_masks
 

@@ -19,9 +19,8 @@ from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders import program as formulas
 from ccenv.proofs.senders.program import TIME_INPUTS, ProgramSmtSender
+from ccenv.proofs.solver.solvers import Answer, query_hash, solve
 from ccenv.proofs.solver.terms import Formula, Term, choose, larger
-from ccenv.proofs.solver.solvers import Answer, solve
-from ccenv.proofs.solver.store import query_hash
 from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide
 from ccenv.proofs.synthesis.query.objectives import Objectives
 

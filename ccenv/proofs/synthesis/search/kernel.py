@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.proofs.synthesis.query.records import GRAIN, MOST_SAMPLES, MOST_SENT, PAST, SHARES
-from ccenv.proofs.synthesis.query.timeouts import repaired, shrinks, time_out
+from ccenv.proofs.synthesis.query.classes import GRAIN, MOST_SAMPLES, MOST_SENT, PAST, SHARES
+from ccenv.proofs.synthesis.query.objectives import repaired, shrinks, time_out
 
 CURVES = 13
 """Rows that ``simulate`` fills."""

@@ -1,0 +1,76 @@
+"""What a batch of episodes is, over either engine: the task of an agent, seeds, metrics."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.agents.interface.interface import Interface
+from ccenv.base.errors import InputError, shown
+
+SEED_LIMIT = 2**53
+
+
+HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them
+
+
+def as_numbers(actions: Any) -> np.ndarray:
+    """Return actions as an array of numbers. Raises InputError for a text, None, or lists of different lengths."""
+    try:
+        given = np.asarray(actions)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"action is {shown(actions)}; numbers are needed, of the shape that action_space says")
+    return given
+
+
+def checked_seed(seed: int) -> int:
+    """Return a seed of ``reset``. Raises InputError for one out of range."""
+    if not 0 <= seed < SEED_LIMIT:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+    return seed
+
+
+class Task(Protocol):
+    """One agent's view of a core.
+
+    Attributes:
+        core: the environments: a ``Core``, or that of the packet environments.
+        rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
+        single_observation_space: of one row.
+        single_action_space: of one row.
+    """
+
+    core: Any
+    rows_per_env: int
+    single_observation_space: spaces.Box
+    single_action_space: spaces.Space[Any]
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take one step with the actions of all environments; return the rewards (B,)."""
+
+    def observe(self) -> np.ndarray:
+        """Return the observations of all environments: a new float32 array (B, ...)."""
+
+
+def interface_of(task: object) -> Interface | None:
+    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
+    found: Interface | None = getattr(task, "interface", None)
+    if found is None or not found.clock.common:
+        return found
+    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+
+
+def episode_metrics(core: Any, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+    """Return the mean of each reward term over the episodes of some environments.
+
+    Args:
+        core: the environments.
+        mask: (B,) bool, which ones.
+        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
+    """
+    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
+    return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}
