@@ -42,9 +42,9 @@ settings.load_profile("ccenv")
 # would both compile it. Then the longest files: what begins last should be short.
 FIRST = (
     "engine/test_curve_engine.py",
-    "packet/test_packet_engine.py",
-    "ode/test_ode_reference.py",
-    "synth/test_synth_limits.py",
+    "engine/packet/test_packet_engine.py",
+    "engine/fluid/test_ode_reference.py",
+    "proofs/synthesis/test_synth_limits.py",
     "live/test_live_emulator.py",
     "training/test_kernel_rollouts.py",
     "docs/test_docs_examples.py",

@@ -115,18 +115,12 @@ def make_search(spec: str, *, code: bool = True) -> Search:
         search: Search = build(SEARCHES, spec)
         return search
     if spec.endswith(".npz"):
-        pass  # GONE
-
         return Replay(spec)
     if name in ADVERSARIES or is_adversary(spec):
-        pass  # GONE
-
         return Scripted(spec)
     if code and is_python_file(spec):
         return _user_search(spec)
     if code and is_user_adversary(spec):
-        pass  # GONE
-
         return Scripted(spec)
     raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])
 
@@ -137,8 +131,6 @@ def _user_search(spec: str) -> Search:
     name = asked.attribute or "search"
     build_search = getattr(user.module, name, None)
     if name != "search" or build_search is None:
-        pass  # GONE
-
         return Scripted(spec)
     search: Search = call(build_search, asked.parameters, asked.where, user.path)
     if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):

@@ -1,30 +1,7 @@
-"""Speed of ccenv on this machine: kernels, environments, start, memory (docs/benchmarks.md, Speed).
+"""Speed of ccenv on this machine: engines, environments, start, synthesis, training (docs/benchmarks.md, Speed).
 
-How times are taken: a warm-up, then repetitions of a fixed amount of work; median and best.
-
-Speed of the curve engine: flow-steps per second with belief bounds on.
-
-Speed of the environments through their batched adapters, with random actions and autoreset.
-
-``measure`` is the default part; ``measure_clients`` has what ``--envs`` adds. Each environment is one function and one line of
-CLIENTS, so that another one takes one of each.
-
-Speed of the fluid kernels.
-
-Speed of the packet engine: packets per second and core with real CCAs and the log at 10 ms.
-
-A packet is counted when its service at the bottleneck ends; building the run and compiling are not timed.
-
-Speed of Packet-v0: decisions per second on one core with 64 networks, one decision per propagation RTT of 40 ms.
-
-Rates move by up to a tenth of what an action may change, around the fair share, so that the link is full and its queue short: the
-second half of the actions takes back what the first half has done, or rates would drift apart, to many times the link's.
-
-Cold and warm start: fresh processes from nothing to the first result, and what commands take that compute next to nothing.
-
-Speed of synthesis on this machine: CPU seconds of shipped queries, each from nothing, and of one by plain CEGIS.
-
-Speed of training on this machine: PPO on the native batch, and the kernel with policies on both sides.
+Every rate is timed alike (``rates``): a warm-up, then repetitions of a fixed amount of work; the median and the best. Compiling
+is never part of a rate; cold and warm starts are fresh processes with an empty and with a filled kernel cache.
 """
 
 from __future__ import annotations
@@ -99,7 +76,7 @@ def _seconds(work: Callable[[], None], calls: int) -> float:
 STEPS = 8  # per call, one propagation RTT
 PATH = {"link_rate_mbps": 48.0, "rtt_ms": 40.0, "jitter_ms": 40.0, "buffer_bdp": 8.0}
 
-# name -> environments, flows, threads, adversary (None: kind, without a call per step)
+# name -> environments, flows, threads, adversary (None: benign, without a call per step)
 CASES: dict[str, tuple[int, int, int, str | None]] = {
     "curve_64x2_k8": (64, 2, 1, None),
     "curve_64x2_k8_uniform": (64, 2, 1, "uniform"),
@@ -353,9 +330,11 @@ from ccenv.benchmarks.speed import packets_per_s
 packets_per_s(("reno",), [make_sender("reno")], 0.1)
 """
 FLUID = """
-from ccenv.benchmarks.speed import mixed_flows
+from ccenv.engine.fluid.scenario import Flow, Link, Scenario
 from ccenv.engine.fluid.simulate import simulate_batch
-simulate_batch([mixed_flows(0.01)], threads=1)
+flows = tuple(Flow(cca=cca, access_delay_ms=5.0) for cca in ("bbr1", "bbr2", "reno", "cubic"))
+link = Link(rate_mbps=100, delay_ms=10, buffer_bdp=2)
+simulate_batch([Scenario(title="four", links=(link,), flows=flows, duration_s=0.01, measure_from_s=0.0)], threads=1)
 """
 # keys of the record -> what a process with an empty and with a filled kernel cache runs
 STARTS = {"start": FIRST_STEP, "curve_engine": CURVE, "packet_engine": PACKET, "fluid_engine": FLUID}
@@ -425,14 +404,8 @@ def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
     require_extra("stable_baselines3", "train")
     result: dict[str, Any] = {**measure_engine(), **measure_environments(), **measure_start()}
     if ode:
-        pass  # GONE
-
         result |= measure_fluid()
     if packet:
-        from ccenv.agents import make_sender
-
-        pass  # GONE
-
         result |= measure_packet_engine(make_sender)
     about = machine()
     result["machine"] = f"{about['processor']}, {about['cores']} cores, {about['memory_gib']} GiB, {about['system']}"

@@ -122,8 +122,6 @@ def command(
     Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
     if scenario is not None:
-        pass  # GONE
-
         given = {
             "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt": (rtt, None),
             "--jitter": (jitter, None), "--buffer": (buffer, None),

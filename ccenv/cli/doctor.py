@@ -140,8 +140,6 @@ def _kernel_cache() -> Check:
 
 
 def _kernels() -> Iterator[Check]:
-    pass  # GONE
-
     for part, reason in warm_all():
         yield Check(f"kernels: {part}", MISSING if reason else OK, reason or "compiled")
 

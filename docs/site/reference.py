@@ -26,7 +26,7 @@ API = {
     "ccenv.benchmarks.compare": "Comparisons",
     "ccenv.network.metrics": "Metrics",
     "ccenv.agents.programs": "Belief programs",
-    "ccenv.attack": "Attacks",
+    "ccenv.attacks": "Attacks",
     "ccenv.proofs.claims": "Claims and proofs",
     "ccenv.proofs.solver": "Solvers",
     "ccenv.proofs.synthesis.query": "Synthesis: queries",
@@ -42,7 +42,9 @@ API = {
     "ccenv.base.units": "Units",
     "ccenv.base.errors": "Errors",
 }
-_NO_PAGES = re.compile(r"\.(records|page|classic|synthesized|emulation|searches|senders|scripted|zoo|analysis\.\w+)(\.|$)|kernel")
+_NO_PAGES = re.compile(
+    r"\.(records|page|classic|synthesized|constructions|searches|senders|scripted|zoo|analysis\.\w+)(\.|$)|kernel"
+)
 
 
 def reference_pages() -> dict[str, str]:

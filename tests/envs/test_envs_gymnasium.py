@@ -232,7 +232,7 @@ BAD = [
 
 @pytest.mark.parametrize(("settings", "message"), BAD)
 def test_bad_settings_are_refused_in_one_line(settings, message):
-    with pytest.raises(ccenv.errors.CcenvError) as error:
+    with pytest.raises(ccenv.CcenvError) as error:
         SenderEnv(**settings)
     assert message in str(error.value) and "\n" not in str(error.value)
 

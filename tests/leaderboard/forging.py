@@ -14,8 +14,9 @@ from ccenv.base.files import canonical_json
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.leaderboard.site.exchange import encoded, export_board
-from ccenv.leaderboard.store.database import FILES, RECORDS, START, chained, record_hash
+from ccenv.leaderboard.store.database import START, chained, record_hash
 from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import FILES, RECORDS
 
 Content = dict[str, Any]
 MOMENT = "2026-01-01T00:00:00Z"

@@ -37,8 +37,8 @@ from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.base.errors import CcenvError
 from ccenv.base.foreign.tensors import tensor_file
 from ccenv.leaderboard.site.exchange import export_board, import_board, read_export
-from ccenv.leaderboard.store.database import RECORDS
 from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.store.submit import submit_folder
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission

@@ -295,7 +295,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
     import sqlite3
 
-    from ccenv.leaderboard.store.database import FILES
+    from ccenv.leaderboard.store.schema import FILES
 
     store.close()
     with sqlite3.connect(home.folder / "board.db") as connection:

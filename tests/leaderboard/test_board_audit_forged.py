@@ -18,9 +18,10 @@ from forging import KEY, OTHER_KEY, Content, Forgery, proved
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.run import audit
-from ccenv.leaderboard.store.database import RECORDS, BoardStore
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.head import expected_head, read_head, write_head
 from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.submission.signature import available, fingerprint_of
 
 FOREIGN = "Imaginary CPU @ 9.99GHz"

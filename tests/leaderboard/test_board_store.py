@@ -16,7 +16,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from sqlalchemy import event, exc, text
 
 from ccenv.base.errors import CcenvError, InputError, MissingExtraError
-from ccenv.leaderboard.store import database
+from ccenv.leaderboard.store import schema
 from ccenv.leaderboard.store.database import BoardStore, EditedRecordError, TakenError, sqlite_url
 
 # Another database to test on, e.g. postgresql+psycopg://user@localhost/empty; its tables are dropped.
@@ -33,9 +33,9 @@ def drop_all(url: str) -> None:
 
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
-        database.METADATA.drop_all(connection)
+        schema.METADATA.drop_all(connection)
         if engine.dialect.name == "postgresql":
-            for table in (database.RECORDS.name, database.FILES.name, database.CLAIMS.name):
+            for table in (schema.RECORDS.name, schema.FILES.name, schema.CLAIMS.name):
                 for action in ("update", "delete"):
                     connection.execute(text(f"DROP FUNCTION IF EXISTS {table}_no_{action}_refuse() CASCADE"))
     engine.dispose()
@@ -89,14 +89,10 @@ def test_records_are_append_only(url: str) -> None:
     with BoardStore(url) as store:
         fill(store)
         for statement in (
-            f"UPDATE {database.RECORDS.name} SET kind = 'x'",
-            f"DELETE FROM {database.RECORDS.name}",
-            f"DELETE FROM {database.FILES.name}",
-            *(
-                forget.format(table.name)
-                for table in (database.RECORDS, database.FILES)
-                for forget in FORGET[url.partition(":")[0]]
-            ),
+            f"UPDATE {schema.RECORDS.name} SET kind = 'x'",
+            f"DELETE FROM {schema.RECORDS.name}",
+            f"DELETE FROM {schema.FILES.name}",
+            *(forget.format(table.name) for table in (schema.RECORDS, schema.FILES) for forget in FORGET[url.partition(":")[0]]),
         ):
             with pytest.raises((CcenvError, exc.IntegrityError), match="append-only"), store._transaction() as connection:
                 connection.execute(text(statement))
@@ -125,7 +121,7 @@ def test_writers_at_the_same_time_do_not_lose_records(url: str) -> None:
 def edited(file: Path, *statements: str) -> None:
     """Change a database as somebody with access to the file would: triggers first."""
     with sqlite3.connect(file) as connection:
-        for name in (database.RECORDS.name, database.FILES.name):
+        for name in (schema.RECORDS.name, schema.FILES.name):
             for action in ("update", "delete"):
                 connection.execute(f"DROP TRIGGER {name}_no_{action}")
         for statement in statements:
@@ -134,14 +130,14 @@ def edited(file: Path, *statements: str) -> None:
 
 EDITS = [
     (
-        f"UPDATE {database.RECORDS.name} SET content = replace(content, '\"value\":1', '\"value\":7') WHERE number = 2",
+        f"UPDATE {schema.RECORDS.name} SET content = replace(content, '\"value\":1', '\"value\":7') WHERE number = 2",
         "record 2 .*edited",
     ),
-    (f"UPDATE {database.RECORDS.name} SET subject = 'x' WHERE number = 2", "record 2 .*edited"),
-    (f"DELETE FROM {database.RECORDS.name} WHERE number = 2", "record 2 .*missing"),
-    (f"UPDATE {database.RECORDS.name} SET number = 9 WHERE number = 3", "record 3 .*missing"),
-    (f"UPDATE {database.FILES.name} SET content = x'00' WHERE content = x'32'", "file .*edited"),
-    (f"DELETE FROM {database.FILES.name} WHERE content = x'32'", "file .*missing"),
+    (f"UPDATE {schema.RECORDS.name} SET subject = 'x' WHERE number = 2", "record 2 .*edited"),
+    (f"DELETE FROM {schema.RECORDS.name} WHERE number = 2", "record 2 .*missing"),
+    (f"UPDATE {schema.RECORDS.name} SET number = 9 WHERE number = 3", "record 3 .*missing"),
+    (f"UPDATE {schema.FILES.name} SET content = x'00' WHERE content = x'32'", "file .*edited"),
+    (f"DELETE FROM {schema.FILES.name} WHERE content = x'32'", "file .*missing"),
 ]
 
 
@@ -162,9 +158,7 @@ def test_a_record_with_a_new_hash_breaks_the_chain(tmp_path: Path) -> None:
         old = store.records()[1]
     content = '{"files":{},"value":7}'
     forged = record_hash(old.kind, old.subject, old.slot, content)
-    edited(
-        tmp_path / "board.db", f"UPDATE {database.RECORDS.name} SET content = '{content}', sha256 = '{forged}' WHERE number = 2"
-    )
+    edited(tmp_path / "board.db", f"UPDATE {schema.RECORDS.name} SET content = '{content}', sha256 = '{forged}' WHERE number = 2")
     with (
         BoardStore(sqlite_url(tmp_path / "board.db")) as store,
         pytest.raises(EditedRecordError, match=r"record 2 .*does not follow"),
@@ -239,7 +233,7 @@ def test_each_migration_runs_once_and_wholly(tmp_path: Path, monkeypatch: pytest
     with BoardStore(url) as store:
         fill(store)
     ran = []
-    newest = len(database.STEPS)
+    newest = len(schema.STEPS)
 
     def breaks(connection: Any) -> None:
         connection.execute(text("CREATE TABLE half (x INTEGER)"))
@@ -249,10 +243,10 @@ def test_each_migration_runs_once_and_wholly(tmp_path: Path, monkeypatch: pytest
         ran.append(newest + 1)
         connection.execute(text("CREATE TABLE half (x INTEGER)"))
 
-    monkeypatch.setattr(database, "STEPS", (*database.STEPS, (newest + 1, "breaks", breaks)))
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, (newest + 1, "breaks", breaks)))
     with pytest.raises(CcenvError, match="interrupted"):
         BoardStore(url)
-    monkeypatch.setattr(database, "STEPS", (*database.STEPS[:newest], (newest + 1, "works", works)))
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS[:newest], (newest + 1, "works", works)))
     for _ in range(2):
         with BoardStore(url) as store:  # the table of the interrupted step is not in the way: it was never there
             assert store.check() == 3

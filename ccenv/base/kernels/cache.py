@@ -40,7 +40,7 @@ _USED_S = 86_400  # a folder's time is its last use, to a day
 def import_closure(file: Path) -> list[Path]:
     """Return a file, the one that decides how is compiled, and what they import of the package at their tops, sorted."""
     closure: set[Path] = set()
-    pending = [file.resolve(), Path(__file__).with_name("dispatcher.py")]
+    pending = [file.resolve(), ROOT / "base" / "kernels" / "dispatcher.py"]
     while pending:
         current = pending.pop()
         if current not in closure:

@@ -12,7 +12,7 @@ jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules a
 
 C_L, C_U and the delays hold on ideal, CBR-delay and CCAC. C_L_lambda, q_U and the buffer line (6.3),
 C * T* + beta >= C_L_lambda * (T* + D), hold on ideal and CBR-delay only: on CCAC kept tokens take bursts that no queue had
-to hold (tests/test_beliefs.py shows that C_L_lambda then exceeds C), as in the paper, which uses them for CBR-delay alone.
+to hold (tests/engine/test_beliefs.py shows that C_L_lambda then exceeds C), as in the paper, which uses them for CBR-delay alone.
 
 With several flows each computes its beliefs as if alone, and nothing is guaranteed.
 Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.

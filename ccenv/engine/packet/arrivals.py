@@ -114,7 +114,7 @@ LARGEST_OBJECT = 1e5  # in units of the mean: the tail has no mean square
 
 
 @kernel
-def begin_application(fl, mss_bytes):  # type: ignore[no-untyped-def]
+def begin_application(fl, mss_bytes):
     """Set what is offered at the start of a flow."""
     kind = fl.workload
     fl.app_next_s = np.inf
@@ -132,7 +132,7 @@ def begin_application(fl, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def offer(fl, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
+def offer(fl, now_s, mss_bytes, seed):
     """Bring what is offered up to now_s; app_next_s is when that changes next."""
     kind = fl.workload
     while fl.app_next_s <= now_s:

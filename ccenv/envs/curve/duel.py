@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that names the extra)
+from pettingzoo import ParallelEnv
 
 from ccenv.agents.interface.interface import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.base.config import validate

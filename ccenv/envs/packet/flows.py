@@ -84,7 +84,7 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
         over = bool(self._task.core.truncated()[0])
         infos: dict[str, dict[str, Any]] = {name: {} for name in agents}
         if over:
-            metrics = episode_metrics(self._task.core, np.ones(1, np.bool_), len(agents))  # type: ignore[arg-type]
+            metrics = episode_metrics(self._task.core, np.ones(1, np.bool_), len(agents))
             infos = {name: {term: float(values[row]) for term, values in metrics.items()} for row, name in enumerate(agents)}
             self.agents = []
         ends, terminations = dict.fromkeys(agents, over), dict.fromkeys(agents, False)

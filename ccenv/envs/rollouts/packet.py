@@ -139,6 +139,6 @@ class PacketRollouts:
     def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
         """See ``RolloutCore``."""
         core = self.task.core
-        metrics = episode_metrics(core, ended, self.rows_per_env)  # type: ignore[arg-type]
+        metrics = episode_metrics(core, ended, self.rows_per_env)
         core.reset(ended)
         return [dict(zip(metrics, row, strict=True)) for row in np.stack(list(metrics.values()), axis=1).tolist()]

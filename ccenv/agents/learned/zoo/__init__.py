@@ -190,8 +190,6 @@ def trained_on_scenes(spec: str) -> list[str] | None:
     """
     from ccenv.agents import AGENTS
 
-    pass  # GONE
-
     name = spec.partition(":")[0]
     if name in AGENTS:
         policy = name if name in AGENTS.names("learned") else TEACHERS.get(name)

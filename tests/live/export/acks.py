@@ -1,0 +1,85 @@
+"""ACK histories for tests of the export: recorded from packet runs, and the C as a library of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccenv.agents.programs import Program
+from ccenv.engine.packet.layout import EVENTS
+from ccenv.live.export import export_bpf
+from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
+from ccenv.simulation import simulate
+
+HOST_FOLDER = Path(__file__).parents[3] / "ccenv" / "live" / "export"
+DUPLICATES = 3  # a packet is found lost by so many later ones
+
+
+def recorded_acks(scenario: dict[str, Any], flow: int = 0) -> np.ndarray:
+    """Run a scenario packet by packet; return what a kernel would have seen at each ACK of a flow (ACK_DTYPE).
+
+    The first record is the start of the flow, with Rm and a packet's time on the link as the handshake's RTT.
+    """
+    result = simulate(scenario, packet_log=True)
+    log = result.packet_log
+    assert log is not None
+    log = log[log["flow"] == flow]
+    event, time_us = log["event"], np.floor(log["time_s"] * 1e6 + 1e-6).astype(np.int64)
+    sends = event == EVENTS.index("send")
+    sent_us, segment = time_us[sends], log["segment"][sends]
+    again = np.zeros(len(segment), bool)
+    seen: set[int] = set()
+    for i, number in enumerate(segment):
+        again[i] = int(number) in seen
+        seen.add(int(number))
+    delivered_tx = np.sort(log["transmission"][event == EVENTS.index("deliver")])
+    spec = result.scenario
+    first_us = int(time_us[0])
+    packet_s = spec.mss_bytes / spec.links[0].rate_Bps
+    rows = [(first_us, round((spec.flows[flow].rtt_s + packet_s) * 1e6), 0, 0, 0, 0, 0, 0, 1448, 0)]
+    last_tx = -1
+    for at_us, tx in zip(time_us[event == EVENTS.index("ack")], log["transmission"][event == EVENTS.index("ack")], strict=True):
+        if tx <= last_tx:
+            continue
+        last_tx = int(tx)
+        delivered = int(np.searchsorted(delivered_tx, tx, "right"))
+        sent = int(np.searchsorted(sent_us, at_us, "right"))
+        lost = int(delivered_tx[delivered - DUPLICATES]) - (delivered - DUPLICATES) if delivered >= DUPLICATES else 0
+        rtt_us = -1 if again[tx] else int(at_us - sent_us[tx])
+        rows.append((int(at_us), rtt_us, delivered, lost, sent, max(0, sent - delivered - lost), 0, 0, 1448, 0))
+    return np.array(rows, dtype=ACK_DTYPE)
+
+
+def host_states(program: Program, acks: np.ndarray, **options: Any) -> np.ndarray:
+    """Return what the exported C makes of ACKs, compiled for this machine; skip the test where there is no C compiler."""
+    library = _host_library(export_bpf(program, name="host", **options))
+    acks = np.ascontiguousarray(acks, ACK_DTYPE)
+    states = np.zeros(len(acks), STATE_DTYPE)
+    library.host_run(ctypes.c_void_p(acks.ctypes.data), ctypes.c_uint64(len(acks)), ctypes.c_void_p(states.ctypes.data))
+    return states
+
+
+@cache
+def _host_library(text: str) -> ctypes.CDLL:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler on this machine")
+    folder = Path(tempfile.mkdtemp(prefix="ccenv-export-"))
+    source, library = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.c", folder / "host.so"
+    source.write_text(text, encoding="ascii")
+    options = ["-O1", "-DHOST", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    command = [compiler, *options, "-I", str(HOST_FOLDER), "-o", str(library), str(source)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    loaded = ctypes.CDLL(str(library))
+    shutil.rmtree(folder)
+    return loaded

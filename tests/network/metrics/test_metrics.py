@@ -1,0 +1,189 @@
+"""Metrics against numbers worked out by hand on small traces."""
+
+import math
+import re
+from pathlib import Path as FilePath
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.metrics.table import METRICS, OF_RUN, OF_TRACE, measure
+from ccenv.network.metrics.trace import Window, quantile_of_segments
+from ccenv.network.path import FlowPath, Path, make_path
+from ccenv.network.trace import Trace, TraceHeader
+
+
+def by_hand(sent: list, delivered: list, lost: list | None = None, rtts_s: tuple[float, ...] = (1.0,)) -> Trace:
+    """A trace on a link of 1000 bytes/s with steps of one second; curves are cumulative, one column per flow."""
+    path = Path(link_rate_Bps=1000.0, flows=tuple(FlowPath(rtt_s=rtt_s) for rtt_s in rtts_s))
+    A, S = (np.array(curve, dtype=float).reshape(len(curve), -1) for curve in (sent, delivered))
+    L = np.zeros_like(A) if lost is None else np.array(lost, dtype=float).reshape(A.shape)
+    header = TraceHeader(path=path, model="ideal", steps_per_rtt=1, dt_s=1.0, senders=("x",) * len(rtts_s), adversary="y")
+    ones = np.ones_like(A)
+    return Trace(
+        header,
+        A=A,
+        L=L,
+        L_free=0 * A,
+        S=S,
+        G=S.sum(axis=1),
+        link_rate_Bps=np.full(len(A), 1000.0),
+        rate_Bps=ones,
+        cwnd_bytes=ones,
+    )
+
+
+def whole(trace: Trace) -> Window:
+    return Window(trace, 0, trace.n_steps)
+
+
+# 1000 bytes pass at once; the 2000 of the second step leave over two steps: their delay runs from 0 to 1 s.
+QUEUE = by_hand([0, 1000, 3000, 3000], [0, 1000, 2000, 3000])
+
+
+def test_delays_of_a_burst() -> None:
+    values = measure(whole(QUEUE), OF_TRACE)
+    assert values["utilisation"] == 1.0  # 3000 of 3 s * 1000
+    assert values["queueing_delay_mean_s"] == pytest.approx((1000 * 0 + 2000 * 0.5) / 3000)
+    # 95 % of 3000 bytes: byte 2850 is 1850 into the burst, which takes 2000 bytes to reach 1 s
+    assert values["queueing_delay_p95_s"] == pytest.approx(1850 / 2000, abs=1e-9)
+    assert values["loss_fraction"] == 0.0
+    assert values["power"] == pytest.approx(1.0 * 1 / (1 + 1 / 3))
+
+
+def test_the_window_leaves_out_the_warm_up() -> None:
+    window = Window(QUEUE, 2, 3)  # the last 1000 bytes: delay from 0.5 to 1 s
+    values = measure(window, OF_TRACE)
+    assert values["utilisation"] == 1.0
+    assert values["queueing_delay_mean_s"] == pytest.approx(0.75)
+    assert values["queueing_delay_p95_s"] == pytest.approx(0.5 + 0.95 * 0.5, abs=1e-9)
+    assert math.isnan(values["loss_fraction"])  # nothing was sent in it
+
+
+def test_held_bytes_wait_while_the_curve_is_flat() -> None:
+    # 1000 bytes enter in the first second, nothing moves in the second, all leave in the third: 2 s each.
+    window = whole(by_hand([0, 1000, 1000, 1000], [0, 0, 0, 1000]))
+    assert measure(window, ["queueing_delay_mean_s", "queueing_delay_p95_s"]) == {
+        "queueing_delay_mean_s": pytest.approx(2.0),
+        "queueing_delay_p95_s": pytest.approx(2.0, abs=1e-9),
+    }
+    assert OF_TRACE["utilisation"](window) == pytest.approx(1 / 3)
+
+
+def test_loss_is_no_delay() -> None:
+    # 2000 sent, 500 lost at once, 1500 enter during step 1 and leave by 1.5 s: delay runs from 0 to 0.5 s.
+    trace = by_hand([0, 2000, 2000], [0, 1000, 1500], [0, 500, 500])
+    values = measure(whole(trace), OF_TRACE)
+    assert values["loss_fraction"] == 0.25
+    # bytes 0-1000 enter until 2/3 s, leave until 1 s: 0 to 1/3; bytes 1000-1500 enter until 1 s and leave until 2 s: 1/3 to 1
+    assert values["queueing_delay_mean_s"] == pytest.approx((1000 * (1 / 6) + 500 * (2 / 3)) / 1500)
+
+
+def test_jain_index_of_two_flows() -> None:
+    sent = [[0, 0], [900, 300]]
+    assert OF_TRACE["jain_index"](whole(by_hand(sent, sent, rtts_s=(1.0, 1.0)))) == pytest.approx(1200**2 / (2 * 900000))
+    alone = [[0, 0], [900, 0]]
+    assert OF_TRACE["jain_index"](whole(by_hand(alone, alone, rtts_s=(1.0, 1.0)))) == 0.5
+
+
+def test_power_weighs_propagation_delays_by_bytes() -> None:
+    sent = [[0, 0], [750, 250], [750, 250]]
+    delivered = [[0, 0], [0, 0], [750, 250]]  # all bytes wait one second
+    window = whole(by_hand(sent, delivered, rtts_s=(1.0, 3.0)))
+    rtt_s = 0.75 * 1 + 0.25 * 3
+    assert OF_TRACE["power"](window) == pytest.approx(0.5 * rtt_s / (rtt_s + 1.0))
+
+
+def test_a_starved_sender_has_no_delay_and_no_power() -> None:
+    values = measure(whole(by_hand([0, 0, 0], [0, 0, 0])), OF_TRACE)
+    assert values["utilisation"] == values["power"] == 0.0
+    for name in ("queueing_delay_mean_s", "queueing_delay_p95_s", "loss_fraction", "jain_index"):
+        assert math.isnan(values[name])
+
+
+def test_bytes_of_an_unknown_past_have_no_delay() -> None:
+    trace = by_hand([500, 1500, 1500], [0, 1000, 1500])  # 500 bytes were there before row 0
+    # only bytes 500-1500 count, and enter at (b - 500)/1000: 500-1000 leave at b/1000, half a second later; 1000-1500 leave in
+    # step 2, from half a second to one second later
+    assert OF_TRACE["queueing_delay_mean_s"](whole(trace)) == pytest.approx((0.5 + 0.75) / 2)
+
+
+def test_quantile_of_points_and_ranges() -> None:
+    points = np.array([3.0, 1.0, 2.0])
+    assert quantile_of_segments(points, points, np.array([1.0, 1.0, 2.0]), 0.25) == pytest.approx(1.0)
+    assert quantile_of_segments(points, points, np.array([1.0, 1.0, 2.0]), 0.75) == pytest.approx(2.0)
+    assert quantile_of_segments(np.array([0.0]), np.array([4.0]), np.array([7.0]), 0.95) == pytest.approx(3.8)
+    assert math.isnan(quantile_of_segments(np.zeros(0), np.zeros(0), np.zeros(0), 0.95))
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10), st.floats(0.1, 5)), min_size=1, max_size=8))
+def test_quantile_agrees_with_fine_slices(segments: list[tuple[float, float, float]]) -> None:
+    first, last, size = (np.array(column) for column in zip(*segments, strict=True))
+    shares = (np.arange(2000) + 0.5) / 2000
+    values = (first[:, None] + (last - first)[:, None] * shares).ravel()
+    order = np.argsort(values)
+    reached = np.cumsum(np.repeat(size / 2000, 2000)[order])
+    sliced = values[order][np.searchsorted(reached, 0.95 * size.sum() * (1 - 1e-9))]
+    found = quantile_of_segments(first, last, size, 0.95)
+    at_most = sum(s * np.clip((found + 0.01 - min(a, b)) / max(abs(a - b), 1e-300), 0, 1) for a, b, s in segments)
+    assert at_most >= 0.95 * size.sum() * (1 - 1e-9)
+    assert found <= sliced + 0.01
+
+
+def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
+    from ccenv.adversaries import make_adversary
+    from ccenv.agents import make_sender
+
+    path = make_path(link_rate_mbps=20, rtt_ms=40, jitter_ms=20, buffer_bdp=4)
+    sender, adversary = make_sender("cc_probe_drain"), make_adversary("uniform")
+    engine = CurveEngine([path], model="cbr_delay", senders=[sender], adversary=adversary, seed=3, record=True)
+    engine.advance(1600)
+    trace = engine.trace(0)
+    window = whole(trace)
+    E, S = trace.E[:, 0], trace.S[:, 0]
+    area = float(((E - S)[1:] + (E - S)[:-1]).sum() / 2 * trace.header.dt_s)
+    delivered = S[-1]
+    late = np.maximum(0.0, E - delivered)  # the area of what is still under way does not count
+    area -= float((late[1:] + late[:-1]).sum() / 2 * trace.header.dt_s)
+    mean_s = OF_TRACE["queueing_delay_mean_s"](window)
+    assert mean_s == pytest.approx(area / delivered, rel=1e-3)
+    totals = engine.totals()
+    seen_s = float(totals["delay_byte_s"][0, 0] / totals["acked"][0, 0])  # at the sender, one Rm later, by whole acknowledgements
+    assert mean_s == pytest.approx(seen_s, abs=trace.header.dt_s)
+
+
+def test_directions() -> None:
+    assert METRICS["utilisation"].worse(0.5, 0.6)
+    assert METRICS["loss_fraction"].worse(0.6, 0.5)
+    with pytest.raises(InputError, match="no better or worse value"):
+        METRICS["first_share_pct"].worse(0.6, 0.5)
+
+
+def test_refusals() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'jain_index'"):
+        measure(whole(QUEUE), ["jain_indx"])
+    for rows in ((3, 3), (-1, 2), (0, 4)):
+        with pytest.raises(InputError, match="0 <= first < last <= 3"):
+            Window(QUEUE, *rows)
+    with pytest.raises(InputError):
+        Window.after(QUEUE, 3.0)
+    assert Window.after(QUEUE, 1.5).first_row == 2
+
+
+def test_the_table_in_the_docs_is_the_table_in_the_code() -> None:
+    page = (FilePath(__file__).parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (higher|lower|neither) \| (\S.*?) \| (.*) \|$", page, re.MULTILINE)
+    assert rows == [(m.name, m.unit or "1", m.direction, ", ".join(m.sources), m.meaning) for m in METRICS.values()]
+
+
+def test_every_metric_of_a_trace_names_its_source() -> None:
+    for function in OF_TRACE.values():
+        assert "Reference:" in str(function.__doc__)
+
+
+def test_every_metric_is_computed_from_something() -> None:
+    assert {*OF_TRACE, *OF_RUN} == set(METRICS)

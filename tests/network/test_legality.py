@@ -1,0 +1,292 @@
+"""The legality checker: accepts legal traces, names the law that a broken one breaks, and agrees with a slow exact reference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from broken_traces import BREAKS, NoPlaceError, breaks_for
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from legal_traces import MODEL_NAMES, legal_trace
+from slow_legality import is_legal
+
+from ccenv.base.errors import InputError
+from ccenv.network.laws import LAWS, check_trace
+from ccenv.network.path import Path as NetworkPath
+from ccenv.network.path import Workload
+from ccenv.network.trace import Trace
+
+SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def varied(model: str, seed: int, **keywords: object) -> Trace:
+    """Return a legal trace whose options follow from the seed."""
+    options: dict = {
+        "n_flows": 1 + seed % 3,
+        "steps_per_rtt": (1, 2, 4, 8)[seed % 4],
+        "buffer_bdp": (0.3, 1.0, math.inf)[seed % 5 % 3],
+        "red": seed % 5 == 4,
+        "loss_budget": 0.05 * (seed % 2),
+    }
+    return legal_trace(model, seed, **(options | keywords))
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_accepts_legal_traces(model: str) -> None:
+    for seed in range(40):
+        violations = check_trace(varied(model, seed))
+        assert not violations, f"seed {seed}: {violations[0].message}"
+
+
+def test_generator_reaches_what_the_laws_are_about() -> None:
+    """Acceptance means little for traces without loss, waste, hoarding, jitter."""
+    traces = {model: [varied(model, seed) for seed in range(20)] for model in MODEL_NAMES}
+    for model, some in traces.items():
+        assert any(t.L[-1].sum() > t.L_free[-1].sum() > 0 for t in some)
+        assert any(t.W[-1] > 0 for t in some)
+        assert any(np.diff(t.link_rate_Bps).any() for t in some)
+        hoarded = [float((t.G - t.E.sum(axis=1)).max()) > 1 for t in some]
+        assert any(hoarded) == (model == "ccac")
+        held = [float((np.minimum(t.G, t.E.sum(axis=1)) - t.S.sum(axis=1)).max()) > 1 for t in some]
+        assert any(held) == (model != "ideal")
+
+
+def test_every_law_has_a_break() -> None:
+    assert {law.name for law in LAWS} == set(BREAKS)
+
+
+def test_documentation_lists_every_law() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+    for law in LAWS:
+        meaning = (law.measure.__doc__ or "").splitlines()[0]
+        assert f"| `{law.name}` | {meaning} | {law.formula} | {law.source} |" in page
+
+
+@pytest.mark.parametrize("law", list(BREAKS))
+def test_names_the_broken_law(law: str) -> None:
+    tried = 0
+    for model in MODEL_NAMES:
+        for seed in (14, 23, 34, 51, 59):  # two or three flows, with and without RED, small buffers
+            trace = varied(model, seed, n_flows=2 + seed % 2, buffer_bdp=0.3)
+            if law not in breaks_for(trace):
+                continue
+            try:
+                broken = BREAKS[law](trace)
+            except NoPlaceError:
+                continue
+            violations = check_trace(broken)
+            assert violations, f"{model}, seed {seed}: accepted"
+            assert violations[0].law == law, f"{model}, seed {seed}: {violations[0].message}"
+            tried += 1
+    assert tried >= 2
+
+
+def test_single_flow_breaks_are_named_too() -> None:
+    for model in MODEL_NAMES:
+        trace = varied(model, 8, n_flows=1)
+        named = 0
+        for law, break_it in breaks_for(trace).items():
+            try:
+                broken = break_it(trace)
+            except NoPlaceError:
+                continue
+            assert check_trace(broken)[0].law == law
+            named += 1
+        assert named >= 18
+
+
+@given(
+    model=st.sampled_from(MODEL_NAMES),
+    seed=st.integers(0, 10_000),
+    curve=st.sampled_from(["A", "L", "L_free", "S", "G", "link_rate_Bps"]),
+    row=st.integers(0, 24),
+    flow=st.integers(0, 1),
+    size=st.floats(-1.0, 4.5),
+    up=st.booleans(),
+    onwards=st.booleans(),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_agrees_with_the_exact_reference(
+    *, model: str, seed: int, curve: str, row: int, flow: int, size: float, up: bool, onwards: bool
+) -> None:
+    trace = varied(model, seed, n_steps=24)
+    changed = getattr(trace, curve).copy()
+    rows = slice(row, None) if onwards else slice(row, row + 1)
+    where = (rows,) if changed.ndim == 1 else (rows, flow % trace.n_flows)
+    changed[where] += (1 if up else -1) * 10.0**size
+    if curve == "link_rate_Bps":
+        changed[0] = changed[1]
+        changed = np.maximum(changed, 1.0)
+    mutant = replace(trace, **{curve: changed})
+    assert is_legal(trace)
+    assert bool(check_trace(mutant)) != is_legal(mutant)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    curve=st.sampled_from(["A", "L", "S", "G"]),
+    row=st.integers(1, 39),
+    size=st.floats(-1.0, 4.5),
+    up=st.booleans(),
+)
+@example(seed=1, curve="S", row=5, size=-1.0, up=True)
+@SETTINGS
+def test_nothing_is_free_on_the_ideal_link(seed: int, curve: str, row: int, size: float, up: bool) -> None:
+    """On an ideal link everything follows from what was sent, and the rates say what was sent: any change breaks a law."""
+    trace = legal_trace("ideal", seed, n_flows=1 + seed % 2, buffer_bdp=0.5, n_steps=40)
+    changed = getattr(trace, curve).copy()
+    changed[row] += (1 if up else -1) * 10.0**size
+    assert check_trace(replace(trace, **{curve: changed}))
+
+
+@given(model=st.sampled_from(MODEL_NAMES), seed=st.integers(0, 10_000), scale=st.floats(-6, 9))
+@SETTINGS
+def test_roundoff_and_units_do_not_matter(model: str, seed: int, scale: float) -> None:
+    """The same run in other byte units is as legal, and float noise is forgiven."""
+    trace = varied(model, seed, n_steps=40)
+    factor = 10.0**scale
+    noise = 1 + 1e-14 * np.random.default_rng(seed).standard_normal(trace.A.shape)
+    data = trace.header.path.model_dump()
+    for key in ("link_rate_Bps", "buffer_bytes", "link_rate_min_Bps", "link_rate_max_Bps"):
+        data[key] = None if data[key] is None else data[key] * factor
+    for change in data["rate_changes"]:
+        change["link_rate_Bps"] *= factor
+    if data["red"]:
+        data["red"] |= {key: data["red"][key] * factor for key in ("min_bytes", "max_bytes")}
+    header = trace.header.model_copy(update={"path": NetworkPath.model_validate(data)})
+    names = ("A", "L", "L_free", "S", "rate_Bps")
+    scaled = {name: getattr(trace, name) * noise * factor for name in names}
+    scaled |= {name: getattr(trace, name) * factor for name in ("G", "link_rate_Bps")}
+    assert not check_trace(replace(trace, header=header, **scaled))
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+@pytest.mark.parametrize("n_flows", [1, 2])
+def test_free_history_accepts_the_end_of_a_legal_run(model: str, n_flows: int) -> None:
+    for seed in range(12):
+        whole = varied(model, seed, n_flows=n_flows)
+        path = whole.header.path
+        if path.rate_changes:
+            continue
+        cut = 37
+        part = replace(
+            whole,
+            header=whole.header.model_copy(
+                update={
+                    "history": "free",
+                    "path": path.model_copy(update={"flows": tuple(f.model_copy(update={"start_s": 0.0}) for f in path.flows)}),
+                }
+            ),
+            beliefs={},
+            **{
+                name: getattr(whole, name)[cut:]
+                for name in ("A", "L", "L_free", "S", "G", "link_rate_Bps", "rate_Bps", "cwnd_bytes")
+            },
+        )
+        assert not check_trace(part), check_trace(part)[0].message
+        empty = replace(part, header=part.header.model_copy(update={"history": "empty"}))
+        assert check_trace(empty)[0].law == "initial_state"
+        broken = replace(part, G=part.G - np.linspace(0, 1e4, len(part.G)))
+        assert check_trace(broken)
+
+
+def test_free_history_knows_nothing_about_the_order_of_old_bytes_but_their_sum() -> None:
+    """Two flows with 1000 bytes each queued at row 0: either may be served first, but not 1500 bytes of one."""
+    base = legal_trace("ccac", 0, n_flows=2, n_steps=2, steps_per_rtt=1, buffer_bdp=math.inf)
+    flows = [{"rtt_s": 0.04, "jitter_s": 0.04}] * 2
+    path = NetworkPath.from_dict({"link_rate_Bps": 25_000.0, "flows": flows})  # 1000 bytes a step
+    header = base.header.model_copy(update={"history": "free", "path": path})
+    still = np.tile([1000.0, 1000.0], (3, 1))
+    quiet = {"A": still, "L": 0 * still, "L_free": 0 * still, "rate_Bps": 0 * still, "link_rate_Bps": np.full(3, 25_000.0)}
+    tokens = np.array([0.0, 1000.0, 2000.0])
+
+    def verdict(served: list[list[float]]) -> list[str]:
+        trace = replace(base, header=header, beliefs={}, G=tokens, S=np.array(served), cwnd_bytes=still + np.inf, **quiet)
+        return [violation.law for violation in check_trace(trace)]
+
+    assert verdict([[0, 0], [700, 300], [1000, 1000]]) == []
+    assert verdict([[0, 0], [0, 1000], [1000, 1000]]) == []
+    assert verdict([[0, 0], [0, 1000], [0, 1500]]) == ["delivered_within_entered", "fifo_order"]
+    assert verdict([[0, 0], [0, 0], [0, 900]]) == ["tokens_used_in_time"]
+
+
+def test_workloads() -> None:
+    trace = legal_trace("cbr_delay", 3, buffer_bdp=0.3)
+
+    def laws(**workload: object) -> list[str]:
+        flow = trace.header.path.flows[0].model_copy(update={"workload": Workload(**workload)})  # type: ignore[arg-type]
+        header = trace.header.model_copy(update={"path": trace.header.path.model_copy(update={"flows": (flow,)})})
+        return [violation.law for violation in check_trace(replace(trace, header=header))]
+
+    total = float(trace.A[-1, 0])
+    duration_s = float(trace.times_s[-1])
+    rates = float((trace.A[1:, 0] / trace.times_s[1:]).max())
+    assert laws(kind="finite", size_bytes=total) == []
+    assert laws(kind="finite", size_bytes=total - trace.L[-2, 0] - 1) == ["sent_within_workload"]
+    assert laws(kind="rate", rate_Bps=rates) == []
+    assert laws(kind="rate", rate_Bps=0.2 * total / duration_s) == ["sent_within_workload"]
+    assert laws(kind="on_off", on_s=duration_s + 1, off_s=1.0) == []
+    assert laws(kind="on_off", on_s=0.02, off_s=1.0) == ["sent_within_workload"]
+
+
+def test_a_violation_says_what_where_and_how_much() -> None:
+    trace = legal_trace("ccac", 5, n_flows=2)
+    served = trace.S.copy()
+    served[50, 1] = trace.E[50, 1] + 12.5
+    first = check_trace(replace(trace, S=served))[0]
+    assert (first.law, first.flow, first.step) == ("delivered_within_entered", 1, 50)
+    assert first.time_s == pytest.approx(50 * trace.header.dt_s)
+    assert first.amount_bytes == pytest.approx(12.5)
+    assert first.steps_broken == 1
+    assert first.message.startswith("delivered_within_entered: flow 1, step 50 (t = 0.5 s): ")
+    assert "12.5 bytes" in first.message
+    assert "\n" not in first.message
+    assert first.to_dict()["law"] == "delivered_within_entered"
+
+
+def test_violations_come_in_order_of_time() -> None:
+    trace = legal_trace("cbr_delay", 5)
+    late, early = trace.S.copy(), trace.L.copy()
+    late[80] += 1e6
+    early[20] += 1e6
+    violations = check_trace(replace(trace, S=late, L=early))
+    assert [v.step for v in violations] == sorted(v.step for v in violations)
+    assert violations[0].step == 20
+
+
+@pytest.mark.parametrize("tolerance", [-1e-9, 1.0, math.nan])
+def test_refuses_a_tolerance_that_is_none(tolerance: float) -> None:
+    with pytest.raises(InputError, match="tolerance is"):
+        check_trace(legal_trace("ideal", 0, n_steps=4), tolerance)
+
+
+def test_rate_changes_bind_from_their_time_on() -> None:
+    base = legal_trace("ideal", 0, n_steps=60, buffer_bdp=math.inf, load=0.1)  # C slack: the tokens do not say what C was
+    flow = {"rtt_s": 0.04}
+    path = NetworkPath.from_dict(
+        {
+            "link_rate_Bps": 1e6,
+            "flows": [flow],
+            "rate_changes": [{"time_s": 0.1, "link_rate_Bps": 2e6}, {"time_s": 0.205, "link_rate_Bps": 3e6}],
+        }
+    )
+    rate = np.full(61, 1e6)
+    rate[11:] = 2e6  # 0.1 s is the end of step 10
+    rate[22:] = 3e6
+    trace = replace(base, header=base.header.model_copy(update={"path": path}), link_rate_Bps=rate)
+
+    def laws(row: int, value: float) -> list[str]:
+        changed = rate.copy()
+        changed[row] = value
+        return [v.law for v in check_trace(replace(trace, link_rate_Bps=changed))]
+
+    assert laws(1, 1e6) == []
+    assert laws(11, 1e6) == ["link_rate_legal"]
+    assert laws(10, 2e6) == ["link_rate_legal"]
+    assert laws(21, 2.5e6) == []  # the change falls inside this step
+    assert laws(21, 3.1e6) == ["link_rate_legal"]
+    assert laws(22, 2.5e6) == ["link_rate_legal"]

@@ -1,0 +1,229 @@
+"""Certificates: the checker confirms what was proved, refuses forgeries by name, and shares no encoding with the prover."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forger import SMALL, query_of, read, retold
+
+from ccenv.agents.programs import to_data
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
+from ccenv.cli.main import main
+from ccenv.network.laws import check_trace
+from ccenv.proofs.certificates import compose, laws
+from ccenv.proofs.certificates import program as programs
+from ccenv.proofs.certificates.canonical import Reader, holds
+from ccenv.proofs.certificates.check import check, own_query
+from ccenv.proofs.certificates.laws import Path as Laws
+from ccenv.proofs.certificates.library import find, read_stored
+from ccenv.proofs.certificates.reason import follows
+from ccenv.proofs.claims.verifier import replayed
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.proofs.formulas.view import as_trace
+from ccenv.proofs.senders.catalog import program_of
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.solvers import Answer, to_smtlib
+from ccenv.proofs.theorems.queries import possibilities
+from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem
+
+pytest.importorskip("z3")
+
+ROOM = Path(compose.__file__).parent
+
+
+def test_a_genuine_certificate_is_confirmed_also_by_a_second_solver(genuine) -> None:
+    report = check(read(genuine))
+    assert (report.verdict, report.refusals, report.queries) == ("confirmed", [], len(genuine["queries"]))
+    again = check(read(genuine), solver="yices", limit_s=60)
+    assert again.verdict == "confirmed" and set(again.decided.values()) == {"unsat"}
+    assert any("yices" in line for line in again.trusted) and not any("z3" in line for line in again.trusted)
+
+
+def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) -> None:
+    """Every query is derived as it should be, but the lemma is wrong and the solver never said unsat."""
+    text = SMALL.read_text(encoding="utf-8").replace("f: 3/10", "f: 99/100")
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text, encoding="utf-8")
+    loaded = load_theorem(str(file))
+    data = copy.deepcopy(genuine)
+    data["theorem"]["constants"]["f"] = "99/100"
+    from ccenv.proofs.theorems.queries import lemma_queries
+
+    pays = next(asked.query for asked in lemma_queries(loaded) if asked.lemma == "pays")
+    encoding = pays.encoding()
+    query_of(data, "pays")["smtlib"] = encoding.smtlib(pays.claim.violation(encoding.view))
+    retold(data)
+    assert check(read(data)).verdict == "confirmed"  # as far as the named solver is trusted
+    report = check(read(data), solver="yices", limit_s=60)
+    assert [(kind, field) for kind, field, _ in report.refusals] == [("decided otherwise", "queries.pays (1)")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d.update(version=3), "version"),
+        (lambda d: d.update(format="ccenv-policy"), "format"),
+        (lambda d: d.update(note="trust me"), "note"),
+        (lambda d: d["queries"][0].pop("answer"), "answer"),
+        (lambda d: d["theorem"].update(model="strong"), "model"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tmp_path) -> None:
+    data = copy.deepcopy(genuine)
+    change(data)
+    file = tmp_path / "other.certificate.json"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(InputError, match=said) as error:
+        read_stored(file)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_compares_with_the_registered_program(genuine, tmp_path, capsys) -> None:
+    file = tmp_path / "small.certificate.json"
+    file.write_text(json.dumps(genuine), encoding="utf-8")
+    assert main(["certificate", "check", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "confirmed"
+    data = copy.deepcopy(genuine)
+    data["theorem"]["sender"] = "cc_probe_fast"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    assert main(["certificate", "check", str(file), "--json"]) == 1
+    (refusal,) = json.loads(capsys.readouterr().out)["refusals"]
+    assert (refusal["kind"], refusal["field"]) == ("program", "theorem.sender")
+
+
+def test_the_checker_imports_neither_prover_nor_solver() -> None:
+    for file in ROOM.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            foreign = [name for name in names if name.startswith(("ccenv.proofs", "ccenv.agents.programs", "z3"))]
+            assert not [name for name in foreign if not name.startswith("ccenv.proofs.certificates")], file.name
+
+
+@pytest.mark.parametrize("name", shipped_names(THEOREMS, ".yaml"))
+def test_the_traces_of_a_shipped_certificate_are_legal_for_the_checker_of_traces_too(name) -> None:
+    """The certificate's own checker judges them by its laws; here the replayer and the laws of ``ccenv trace check`` do."""
+    _, query = next(iter(possibilities(load_theorem(name))))
+    encoding, witnesses = query.encoding(), read_stored(find(name)).certificate.witnesses
+    for witness in witnesses:
+        values = {key: value if isinstance(value, bool) else Fraction(value) for key, value in witness.values.items()}
+        view = replayed(query, encoding, Answer("sat", 0.0, "", model=values))
+        assert check_trace(as_trace(view, name)) == []
+    assert any("start" in witness.shows and "invariant" in witness.shows for witness in witnesses)
+
+
+NETWORKS = [
+    *(("ccac", buffer, timeout) for buffer in ("infinite", "arbitrary", "large") for timeout in ("none", "artefact", "paper")),
+    *((model, buffer, "none") for model in ("cbr_delay", "ideal") for buffer in ("infinite", "arbitrary", "1")),
+]
+PROGRAMS = (
+    *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
+    *("learned_nominal_u54", "learned_nominal_u78", "learned_contract_u80"),
+)
+HELD = {
+    "format": "ccenv-program", "version": 1, "name": "held", "source": "a test", "probe_window_rtts": 2,
+    "rule": {"if": "loss", "then": {"rate": {"C_L": "1/2"}, "hold_rtts": 3},
+             "else": {"if": {"qdel_U": 1, "qdel_L": -2, "Rm": "-1/2"}, "then": {"rate": {"C_L_lambda": 1, "q_U/Rm": -1}},
+                      "else": {"rate": {"rate": 1, "MSS/Rm": 1}, "hold_rtts": 2}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize("name", [*PROGRAMS, "held"])
+def test_checker_and_prover_write_the_same_laws(name, network) -> None:
+    """Neither says more: what the prover assumes is true by the list of laws, and the checker's own query is no easier."""
+    model, buffer, timeout = network
+    data = HELD if name == "held" else to_data(program_of(name))
+    from ccenv.agents.programs import parse_program
+
+    sender = ProgramSmtSender(parse_program(data))
+    rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=TIMEOUT_PRESETS.get(timeout))
+    size: Any = Fraction(1) if buffer == "1" else buffer
+    past = "sound" if sender.largest_rate() is None else "history"
+    setting = named_setting(past, Setting(model, size, 5, beliefs=rules), sender.largest_rate())
+    bounds = frozenset({"C_L", "C_U"}) if timeout != "none" else frozenset()
+    encoding = encode(setting, sender, sender.needs(setting) | Needs(bounds))
+    theirs = to_smtlib(encoding.formulas())
+    program = programs.read_program(data, name)
+    read_bounds = program.bounds() | bounds
+    jitter = 0 if model == "ideal" else 1
+    first = (jitter + 1,) if "C_L_lambda" in read_bounds else ()
+    path = Laws(model, size, 5, setting.sent_before_at_most, program.delays(jitter), first)
+    facts = [*path.laws(), *laws.rules(path, read_bounds, timeout, program.window), *programs.sends(program, path)]
+    names = path.declarations() | laws.declarations(path, read_bounds, timeout) | programs.declarations(program, path)
+    lines = [f"(declare-fun {known} () {sort})" for known, sort in names.items()] + [f"(assert {fact})" for fact in facts]
+    reader = Reader()
+
+    def parts(text: str) -> set[int]:
+        forms = reader.assertions(text, name)
+        return {id(part) for form in forms for part in (form[1] if form[0] == "and" else (form,)) if part != ("true",)}
+
+    assert parts(theirs) == parts("\n".join(lines))
+
+
+def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
+    certificate = read(genuine)
+    before = (Fraction(genuine["sent_before"][0]), Fraction(genuine["sent_before"][1]))
+    program = programs.read_program(genuine["program"], "program")
+    reading = compose.read_theorem(certificate.theorem_data(), before, program)
+    program = programs.read_program(certificate.program, "program")
+    lemma = next(one for one in reading.lemmas if one.name == "pays")
+    own = own_query(reading, lemma, lemma.conclusions[0], program, before)
+    assert own.text(own.denied).count("(assert") == len(own.facts) + 1
+    assert not {"C_U_0", "q_U_0"} & set(own.declarations)
+
+
+def cmp(text: str):
+    from ccenv.proofs.certificates.claims import read_formula
+
+    return read_formula(text, "test", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("facts", "goal", "expected"),
+    [
+        (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True),
+        (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
+        (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True),
+        (["C_L <= 1/3"], "C_L <= 1/4", False),
+        (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True),
+        (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
+    ],
+)
+def test_reasoning_by_elimination(facts, goal, expected) -> None:
+    assert follows([cmp(fact) for fact in facts], cmp(goal)) is expected
+
+
+def test_reasoning_by_cases() -> None:
+    either = ("any", (cmp("C_L >= 1/2"), ("all", (cmp("C_L < 1/4"), cmp("queue <= 1")))))
+    assert follows([either, cmp("C_L >= 1/4")], cmp("C_L >= 1/2"))
+    assert not follows([either], cmp("C_L >= 1/2"))
+    assert follows([("not", ("any", (cmp("C_L < 1"), cmp("queue > 2"))))], ("all", (cmp("C_L >= 1"), cmp("queue <= 2"))))
+
+
+@pytest.mark.parametrize("body", ["(" * 5000 + ")" * 5000, "(+ 1.0 true)", "(* alpha alpha)", "(f 1.0)"])
+def test_texts_that_are_no_queries_are_refused(body) -> None:
+    with pytest.raises(InputError):
+        Reader().assertions(f"(declare-fun alpha () Real)\n(assert {body})\n(check-sat)\n", "hostile")
+
+
+def test_forms_of_equal_texts_are_equal_and_evaluate() -> None:
+    reader = Reader()
+    head = "(declare-fun x () Real)\n(declare-fun y () Real)\n(declare-fun p () Bool)\n"
+    (one,) = reader.assertions(head + "(assert (let ((a!1 (+ x 1.0))) (or (not p) (<= (* (/ 1.0 2.0) a!1) y))))", "one")
+    (two,) = reader.assertions(head + "(assert (=> p (>= (- (* 2.0 y) x) 1.0)))", "two")
+    assert one is two
+    assert holds(one, {"x": Fraction(1), "y": Fraction(1), "p": True}, {})
+    assert not holds(one, {"x": Fraction(2), "y": Fraction(1), "p": True}, {})
+    (chosen,) = reader.assertions(head + "(assert (= y (ite p x 3.0)))", "three")
+    (other,) = reader.assertions(head + "(assert (= (ite (not p) 3.0 x) y))", "four")
+    assert chosen is other
+    assert holds(chosen, {"x": Fraction(1), "y": Fraction(3), "p": False}, {})

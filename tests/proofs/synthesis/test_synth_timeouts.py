@@ -1,0 +1,209 @@
+"""Belief time-outs and wrong starts during synthesis: simulator, replay, classes and pipeline against their slow references."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccenv.agents.programs import Program, load_program
+from ccenv.cli.main import main
+from ccenv.proofs.claims.properties import beliefs_shrink, consistent
+from ccenv.proofs.formulas.beliefs import timeouts
+from ccenv.proofs.formulas.encode import Needs, Variables, encode
+from ccenv.proofs.formulas.view import View
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import any_of, choose, larger, negate
+from ccenv.proofs.synthesis import prove as prove_module
+from ccenv.proofs.synthesis import run as run_module
+from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
+from ccenv.proofs.synthesis.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, values_of
+from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
+from ccenv.proofs.synthesis.query.objectives import mislead
+from ccenv.proofs.synthesis.query.query import BeliefSpec, Query, load_query
+from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER
+from ccenv.proofs.synthesis.result import result
+from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.search.cegis import candidate_of, cegis
+from ccenv.proofs.synthesis.search.groups import GroupTask
+from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
+from ccenv.proofs.synthesis.search.search import Simulator, repertoire
+
+QDEL = Path(run_module.__file__).parents[2] / "agents" / "synthesized" / "cc_qdel.json"
+
+
+def _timed(name: str, preset: str, begin: str) -> Query:
+    return load_query(name).model_copy(update={"beliefs": BeliefSpec.model_validate({"timeouts": preset, "start": begin})})
+
+
+def _runs(query: Query, count: int, seed: int) -> Iterator[tuple[Simulator, int, Program, int, View]]:
+    """Yield (simulator, class, program, what the simulator said, exact view) for random traces and classes."""
+    space = query.space()
+    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space), query.beliefs.start == "any")
+    rng = np.random.default_rng(seed)
+    traces = repertoire(simulator.setting, count, rng, 0.5, simulator.probes)
+    if simulator.any_start:
+        mislead(traces, rng)
+    for trace in traces:
+        number = int(rng.integers(len(simulator.rows)))
+        curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
+        row, goal = simulator.rows[number], simulator.goal(trace)
+        said = simulate(trace, goal, query.template.rates, row, simulator.conditions, simulator.rates, curves)
+        if said != ILLEGAL:
+            program = space.program(candidate_of(row, query.template.rates), "p")
+            yield simulator, number, program, said, view_of_trace(trace, simulator.setting, program, curves)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "begin"),
+    [("g1_t5", "artefact", "any"), ("g1_t11", "paper", "any"), ("g7_large_no_loss", "artefact", "any"),
+     ("g2", "artefact", "consistent")],
+)  # fmt: skip
+def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, begin: str) -> None:
+    query = _timed(name, preset, begin)
+    seen: Counter[str] = Counter()
+    for _, _, _, said, view in _runs(query, 250, 5):
+        # view_of_trace compared every belief, those that timed out included, with the rational replayer.
+        broken = broken_parts(query.goals(), view)
+        assert bool(broken) == (said != SURVIVES)
+        seen.update(broken or ["fine"])
+        seen["violated"] += bool(broken)
+        seen["repaired or not"] += view.C_L[0] > 1 or view.C_U[0] < 1  # type: ignore[index]
+        seen["timed out"] += view.C_L[-1] < view.C_L[-2] or view.C_U[-1] > view.C_U[-2]  # type: ignore[index]
+    assert seen["timed out"] > 5
+    assert seen["fine"] > 20
+    assert seen["violated"] > 8
+    assert (seen["repaired or not"] > 40) == (begin == "any")
+    assert name != "g1_t5" or seen["repair or utilisation"]
+
+
+def _satisfiable(query: Query, program: Program, view: View) -> str:
+    """Ask the solver whether the full encoding has this very trace as a violation."""
+    encoding = encode(query.setting(), ProgramSmtSender(program), Needs(BOUNDS))
+    v, parts = encoding.view, prove_module._from_right if consistent(view, 0) else prove_module._from_wrong
+    fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values_of(view).items()
+             if name in encoding.variables.all]  # fmt: skip
+    violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))
+    return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
+
+
+def test_simulated_violations_are_satisfiable_and_survive_the_exchange() -> None:
+    query = load_query("quick_timeouts")
+    done = 0
+    for simulator, number, program, said, view in _runs(query, 300, 7):
+        if said == SURVIVES or done == 10:
+            continue
+        assert _satisfiable(query, program, view) == "sat"
+        again = trace_of_view(view)
+        assert again is not None
+        simulator.alive = np.array([number])
+        assert list(simulator.apply(again)) == [number]
+        done += 1
+    assert done == 10
+
+
+@pytest.mark.parametrize(("name", "keys", "raw"), [("quick_timeouts_consistent", 2, 4), ("quick_timeouts", 0, 0)])
+def test_the_pipeline_answers_with_time_outs(name: str, keys: int, raw: int, tmp_path: Path) -> None:
+    """(5.3) in full: with right beliefs cc_qdel's form solves the query, with any it does not within 7 samples."""
+    run = start(load_query(name), tmp_path)
+    solve_query(run)
+    answer = result(run)
+    assert answer["complete"]
+    assert (answer["keys"], answer["raw"]) == (keys, raw)
+
+
+@pytest.mark.parametrize("preset", ["artefact", "paper"])
+def test_the_cases_of_time_outs_cover_all_traces_that_do_not_shrink(preset: str) -> None:
+    """Any bounds that start right and end at a sample without showing wrong ones: no trace outside the cases fails to shrink."""
+    import z3
+
+    setting = _timed("g1_t5", preset, "consistent").setting()
+    make = Variables()
+    n, rule = setting.samples, setting.beliefs.timeout
+    view = encode(setting, ProgramSmtSender(load_program(QDEL)), Needs(BOUNDS)).view
+    view.C_L, view.C_U = make.series("lower", n), make.series("upper", n)
+    kept_lower, kept_upper, recomputed = (make.real(name) for name in ("kept_lower", "kept_upper", "recomputed"))
+    view.extra = {"C_L_kept": [kept_lower], "C_U_kept": [kept_upper]}
+    lower, upper = [*view.C_L[:-1], kept_lower], [*view.C_U[:-1], kept_upper]
+    bounds = [z3.And(a <= b, b <= 1) for a, b in pairwise(lower)] + [z3.And(a >= b, b >= 1) for a, b in pairwise(upper)]
+    assert rule is not None
+    times_out = timeouts(rule, lower[0], upper[0], kept_lower, kept_upper)
+    ends = [
+        view.C_L[-1] == choose(times_out[0], recomputed, kept_lower),
+        view.C_U[-1] == choose(times_out[1], larger(view.C_L[-1], rule.rise_factor * upper[-2]), kept_upper),
+    ]
+    still = z3.And(lower[0] == kept_lower, upper[0] == kept_upper)
+    outside = [z3.Not(still), *(z3.Not(case(view)) for case in TIMEOUT_CASES.values())]
+    left = [*bounds, recomputed <= kept_lower, *ends, z3.Not(beliefs_shrink(view))]
+    assert solve(to_smtlib([*left, *outside]), "z3", 60).status == "unsat"
+    for case in TIMEOUT_CASES.values():
+        assert solve(to_smtlib([*left, case(view)]), "z3", 60).status == "sat"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["quick_timeouts_consistent", "quick_timeouts"])
+def test_plain_cegis_finds_the_same(name: str, tmp_path: Path) -> None:
+    run = start(load_query(name), tmp_path)
+    solve_query(run)
+    slow, quick = cegis(load_query(name), 300.0), result(run)
+    assert [slow[key] for key in ("complete", "keys", "raw")] == [quick[key] for key in ("complete", "keys", "raw")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(lower=st.integers(4, 40), upper=st.integers(4, 40))
+def test_conditions_of_a_class_agree_on_beliefs_in_any_order(lower: int, upper: int) -> None:
+    """Bounds in quarters of MSS/Rm, at least one; with ordered bounds these classes are coarser."""
+    space = _SPACE
+    for index, terms in enumerate(space.conditions):
+        given_ = {"C_L": lower, "C_U": upper, "MSS/Rm": 4}
+        kind = space.condition_class[index]
+        if any(name not in given_ for name, _ in terms):
+            continue
+        holds = sum(c * given_[name] for name, c in terms) > 0
+        if kind in (ALWAYS, NEVER):
+            assert holds == (kind == ALWAYS)
+            continue
+        first = sum(c * given_[name] for name, c in space.conditions[space.condition_of[kind]]) > 0
+        assert holds == (first != space.condition_flipped[index])
+
+
+_SPACE = _timed("g1_t5", "artefact", "any").space()
+
+
+def test_undecided_classes_are_asked_again_with_a_larger_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gives_up(group: GroupTask) -> list[tuple[int, Decision]]:
+        return [(number, Decision("unknown", 1, group.seconds, "inflight", "timeout")) for number in group.numbers]
+
+    def limited(call_s: float) -> Query:
+        query = load_query("quick")
+        return query.model_copy(update={"limits": query.limits.model_copy(update={"call_s": call_s})})
+
+    monkeypatch.setattr(run_module, "decide_group", gives_up)
+    run = start(limited(1.0), tmp_path)
+    solve_query(run)
+    assert not result(run)["complete"]
+    monkeypatch.undo()
+    assert not len(start(limited(1.0), tmp_path).undecided)
+    run = start(limited(30.0), tmp_path)
+    solve_query(run)
+    assert result(run)["complete"]
+    assert result(run)["canonical"] == 1
+
+
+def test_time_outs_of_other_bounds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = Path(run_module.__file__).parents[2] / "configs" / "synth" / "g6.yaml"
+    (tmp_path / "mine.yaml").write_text(shipped.read_text().replace("beliefs:\n", "beliefs:\n  timeouts: artefact\n"))
+    assert main(["synth", "mine.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert "C_L_lambda or q_U have none" in error
+    assert error.count("\n") == 1
