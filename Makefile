@@ -9,6 +9,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# Bytecode is kept, whatever the shell says: without it every process of the tests compiles its imports, torch's too, from source.
+export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Python compiles a module when it is first imported; pip would compile all of them, most of which nobody imports: a minute.

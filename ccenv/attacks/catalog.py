@@ -10,20 +10,21 @@ A scripted or learned adversary, played as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.learned import is_adversary
 from ccenv.adversaries.load import is_user_adversary, load_adversary
-from ccenv.attacks.game import Found, Game
 from ccenv.base.errors import InputError, shown, unknown_name
 from ccenv.base.registry import Registry, build
 from ccenv.base.user.python_file import call, is_python_file, load_file, read_spec
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.trace import load_trace
-from ccenv.proofs.formulas.moves import as_adversary
+
+if TYPE_CHECKING:  # commands that only list searches need no engine
+    from ccenv.attacks.game import Found, Game
 
 SEARCHES = Registry("adversary")
 
@@ -155,6 +156,9 @@ class Replay:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the run of the worst shift: which step of the trace comes first changes the outcome."""
+        from ccenv.attacks.game import Found
+        from ccenv.proofs.formulas.moves import as_adversary
+
         trace = load_trace(self.file)
         rows = np.repeat(as_adversary(trace).moves, game.scene.steps_per_rtt, axis=0)[:, game.open_moves]
         shifts = np.arange(len(rows) // game.scene.steps_per_rtt) * game.scene.steps_per_rtt
@@ -178,6 +182,8 @@ class Scripted:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the adversary; the attack itself plays it."""
+        from ccenv.attacks.game import Found
+
         found = Found(load_adversary(self.spec))
         game.flow_steps += game.run_flow_steps
         return found
