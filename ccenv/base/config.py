@@ -119,11 +119,17 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
+def data_folder(name: str) -> FilePath:
+    """Return a folder of shipped files, named as a package is, such as ``"ccenv.configs.train"``; it needs no ``__init__.py``."""
+    root, *inner = name.split(".")
+    return FilePath(str(resources.files(root))).joinpath(*inner)
+
+
 def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     """Return the file for a shipped name or a path given by the user.
 
     Args:
-        package: package that holds the shipped files, e.g. ``"ccenv.configs.train"``.
+        package: folder that holds the shipped files, e.g. ``"ccenv.configs.train"``.
         name: ``"quick_sender"``, ``"quick_sender.yaml"`` or a path such as ``"configs/train/quick_sender.yaml"``.
         suffix: file ending with the dot, e.g. ``".yaml"``.
         what: what people call it, for the message: "suite", "config".
@@ -134,7 +140,7 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     given = FilePath(name)
     if given.suffix == suffix and is_file(given):
         return given
-    root = FilePath(str(resources.files(package)))
+    root = data_folder(package)
     shipped = {p.stem: p for p in sorted(root.glob("*" + suffix))}
     stem = given.name.removesuffix(suffix)
     # A path such as configs/train/NAME.yaml names the shipped file also where there is no checkout.
@@ -150,5 +156,5 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
 
 def shipped_names(package: str, suffix: str) -> list[str]:
     """Return the names (without ending) of the files that a package ships."""
-    root = FilePath(str(resources.files(package)))
+    root = data_folder(package)
     return sorted(p.name.removesuffix(suffix) for p in root.glob("*" + suffix))

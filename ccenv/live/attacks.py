@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.base.config import data_folder
 from ccenv.base.errors import unknown_name
 from ccenv.live.beside import COUNTERPARTS, plot_beside, simulated
 from ccenv.live.run import valid_run
@@ -18,8 +18,7 @@ TRIES = 6  # of a run that is not valid
 
 def shipped_moves() -> dict[str, FilePath]:
     """Return the files of moves that ccenv ships, by the sender that they were found against."""
-    folder = FilePath(str(resources.files(CONFIGS)))
-    return {file.name.removesuffix(SUFFIX): file for file in sorted(folder.glob("*" + SUFFIX))}
+    return {file.name.removesuffix(SUFFIX): file for file in sorted(data_folder(CONFIGS).glob("*" + SUFFIX))}
 
 
 def moves_against(sender: str, given: str | None = None) -> FilePath:

@@ -58,6 +58,13 @@ def is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
 
 
 @cache
+def is_data_folder(name: str) -> bool:
+    """Return whether a dotted name is a folder of ccenv without Python files: it is read, not imported."""
+    folder = ROOT.joinpath(*name.split("."))
+    return folder.is_dir() and not any(folder.glob("*.py"))
+
+
+@cache
 def named_modules(path: str, source: str) -> tuple[tuple[int, str, bool], ...]:
     """Return line, name and whether it is a string, of all of ccenv that a file names to import it.
 
@@ -77,7 +84,12 @@ def named_modules(path: str, source: str) -> tuple[tuple[int, str, bool], ...]:
         elif isinstance(node, ast.Call) and called_name(node) in {"import_module", "__import__"} and node.args:
             name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
             names.append((node.lineno, str(name) if name else "?", False))
-        elif is_text(node) and id(node) not in documentation and _MODULE_TEXT.fullmatch(node.value):
+        elif (
+            is_text(node)
+            and id(node) not in documentation
+            and _MODULE_TEXT.fullmatch(node.value)
+            and not is_data_folder(node.value)
+        ):
             names.append((node.lineno, node.value.partition(":")[0].rstrip("."), True))
     return tuple(names)
 
@@ -209,7 +221,7 @@ def test_the_table_is_the_tree_and_the_page() -> None:
     inside = ROOT / "ccenv"
     missing = [path for path in ROOMS if not (inside / path).exists()]
     assert not missing
-    rooms = {path.name for path in inside.iterdir() if path.is_dir() and path.name != "__pycache__" and any(path.rglob("*.py"))}
+    rooms = {path.name for path in inside.iterdir() if any(path.rglob("*.py")) or any(path.rglob("*.yaml"))}
     assert rooms | {FACE} == set(ORDER)
     assert shown_table() == table(), "python tests/house/rooms.py"
 

@@ -17,13 +17,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from io import BufferedReader
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
+from ccenv.base.config import data_folder
 from ccenv.base.errors import InputError, UnknownNameError, did_you_mean, shown
 from ccenv.base.files import write_atomic
 from ccenv.base.foreign import open_plain, parse_json, resolve_inside, shown_path
@@ -296,8 +296,7 @@ _kept: dict[tuple[str, int, int], LinkTrace] = {}
 
 def shipped_traces() -> dict[str, FilePath]:
     """Return the files of the traces that ccenv ships, by name."""
-    folder = FilePath(str(resources.files(SHIPPED)))
-    return {file.stem: file for file in sorted(folder.glob("*.json"))}
+    return {file.stem: file for file in sorted(data_folder(SHIPPED).glob("*.json"))}
 
 
 def trace_file(name: str) -> FilePath:

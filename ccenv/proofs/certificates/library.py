@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path as FilePath
 
+from ccenv.base.config import data_folder
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, read_bounded, read_lines
 from ccenv.proofs.certificates.check import Refusal, check
@@ -34,7 +34,7 @@ class Stored:
 
 def shipped_folder() -> FilePath:
     """Return the folder of the shipped certificates."""
-    return FilePath(str(resources.files("ccenv.proofs.certificates.shipped")))
+    return data_folder("ccenv.proofs.certificates.shipped")
 
 
 def stored(folder: FilePath) -> list[Stored]:

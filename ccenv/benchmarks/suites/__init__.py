@@ -1,1 +1,0 @@
-"""Benchmark suites: ccenv bench run NAME."""

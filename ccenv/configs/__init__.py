@@ -1,1 +1,0 @@
-"""Shipped configurations, one folder per command."""

@@ -1,1 +1,0 @@
-"""Shipped scenario distributions of the packet environments."""

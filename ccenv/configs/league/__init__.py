@@ -1,1 +1,0 @@
-"""Leagues: ccenv league NAME."""

@@ -1,1 +1,0 @@
-"""Simulations: ccenv sim NAME."""

@@ -1,1 +1,0 @@
-"""Shipped scenarios and sweeps of the fluid models."""

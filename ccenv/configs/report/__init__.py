@@ -1,1 +1,0 @@
-"""Criteria of reports about senders: data only."""

@@ -1,1 +1,0 @@
-"""Synthesis queries: ccenv synth NAME."""

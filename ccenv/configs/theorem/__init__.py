@@ -1,1 +1,0 @@
-"""Theorems: data only."""

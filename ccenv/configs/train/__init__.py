@@ -1,1 +1,0 @@
-"""Training runs: ccenv train NAME."""

@@ -1,1 +1,0 @@
-"""Lemma suites: ccenv verify lemmas NAME."""

@@ -1,1 +1,0 @@
-"""Certificates of the shipped theorems: data only, ``NAME.certificate.json.xz``."""
