@@ -46,8 +46,8 @@ $(VENV)/.docs: $(VENV)/.dev constraints-docs.txt requirements-docs.lock
 
 # Every file that pip fetches is compared with its hash in requirements.lock, the build backend's too. Only torch is not: which build
 # of it a machine gets (with or without GPU libraries) depends on where it comes from, so its hashes are not one list; its version is
-# pinned. It is the largest, so it is unpacked beside the others; what its build needs besides them comes after. Then the package
-# itself, which has nothing left to fetch.
+# pinned. It is the largest, so it is unpacked beside the others; what its build needs besides them comes after. The package itself has
+# nothing left to fetch: as soon as it is there, its large kernels begin to compile in the background (ccenv doctor --warm).
 $(VENV)/.dev: setup.cfg constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "ccenv: $(PYTHON) is missing or older than Python 3.11: install one, or name one: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -56,9 +56,9 @@ $(VENV)/.dev: setup.cfg constraints.txt requirements.lock
 	@echo "ccenv: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL) --no-deps -c constraints.txt torch & torch=$$!; \
-		$(INSTALL) --no-deps --require-hashes -r requirements.lock; locked=$$?; wait $$torch && [ $$locked = 0 ] \
-		&& $(INSTALL) -c constraints.txt torch \
-		&& $(INSTALL) --no-deps --no-build-isolation -e . && $(PIP) check \
+		$(INSTALL) --no-deps --require-hashes -r requirements.lock && $(INSTALL) --no-deps --no-build-isolation -e .; locked=$$?; \
+		[ $$locked != 0 ] || $(BIN)/ccenv doctor --warm >/dev/null 2>&1 & \
+		wait $$torch && [ $$locked = 0 ] && $(INSTALL) -c constraints.txt torch && $(PIP) check \
 		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
 	@touch $@
 

@@ -7,8 +7,14 @@ from ccenv.network.adversary import Adversary
 
 ADVERSARIES = Registry("adversary")
 
+ADVERSARIES.add(
+    "benign",
+    "ccenv.adversaries.scripted.benign:adversary",
+    tags=("scripted",),
+    summary="delivers at once: every model behaves as the ideal link",
+    aliases=("kind",),
+)
 for _name, _file, _summary in (
-    ("kind", "benign", "delivers at once: every model behaves as the ideal link"),
     ("slowest", "slowest", "holds every byte as long as the law allows (parameters waste, rate, loss)"),
     ("uniform", "uniform", "independent uniform moves in every step"),
     ("batch", "batch", "random ACK aggregation of [CCmatic] App. H"),

@@ -65,7 +65,7 @@ def load_adversary(spec: str) -> Adversary:
         label = stem if asked.attribute in ("", "adversary") else f"{stem}.{asked.attribute}"
         return _build(found, dict(asked.parameters), label, asked.where, user.path, user.sha256)
     name, _, rest = spec.partition(":")
-    plugin = installed.find("adversary", name, ADVERSARIES.names())
+    plugin = installed.find("adversary", name, ADVERSARIES.names(aliases=True))
     if plugin is None:
         return make_adversary(spec)
     found, file, sha256 = installed.load(plugin)
@@ -74,7 +74,9 @@ def load_adversary(spec: str) -> Adversary:
 
 def is_user_adversary(spec: str) -> bool:
     """Tell whether a spec names code of a user: a Python file or a plugin."""
-    return is_python_file(spec) or installed.find("adversary", spec.partition(":")[0], ADVERSARIES.names()) is not None
+    return (
+        is_python_file(spec) or installed.find("adversary", spec.partition(":")[0], ADVERSARIES.names(aliases=True)) is not None
+    )
 
 
 def _found(module: ModuleType, attribute: str, name: str) -> Any:

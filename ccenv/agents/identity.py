@@ -37,6 +37,9 @@ def sender_hash(sender: Sender) -> str:
     return hash_of({"kind": "external", "name": sender.name})
 
 
+_HASHED_NAMES = {"benign": "kind"}  # stored results hash an adversary under its first name
+
+
 def adversary_hash(adversary: Adversary) -> str:
     """Return a hash of what an adversary is. The code of scripted ones is part of :func:`ccenv.base.provenance.code_hash`."""
     if isinstance(adversary, RecordedAdversary):
@@ -48,10 +51,11 @@ def adversary_hash(adversary: Adversary) -> str:
         about = ["mlp adversary", *about, adversary.decision_steps, adversary.episode_rtts]
         about += [adversary.levels] if adversary.levels else []
         return _network_hash(about, (*adversary.weights, *adversary.biases))
+    name = _HASHED_NAMES.get(adversary.name, adversary.name)
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
     source_sha256 = getattr(adversary, "source_sha256", "")
     source = {"source": source_sha256} if source_sha256 else {}
-    return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters, **source})
+    return hash_of({"kind": type(adversary).__name__, "name": name, "parameters": parameters, **source})
 
 
 def _about_policy(sender: PolicySender) -> list[Any]:

@@ -211,7 +211,7 @@ class Game:
 
     @cached_property
     def kind(self) -> np.ndarray:
-        """The moves of a kind network, (2 + 2 N,)."""
+        """The moves of a benign network, (2 + 2 N,)."""
         n_flows = self.scene.path.n_flows
         return np.array([*KIND[:SERVICE], *([KIND[SERVICE]] * n_flows), *([KIND[SERVICE + 1]] * n_flows)])
 

@@ -29,12 +29,14 @@ class Entry:
         target: ``"module:attribute"``, imported at first use.
         tags: free labels to filter by.
         summary: one line for listings.
+        aliases: older names, read but never listed.
     """
 
     name: str
     target: str
     tags: tuple[str, ...] = ()
     summary: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 class Registry:
@@ -44,22 +46,28 @@ class Registry:
         """Create an empty registry; kind is the word used in error messages."""
         self.kind = kind
         self._entries: dict[str, Entry] = {}
+        self._aliases: dict[str, str] = {}
 
-    def add(self, name: str, target: str, *, tags: tuple[str, ...] = (), summary: str = "") -> None:
-        """Register a name. Raises InputError if it is taken."""
-        if name in self._entries:
-            raise InputError(f"{self.kind} {name!r} is registered twice ({self._entries[name].target} and {target})")
-        self._entries[name] = Entry(name, target, tags, summary)
+    def add(
+        self, name: str, target: str, *, tags: tuple[str, ...] = (), summary: str = "", aliases: tuple[str, ...] = ()
+    ) -> None:
+        """Register a name. Raises InputError if it or an alias is taken."""
+        for taken in (name, *aliases):
+            if taken in self:
+                raise InputError(f"{self.kind} {taken!r} is registered twice ({self.entry(taken).target} and {target})")
+        self._entries[name] = Entry(name, target, tags, summary, aliases)
+        self._aliases |= dict.fromkeys(aliases, name)
 
-    def names(self, tag: str | None = None) -> list[str]:
-        """Return the names in order of registration, all or those with a tag."""
-        return [e.name for e in self._entries.values() if tag is None or tag in e.tags]
+    def names(self, tag: str | None = None, *, aliases: bool = False) -> list[str]:
+        """Return the names in order of registration, all or those with a tag; with ``aliases`` also what they are read as."""
+        entries = [entry for entry in self if tag is None or tag in entry.tags]
+        return [name for entry in entries for name in (entry.name, *(entry.aliases if aliases else ()))]
 
     def entry(self, name: str) -> Entry:
         """Return the entry of a name. Raises UnknownNameError with suggestions."""
-        if name not in self._entries:
+        if name not in self:
             raise unknown_name(self.kind, name, self._entries)
-        return self._entries[name]
+        return self._entries[self._aliases.get(name, name)]
 
     def load(self, name: str) -> Any:
         """Import and return the object behind a name."""
@@ -78,8 +86,8 @@ class Registry:
         return iter(self._entries.values())
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a name is registered."""
-        return name in self._entries
+        """Tell whether a name is registered, as itself or as an alias."""
+        return name in self._entries or name in self._aliases
 
 
 def load_target(target: str) -> Any:

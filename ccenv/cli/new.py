@@ -136,7 +136,7 @@ def _require_free(kind: str, name: str) -> None:
     from ccenv.attacks.catalog import SEARCHES
     from ccenv.network.metrics.table import METRICS
 
-    taken = {"adversary": [*ADVERSARIES.names(), *SEARCHES.names()], "metric": list(METRICS)}
+    taken = {"adversary": [*ADVERSARIES.names(aliases=True), *SEARCHES.names()], "metric": list(METRICS)}
     taken |= dict.fromkeys(("sender", "compiled", "program", "contract"), AGENTS.names())
     if name in taken.get(kind, ()):
         raise InputError(f"{name!r} is the name of a {kind} that comes with ccenv; give another name")

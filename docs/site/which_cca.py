@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ccenv.base.foreign import parse_json
 from ccenv.base.pages import Place, markdown
-from ccenv.leaderboard.site.exchange import read_export
+from ccenv.leaderboard.site.exchange import Export, read_export
 
 DOCS = Path(__file__).parents[1]
 BOARD, PAGE = DOCS / "data" / "leaderboard.jsonl.xz", DOCS / "which-cca.md"
@@ -50,9 +51,14 @@ TABLES = (
 Cells = dict[tuple[str, str], list[dict[str, Any]]]
 
 
+@cache
+def _read_board() -> Export:
+    return read_export(BOARD)
+
+
 def read_cells(suite: str) -> Cells:
     """Return (sender, scenario) -> cells of the sender's newest evaluation in a suite, from the recorded board."""
-    export = read_export(BOARD)
+    export = _read_board()
     found: Cells = {}
     for row in export.rows:
         content = parse_json(row["content"], "a record")

@@ -27,7 +27,7 @@ def test_theorem_1_starves_one_of_two_flows(sender):
 
 
 def test_theorem_1_needs_the_jitter():
-    """The same two flows with the same states, but a kind network: the starved one recovers."""
+    """The same two flows with the same states, but a benign network: the starved one recovers."""
     from dataclasses import replace
 
     from ccenv.agents import make_sender

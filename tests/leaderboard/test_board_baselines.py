@@ -26,7 +26,7 @@ def test_the_shipped_board(tmp_path: Path) -> None:
         names = {entrant.record.card.name for entrant in entrants(store)}
         assert {*AGENTS.names("synthesized"), *AGENTS.names("learned"), *AGENTS.names("distilled")} <= names
         assert len(names & set(AGENTS.names("classic"))) >= 17
-        assert {*ADVERSARIES.names("scripted"), *ADVERSARIES.names("learned")} <= names
+        assert all(names & {entry.name, *entry.aliases} for entry in ADVERSARIES)
         outcome = audit(store, home, sample=0, certificates=0, keep=False)
         assert outcome["problems"] == []  # hashes, seeds from the revealed secret, summaries from the cells
         result = build_site(from_store(store, home), tmp_path / "site")

@@ -1,4 +1,4 @@
-"""The kind network: delivers at once, keeps no spare tokens, runs at its full rate, loses nothing.
+"""The benign network: delivers at once, keeps no spare tokens, runs at its full rate, loses nothing.
 
 With it every model behaves as the ideal link of [CCmatic] s.3.
 """
@@ -16,8 +16,8 @@ STATE = record("unused")
 
 
 def adversary() -> ScriptedAdversary:
-    """Build the kind network."""
-    return scripted("kind", sys.modules[__name__], STATE)
+    """Build the benign network."""
+    return scripted("benign", sys.modules[__name__], STATE)
 
 
 def init(state: Any, view: Any) -> None:

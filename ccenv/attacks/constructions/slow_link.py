@@ -118,7 +118,7 @@ class SlowLink:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst emulation; where the delay on the slow link exceeds D it is only approximate, yet legal.
 
-        Without jitter there is nothing to emulate with, and the theorem is about one flow: the kind network is then played, and
+        Without jitter there is nothing to emulate with, and the theorem is about one flow: the benign network is then played, and
         the precondition says so.
         """
         if not game.model.has_jitter or game.scene.path.flows[0].jitter_s == 0:

@@ -63,7 +63,7 @@ class Solver:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the run that the continuations make up, and corners where the solver has no answer in time.
 
-        Senders without an encoding meet the kind network, and the preconditions say so.
+        Senders without an encoding meet the benign network, and the preconditions say so.
         """
         game.need_one_flow("solver")
         require_extra("z3", "verify")

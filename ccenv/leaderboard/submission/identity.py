@@ -143,7 +143,7 @@ PROJECT = "ccenv"
 @cache
 def registered() -> dict[str, str]:
     """Return folded name -> name of everything that ccenv registers."""
-    return {folded(name): name for name in (*AGENTS.names(), *ADVERSARIES.names())}
+    return {folded(name): name for name in (*AGENTS.names(), *ADVERSARIES.names(aliases=True))}
 
 
 @cache

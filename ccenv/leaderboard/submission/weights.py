@@ -193,7 +193,7 @@ def read_scripted(content: bytes, where: str) -> str:
     spec = document.name
     if document.parameters:
         spec += ":" + ",".join(f"{key}={_plain(value)}" for key, value in sorted(document.parameters.items()))
-    if document.name not in ADVERSARIES.names("scripted"):
+    if document.name not in ADVERSARIES.names("scripted", aliases=True):
         raise InputError(
             f"{where}: {ADVERSARIES.kind} {document.name!r} is not one of {', '.join(ADVERSARIES.names('scripted'))}"
         )
