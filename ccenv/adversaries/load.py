@@ -16,15 +16,15 @@ from ccenv.base.errors import InputError, shown
 from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
     call,
+    find_line,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
-    require_known,
+    require_parameters,
     said,
 )
 from ccenv.network.adversary import Adversary, ScriptedAdversary
@@ -79,7 +79,7 @@ def is_user_adversary(spec: str) -> bool:
 
 def _found(module: ModuleType, attribute: str, name: str) -> Any:
     if attribute and not (attribute == "adversary" and not hasattr(module, "adversary")):
-        return attribute_of(module, attribute, name)
+        return get_attribute(module, attribute, name)
     if hasattr(module, "adversary"):
         return module.adversary
     if hasattr(module, "play") or hasattr(module, "init"):
@@ -89,7 +89,7 @@ def _found(module: ModuleType, attribute: str, name: str) -> Any:
 
 def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Adversary:
     if isinstance(found, ModuleType):
-        require_known(lambda: None, given, where)
+        require_parameters(lambda: None, given, where)
         missing = [name for name in ("init", "play") if not hasattr(found, name)]
         if missing:
             raise InputError(f"{path.name}: {' and '.join(missing)} missing; what it can define: {_FORMS}")
@@ -134,5 +134,5 @@ def _rehearse(adversary: ScriptedAdversary, path: FilePath) -> None:
             turn("play", adversary.play, state, view, move)
             for name in MOVE.names or ():
                 if not 0 <= move[name] <= 1:
-                    at = line_of(adversary.play, str(path))
+                    at = find_line(adversary.play, str(path))
                     raise InputError(f"{at}: play set {name} to {move[name]:g} at {view.now_s:g} s; it must be in [0, 1]")

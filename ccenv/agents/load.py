@@ -23,15 +23,15 @@ from ccenv.base.foreign.reading import is_file, is_folder
 from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
     call,
+    find_line,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
-    require_known,
+    require_parameters,
     said,
 )
 
@@ -84,7 +84,7 @@ def _play(sender: ClassicSender, path: FilePath) -> None:
         for field in ("cwnd_bytes", "pacing_rate_Bps"):
             if not state[field] > 0:
                 after = f"after {name}, {field} is {state[field]:g}; it must be above 0"
-                raise InputError(f"{line_of(function, str(path))}: {after}")
+                raise InputError(f"{find_line(function, str(path))}: {after}")
 
     turn("init", sender.init)
     now_s, delivered = 0.0, 0.0
@@ -206,7 +206,7 @@ def _found(module: ModuleType, attribute: str, name: str) -> Any:
         c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, PythonSender) and c.__module__ == module.__name__
     ]
     if attribute and not (attribute == "sender" and not hasattr(module, "sender")):
-        return attribute_of(module, attribute, name)
+        return get_attribute(module, attribute, name)
     if callable(getattr(module, "sender", None)) or isinstance(getattr(module, "sender", None), get_args(Sender)):
         return module.sender
     if len(classes) == 1:
@@ -220,7 +220,7 @@ def _found(module: ModuleType, attribute: str, name: str) -> Any:
 
 def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Sender:
     if isinstance(found, ModuleType):
-        require_known(lambda: None, given, where)
+        require_parameters(lambda: None, given, where)
         found = _of_functions(found, label, path)
     elif inspect.isclass(found) and issubclass(found, PythonSender):
         return python_sender(found, given, label=label, source_sha256=sha256)
@@ -287,7 +287,7 @@ def _source_of(kind: type) -> str:
 def _require_methods(kind: type[PythonSender], source: str) -> None:
     for name, method in vars(kind).items():
         if name.startswith("on_") and name not in METHODS and callable(method):
-            raise InputError(f"{line_of(method, source)}: {unknown_name('method of a sender', name, METHODS)}")
+            raise InputError(f"{find_line(method, source)}: {unknown_name('method of a sender', name, METHODS)}")
     for name, arguments in METHODS.items():
         method = inspect.getattr_static(kind, name)
         own = ("self", *arguments) if inspect.isfunction(method) else arguments

@@ -1,4 +1,4 @@
-"""Small line pictures and tables for notebooks, as plain SVG and HTML: quick to make, nothing to import."""
+"""Line charts and tables for notebooks, as plain SVG and HTML without a plotting library."""
 
 from __future__ import annotations
 

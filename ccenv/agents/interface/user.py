@@ -22,16 +22,16 @@ from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvWarning, InputError, did_you_mean, shown, unknown_name
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
     call,
+    find_line,
+    find_source,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
     said,
-    source_of,
 )
 
 MAX_ELEMENTS = 64
@@ -110,7 +110,7 @@ class BoundSignals:
 
     @property
     def _where(self) -> str:
-        return line_of(self._own._function, self._own._source)
+        return find_line(self._own._function, self._own._source)
 
     def _guarded(self, act: Callable[[], Any]) -> Any:
         """Act under the time limit. Raises InputError with file and line for whatever the function raises."""
@@ -307,7 +307,7 @@ def load_signals(value: Any) -> OwnSignals:
         if not asked.attribute and not hasattr(user.module, name):
             hint = did_you_mean(name, [n for n, one in vars(user.module).items() if inspect.isfunction(one)])
             raise InputError(f"{asked.file}: a function signals(seen) is needed.{hint}")
-        function = attribute_of(user.module, name, asked.file)
+        function = get_attribute(user.module, name, asked.file)
         function = call(function, asked.parameters, asked.where, user.path) if asked.parameters else function
         source, spec = str(user.path), f"{user.path}{value[len(asked.file) :]}"
         own = getattr(user.module, _RANGES, {}) if name == _FUNCTION else {}
@@ -319,7 +319,7 @@ def load_signals(value: Any) -> OwnSignals:
         function, file, _ = installed.load(plugin)
         source, spec, ranges = str(file), value, getattr(function, _RANGES, {})
     else:
-        function, source = value, source_of(value)
+        function, source = value, find_source(value)
     require_arguments(function, ("seen",), source, getattr(function, "__name__", _FUNCTION))
     found = OwnSignals(spec=spec)
     found._function, found._source, found._ranges = function, source, ranges
@@ -399,11 +399,11 @@ def own_reward(value: Any) -> OwnReward:
         if not asked.attribute and not hasattr(user.module, name):
             hint = did_you_mean(name, [n for n, one in vars(user.module).items() if inspect.isfunction(one)])
             raise InputError(f"{asked.file}: a function reward(terms) is needed.{hint}")
-        function = attribute_of(user.module, name, asked.file)
+        function = get_attribute(user.module, name, asked.file)
         function = call(function, asked.parameters, asked.where, user.path) if asked.parameters else function
         source, spec = str(user.path), f"{user.path}{value[len(asked.file) :]}"
     else:
-        function, source, spec = value, source_of(value), ""
+        function, source, spec = value, find_source(value), ""
     require_arguments(function, ("terms",), source, getattr(function, "__name__", _REWARD_FUNCTION))
     found = OwnReward(spec=spec)
     found._function, found._source = function, source

@@ -74,7 +74,7 @@ def read_typed(
     if len(header) > max_tensors:
         raise InputError(f"{where}: {len(header)} tensors; at most {max_tensors} are allowed")
     data = memoryview(content)[_LENGTH_BYTES + n_header :]
-    pieces = {name: _piece(name, entry, where, types) for name, entry in header.items()}
+    pieces = {name: _parse_entry(name, entry, where, types) for name, entry in header.items()}
     end = 0
     out: dict[str, np.ndarray] = {}
     for name, (dtype, shape, start, stop) in sorted(pieces.items(), key=lambda item: item[1][2:]):
@@ -87,7 +87,7 @@ def read_typed(
     return out
 
 
-def _piece(name: str, entry: Any, where: str, types: Sequence[str]) -> tuple[np.dtype, tuple[int, ...], int, int]:
+def _parse_entry(name: str, entry: Any, where: str, types: Sequence[str]) -> tuple[np.dtype, tuple[int, ...], int, int]:
     named = f"{where}: tensor {ascii(name)[:60]}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise InputError(f"{named} needs dtype, shape and data_offsets, and nothing else")

@@ -1,4 +1,4 @@
-"""A time limit for code of users: what does not come back is ended by an exception in its own thread."""
+"""Time limits for user code: a call that overruns is ended by an exception in its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.25
 
 
 class Overtime(BaseException):
-    """Raised in code of a user that does not come back; no ``except Exception`` of that code stops it."""
+    """Raised in user code that overruns its limit; no ``except Exception`` of that code stops it."""
 
 
 class _Watch:
@@ -49,7 +49,7 @@ class _Watch:
             time.sleep(_POLL_S)
 
     def go_on(self, outer: float | None) -> None:
-        """Go on with the clock of the call around one that was ended."""
+        """Resume the clock of the call around one that was ended."""
         if outer is not None:
             with self._lock:
                 self._ends_at[threading.get_ident()] = outer
@@ -75,7 +75,7 @@ class limited:
         limit_s: seconds of wall time, > 0.
 
     Raises:
-        TimeoutError: from the line at which the code was when its time was over. A call into compiled code ends first.
+        TimeoutError: from the line at which the time ran out; a call into compiled code returns first.
     """
 
     __slots__ = ("_limit_s", "_outer", "_what")

@@ -15,15 +15,15 @@ from typing import Any, get_args
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown, unknown_name
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
+    find_line,
+    find_source,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
     said,
-    source_of,
 )
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
@@ -65,7 +65,7 @@ def load_metric(spec: str) -> OwnMetric:
     if is_python_file(spec):
         asked = read_spec(spec)
         user = load_file(asked.file, "metric", METRICS)
-        found = attribute_of(user.module, asked.attribute, asked.file) if asked.attribute else _found(user.module)
+        found = get_attribute(user.module, asked.attribute, asked.file) if asked.attribute else _found(user.module)
         name = asked.attribute or FilePath(asked.file).stem
         path, sha256 = user.path, user.sha256
     else:
@@ -94,7 +94,7 @@ def _found(module: ModuleType) -> Any:
 
 def _metric(found: Any, name: str, path: FilePath) -> Metric:
     if name in METRICS:
-        where = line_of(getattr(found, "of_run", None) or getattr(found, "of_trace", None), str(path))
+        where = find_line(getattr(found, "of_run", None) or getattr(found, "of_trace", None), str(path))
         raise InputError(f"{where}: {name!r} is the name of a registered metric; give yours another name")
     if not name.isidentifier():
         raise InputError(f"{path.name}: {name!r} is no name of a metric; letters, digits and _ are allowed")
@@ -141,7 +141,7 @@ def _guarded(function: Callable[[Any], Any] | None, name: str, path: FilePath) -
             if isinstance(found, Real) and math.isfinite(found):
                 return float(found)
             label = getattr(function, "__name__", name)
-            problem = f"{line_of(function, source_of(function))}: {label} returned {shown(found)}; a finite number is needed"
+            problem = f"{find_line(function, find_source(function))}: {label} returned {shown(found)}; a finite number is needed"
         warnings.warn(f"metric {name!r} is left out: {problem}", CcenvWarning, stacklevel=2)
         return UNDEFINED
 
