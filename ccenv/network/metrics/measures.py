@@ -1,4 +1,4 @@
-"""Measures of rates, delays and times as plain functions of numbers: the definitions that the metrics of both engines share."""
+"""Measures of rates, delays and times as plain functions of numbers, shared by the metrics of both engines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import numpy as np
 from ccenv.base.errors import InputError
 
 UNDEFINED = math.nan
-"""Value of a measure that has none."""
+"""Value of an undefined measure."""
 
 
 def jain(shares: Any) -> float:
-    """Return Jain's index (sum x)^2 / (N sum x^2): 1 if all shares are the same, 1/N if one has all.
-
-    Args:
-        shares: (N,) shares, >= 0, in any unit.
+    """Return Jain's index (sum x)^2 / (N sum x^2) of N shares >= 0 in any unit.
 
     Returns:
-        float: in [1/N, 1]; not a number if all shares are 0.
+        float: in [1/N, 1], 1 for equal shares; not a number if all shares are 0.
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -42,10 +39,7 @@ def percent(part: float, whole: float) -> float:
 
 
 def starvation_ratio(throughputs: Any) -> float:
-    """Return the largest throughput over the smallest.
-
-    Args:
-        throughputs: (N,) >= 0, in any unit.
+    """Return the largest over the smallest of N throughputs >= 0 in any unit.
 
     Returns:
         float: >= 1, infinite if a flow got nothing and another something; not a number if none got anything or N = 1.
@@ -74,22 +68,22 @@ def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
     Reference: [Starvation] s.4.2, definition 2.
     """
     times, delivered = np.asarray(times_s, dtype=np.float64), np.asarray(delivered_bytes, dtype=np.float64)
-    late = delivered[(times >= times[-1] / 2) & (times > 0)]
-    ratios = [starvation_ratio(row) for row in late if row.max() > 0]
+    second_half = delivered[(times >= times[-1] / 2) & (times > 0)]
+    ratios = [starvation_ratio(row) for row in second_half if row.max() > 0]
     return max(ratios) if ratios else UNDEFINED
 
 
 def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
-    """Return how much worse a flow fares in company than alone, as a share.
+    """Return how much worse a flow fares with a competitor than alone, as a share.
 
     Args:
         alone: its metric without the competitor, > 0.
-        together: its metric beside the competitor, >= 0.
-        sign: 1 where higher is better, as for throughput; -1 where lower is, as for delay.
+        together: its metric with the competitor, >= 0.
+        sign: 1 if higher is better, as for throughput; -1 if lower is, as for delay.
 
     Returns:
         float: (alone - together) / alone for throughput, (together - alone) / together for delay; 0: no harm, 1: nothing left;
-            negative where company helps.
+            negative if the competitor helps.
 
     Raises:
         InputError: if the flow had nothing alone.

@@ -1,4 +1,4 @@
-"""Metrics of a trace, each a documented function of a window of it; ``ccenv.network.metrics.table`` names them."""
+"""Metrics of a trace, each a function of a :class:`Window`; ``ccenv.network.metrics.table`` lists them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ QUANTILE_BISECTIONS = 40
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The part of a trace that is measured, usually everything after the warm-up.
-
-    Attributes:
-        trace: the run.
-        first_row: the window starts at this row.
-        last_row: and ends at this one, > first_row.
+    """The part of a trace that is measured, from first_row to last_row > first_row; usually everything after the warm-up.
 
     Raises:
         InputError: if the rows are not in the trace or in the wrong order.
@@ -69,11 +64,11 @@ class Window:
         Returns:
             tuple: per segment between corners the delay of its first and of its last byte in seconds, and its bytes.
         """
-        parts = [self._delays_of(flow) for flow in range(self.trace.n_flows)]
+        parts = [self._flow_delays(flow) for flow in range(self.trace.n_flows)]
         first, last, size = (np.concatenate(column) for column in zip(*parts, strict=True))
         return first, last, size
 
-    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _flow_delays(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         entered, delivered = self.trace.E[:, flow], self.trace.S[:, flow]
         # Bytes that entered before row 0 (only where the history is free) have no known delay.
         low, high = max(delivered[self.first_row], entered[0]), delivered[self.last_row]
@@ -140,7 +135,7 @@ def loss_fraction(window: Window) -> float:
 
 
 def jain_index(window: Window) -> float:
-    """Return (sum x)^2 / (N sum x^2) of the bytes x that the N flows got: 1 if all got the same, 1/N if one got all.
+    """Return (sum x)^2 / (N sum x^2) of the bytes x delivered to N flows: 1 for equal shares, 1/N if one flow has all.
 
     Returns:
         float: in [1/N, 1]; not a number if nothing was delivered. Higher is better.
@@ -151,7 +146,7 @@ def jain_index(window: Window) -> float:
 
 
 def starvation_ratio(window: Window) -> float:
-    """Return the most bytes that a flow got over the fewest, where a flow that got nothing counts as having got one segment.
+    """Return the largest over the smallest delivery of a flow; a flow without delivery counts with one segment.
 
     Returns:
         float: >= 1; not a number for one flow. Lower is better.

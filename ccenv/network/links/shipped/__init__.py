@@ -1,1 +1,1 @@
-"""Traces that ccenv ships: data only, made by its own generators (``ccenv.engine.packet.rates``)."""
+"""Shipped link traces: data only, made by the generators of ``ccenv.engine.packet.rates``."""
