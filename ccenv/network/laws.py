@@ -127,9 +127,9 @@ def step(curve: Floats) -> Floats:
     return out
 
 
-DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of all that were ever counted
+DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of cumulative bytes
 
-_NEVER = -math.inf  # the amount where a law says nothing
+_NEVER = -math.inf  # the amount where a law does not apply
 _DEFINITION = "definition of the curves"
 _LISTING = "[CCmatic] Listing 3"
 

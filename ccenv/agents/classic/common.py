@@ -1,14 +1,12 @@
-"""What several classic CCAs share: constants, windowed filters, and the factory.
+"""Code shared by classic CCAs: constants, windowed filters, the factory, Proportional Rate Reduction and HyStart++.
 
-Proportional Rate Reduction: in fast recovery send in proportion to what arrives, down to ssthresh (RFC 9937).
+PRR (RFC 9937): in fast recovery send in proportion to deliveries, down to ssthresh. Deviations: no ACK is safe (SafeACK of
+s.6): the cumulative acknowledgement advances when the first retransmission arrives, which is when recovery ends here. What was
+sent follows from what is in flight.
 
-Deviations: no ACK is safe (SafeACK of s.6): the cumulative acknowledgement advances when the first retransmission arrives, which
-is when recovery ends here. What was sent follows from what is in flight.
-
-HyStart++: leave slow start when the RTT rises, through a phase of slower growth (RFC 9406).
-
-Deviations: no limit on the bytes that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count
-bytes; a round is a round trip of the engine's delivery samples.
+HyStart++ (RFC 9406): leave slow start when the RTT rises, through a phase of slower growth. Deviations: no limit on the bytes
+that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count bytes; a round is a round trip of
+the engine's delivery samples.
 """
 
 from __future__ import annotations

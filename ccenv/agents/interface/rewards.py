@@ -1,4 +1,4 @@
-"""Terms of rewards: one number per flow and decision each. A reward is a weighted sum of terms."""
+"""Reward terms, one number per flow and decision each. A reward is a weighted sum of terms."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Term:
     """A term of a reward.
 
     Attributes:
-        name: as configs write it.
+        name: used in configs.
         unit: of the term.
-        formula: how it is computed from ``ccenv.agents.interface.signals``.
-        source: paper that it comes from; empty: common knowledge.
+        formula: over ``ccenv.agents.interface.signals``.
+        source: paper; empty: common knowledge.
     """
 
     name: str
@@ -45,7 +45,7 @@ TERMS = (
     Term("team_share_log2", "log2", "min(log2(mean share of the controlled flows / fair share), 0), smoothed"),
     Term("jain", "1", "Jain's index of the smoothed shares of all flows"),
     Term("change", "1", "|action - the one before|"),
-    # the same where other senders' flows are there, and 0 where there are none
+    # the same if other senders' flows are active, otherwise 0
     Term("beside", "1", "1 where other senders' flows are there, else 0"),
     Term("beside_utilisation", "1", "utilisation beside other senders, else 0"),
     Term("beside_delay_log2", "log2", "delay_log2 beside other senders, else 0"),
@@ -64,7 +64,7 @@ REWARDS: dict[str, dict[str, float]] = {
     "aurora": {"aurora": 1.0},
     "vivace": {"vivace": 1.0},
     "orca": {"orca": 1.0},
-    # Of its own kind: utilisation - delay_log2 / 2 - 4 loss + (below_share_log2 + team_share_log2) / 4; beside other senders:
+    # Intra-CCA: utilisation - delay_log2 / 2 - 4 loss + (below_share_log2 + team_share_log2) / 4; against other senders:
     # 0.5 - off_share_log2 / 2 - (1 - utilisation) / 4 - loss.
     "fair": {
         **{"utilisation": 1.0, "delay_log2": -0.5, "loss": -4.0, "below_share_log2": 0.25, "team_share_log2": 0.25},
@@ -92,7 +92,7 @@ def fill_terms(m, action_before, out):
     """Compute all terms of a flow.
 
     Args:
-        m: a record of MEASURES.
+        m: a struct of MEASURES.
         action_before: the action before ``m.action``.
         out: (N_TERMS,) float64, in the order of TERMS.
     """

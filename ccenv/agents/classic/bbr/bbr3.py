@@ -1,19 +1,14 @@
 """BBR version 3, packet by packet (draft-ietf-ccwg-bbr-06, July 2026; section numbers are its own).
 
 Every lost packet is judged by what was in flight when it was sent and what was lost since (s.5.5.10.2); rounds, losses and
-rate samples are those of the packet that an ACK covers. The model of the path is in ``bbr3_model``, what
-version 2 does alike in ``bbr_model``.
+rate samples are those of the packet that an ACK covers. Code shared with version 2 is in ``common``; names in brackets are the
+draft's.
 
-Deviations: no undo of spurious losses (s.5.5.11): the engines tell nobody of them; a restart from idle (s.5.4.1) is noticed at
+Deviations: no undo of spurious losses (s.5.5.11): the engines do not signal them; a restart from idle (s.5.4.1) is noticed at
 the next tick, 10 ms at most; a packet limited by the window is one before whose ACK there was no room for a segment; loss
 recovery lasts until as much was delivered as was in flight at its start; no reaction to ECN, of which the draft specifies none
 (s.3.7). The curve engine knows no packets: there what was in flight and lost is that since the start of the round, and the
 losses of a step are one packet.
-
-The path model of BBRv3: rounds, losses packet by packet, the plateau of the bandwidth, the long-term bound.
-
-Section numbers are those of draft-ietf-ccwg-bbr-06 (July 2026); names in brackets are its own; what version 2 does alike is in
-``bbr_model``. Deviations: see ``bbr3``.
 """
 
 from __future__ import annotations

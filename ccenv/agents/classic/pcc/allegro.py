@@ -3,7 +3,7 @@
 Four monitor intervals, two pairs at r(1 + eps) and r(1 - eps), decide the direction when both pairs agree on the utility
 u = x (1 - L) Sigmoid(L - 0.05) - x L; then the rate moves on, faster each time, until the utility falls.
 
-Deviations: those of ``pcc``; x is the rate that was set, as in the authors' Linux module; a time-out abandons the experiment
+Deviations: those of ``common``; x is the rate that was set, as in the authors' Linux module; a time-out abandons the experiment
 and begins a new one, as in the module (the paper has no time-outs).
 """
 

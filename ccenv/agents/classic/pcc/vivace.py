@@ -3,7 +3,7 @@
 Two monitor intervals at r(1 + eps) and r(1 - eps), in random order, give the gradient of the utility
 u(x) = x^0.9 - b x dRTT/dT - c x L; the rate follows it, the faster the longer it goes in one direction.
 
-Deviations: those of ``pcc``; an interval is one smoothed RTT or ten segments long; a falling RTT earns nothing, as in the
+Deviations: those of ``common``; an interval is one smoothed RTT or ten segments long; a falling RTT earns nothing, as in the
 authors' user-space code.
 """
 

@@ -1,6 +1,6 @@
 """PCC Vivace as the authors' Linux module runs it (repository PCC-Kernel, branch vivace, module tcp_pcc).
 
-What differs from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of
+Differences from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of
 the smoothed RTT between the first and the last packet of an interval, over the time in which the interval was sent, and
 counts as 0 below 3 % or two packets' time; the start grows by half, from 512 KiB/s; trials are two pairs at 5 % above
 and below, which must agree; then the rate moves by the gradient between successive intervals, at least by 2.2 % and at most by
@@ -296,9 +296,9 @@ def _finish(state: Any) -> None:
 
 
 @kernel
-def _decide_start(state: Any, found: float) -> None:
-    if found > state.utility_0:
-        state.utility_0 = found
+def _decide_start(state: Any, utility: float) -> None:
+    if utility > state.utility_0:
+        state.utility_0 = utility
         state.last_rate_Bps = state.rate_Bps
         state.rate_Bps = min(START_GROWTH * state.rate_Bps, MAX_RATE_Bps)
         _one_interval(state)
@@ -322,13 +322,13 @@ def _decide_trials(state: Any) -> None:
 
 
 @kernel
-def _decide_moving(state: Any, found: float) -> None:
+def _decide_moving(state: Any, utility: float) -> None:
     """Follow the gradient between the last two intervals (pcc_decide_rate_moving); after a step down, try anew."""
     s = state
     gradient = 0.0
     if abs(s.last_rate_Bps - s.rate_Bps) >= MIN_DIFFERENCE * s.rate_Bps:
-        gradient = (s.utility_0 - found) / (s.last_rate_Bps - s.rate_Bps)
-    s.utility_0 = found
+        gradient = (s.utility_0 - utility) / (s.last_rate_Bps - s.rate_Bps)
+    s.utility_0 = utility
     _set_amplifier(s, gradient > 0.0)
     step_Bps = bounded_step(s, gradient * GRADIENT_STEP_Bps * s.amplifier)
     smallest_Bps = MIN_STEP * s.rate_Bps
