@@ -1,7 +1,6 @@
 """Periodic release: bytes (or their ACKs) are delivered only at integer multiples of an interval.
 
-[Starvation] s.5.3 starves Vivace with ACKs at multiples of 60 ms. An interval above D cannot be kept: what is due after D is
-delivered then.
+[Starvation] s.5.3 starves Vivace with ACKs at multiples of 60 ms. With an interval above D, bytes are delivered after D.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def adversary(interval_ms: float = 0.0) -> ScriptedAdversary:
 
 
 def init(state: Any, view: Any) -> None:
-    """Take D where no interval is given."""
+    """Use D by default."""
     if state.interval_s <= 0.0:
         state.interval_s = view.jitter_s
 
