@@ -24,7 +24,7 @@ class SenderEnv(TaskEnv):
     A path has a link of rate C, a buffer beta, and per flow a propagation round trip Rm and a bound D on the jitter that the
     network may add. The network model (``models``) says what else the network may do; its moves come from ``adversary``. The
     agent sees only what its own history proves about the path, the belief bounds of [CCmatic] s.5, made scale-free. One step
-    is one propagation round trip. Each episode draws a new path and a new kind of network.
+    is one propagation round trip. Each episode draws a new path and new moves of the network.
 
     ## Observation Space
     `Box`, float32, ten elements for each controlled flow, in the order of the flows:

@@ -20,7 +20,7 @@ def _maker(settings: PacketSettings) -> Any:
 
 
 class InfoEnv(TaskEnv):
-    """A single packet environment: each step's info says what the task says besides."""
+    """A single packet environment, with the task's infos in each step's info."""
 
     task: PacketTask | PacketNetworkTask
 
@@ -36,7 +36,7 @@ class InfoEnv(TaskEnv):
 
 
 class InfoVectorEnv(TaskVectorEnv):
-    """A batch of packet environments: each step's info says what the task says besides, for all of them."""
+    """A batch of packet environments, with the task's infos in each step's info."""
 
     task: PacketTask | PacketNetworkTask
 
@@ -53,12 +53,12 @@ class InfoVectorEnv(TaskVectorEnv):
         return observations, rewards, terminated, truncated, info | self._infos()
 
     def _infos(self) -> dict[str, np.ndarray]:
-        found = self.task.infos()
-        return found | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in found}
+        infos = self.task.infos()
+        return infos | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in infos}
 
 
 class PacketEnv(InfoEnv):
-    """Control how one or more flows send, per packet: what the field trains in, at the speed of compiled code.
+    """Control how one or more flows send in a compiled packet-level simulation.
 
     ## Description
     An event-driven simulation of segments, queues and receivers (docs/packet-engine.md). Each episode draws a network from a
