@@ -24,8 +24,8 @@ class SharedSenderTask(SenderTask):
     """B networks with n controlled flows as B n rows: flow i of network b is row ``b * n + i``.
 
     A row observes its own flow, sets its rate, and is rewarded for it: its utilisation is its share of the link, its loss is its
-    own; the queue is common to all, and ``jain`` compares the bytes delivered of all flows. Rows of a network start and end together.
-    Arguments are those of ``SenderTask``.
+    own; the queue is common to all, and ``jain`` compares the bytes delivered of all flows. Rows of a network start and end
+    together. Arguments are those of ``SenderTask``.
     """
 
     def __init__(

@@ -261,12 +261,7 @@ class NetworkEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``EnvSettings``.
-        """
+        """Build the environment from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), render_mode)
 
 
@@ -280,12 +275,5 @@ class NetworkVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-            **settings: fields of ``EnvSettings``.
-        """
+        """Build the batch from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

@@ -75,12 +75,7 @@ class SenderEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``EnvSettings``.
-        """
+        """Build the environment from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID)), render_mode)
 
 
@@ -94,12 +89,5 @@ class SenderVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-            **settings: fields of ``EnvSettings``.
-        """
+        """Build the batch from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

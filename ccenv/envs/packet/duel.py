@@ -38,8 +38,8 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
 
     ## Description
     The agents ``sender_0``, ``sender_1``, ... (one per flow whose sender is ``external``, numbered by flow) set rates or windows,
-    the agent ``network`` controls the delay elements whose adversary is ``external``. All act at the same time (``clock`` is common),
-    by default once per propagation RTT of the first controlled flow.
+    the agent ``network`` controls the delay elements whose adversary is ``external``. All act at the same time (``clock`` is
+    common), by default once per propagation RTT of the first controlled flow.
 
     ## Observation Space
     Senders: that of ``ccenv/Packet-v0`` for their own flow. Network: the signals of the set ``network`` (as in
@@ -74,12 +74,7 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
+        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         checked = read_packet_settings(settings, _ID, DEFAULTS)
         distribution, interface = checked.distribution, checked.interface()
         flows = controlled_flows(distribution)

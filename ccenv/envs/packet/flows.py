@@ -24,8 +24,8 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
     """Make every controlled flow an agent: parameter sharing and independent learners.
 
     The agents are ``sender_0``, ``sender_1``, ..., one per flow whose sender is ``external``. Each observes its own flow, sets
-    its rate or window and has its own reward, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same time.
-    All agents have the same spaces and are truncated together.
+    its rate or window and has its own reward, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same
+    time. All agents have the same spaces and are truncated together.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -36,12 +36,7 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
+        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         checked = read_packet_settings(settings, "PacketFlowsEnv", DEFAULTS)
         if not checked.clock.common:
             raise InputError("PacketFlowsEnv: the clock must be common: all agents act at the same time")

@@ -110,12 +110,7 @@ class PacketEnv(InfoEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
+        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID)), render_mode)
 
 
@@ -129,12 +124,5 @@ class PacketVectorEnv(InfoVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: as in ``TaskVectorEnv``.
-            **settings: fields of ``PacketSettings``.
-        """
+        """Build the batch from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

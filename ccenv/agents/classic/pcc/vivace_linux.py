@@ -1,11 +1,10 @@
 """PCC Vivace as the authors' Linux module runs it (repository PCC-Kernel, branch vivace, module tcp_pcc).
 
-Differences from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of
-the smoothed RTT between the first and the last packet of an interval, over the time in which the interval was sent, and
-counts as 0 below 3 % or two packets' time; the start grows by half, from 512 KiB/s; trials are two pairs at 5 % above
-and below, which must agree; then the rate moves by the gradient between successive intervals, at least by 2.2 % and at most by
-10 % and 7 points more for each bound that binds in a row, up for as long as the gradient says so, and tries anew after a
-step down.
+Differences from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of the
+smoothed RTT between the first and the last packet of an interval, over the time in which the interval was sent, and counts as 0
+below 3 % or two packets' time; the start grows by half, from 512 KiB/s; trials are two pairs at 5 % above and below, which must
+agree; then the rate moves by the gradient between successive intervals, at least by 2.2 % and at most by 10 % and 7 points more
+for each bound that binds in a row, up for as long as the gradient says so, and tries anew after a step down.
 
 Deviations: the module leaves out the first and last ten packets of an interval, which here are told apart (where ACKs come in
 bursts each of its intervals would begin at the longest RTT of a burst and end at the shortest); what was sent is what was
