@@ -18,11 +18,7 @@ STATE = record("interval_s")
 
 
 def adversary(interval_ms: float = 0.0) -> ScriptedAdversary:
-    """Build the periodic network.
-
-    Args:
-        interval_ms: time between releases in ms, >= 0; 0: the jitter bound D of the flow.
-    """
+    """Build the periodic network; ``interval_ms`` >= 0 is the time between releases, 0: the jitter bound D of the flow."""
     interval_s = number("periodic", "interval_ms", interval_ms, low=0, high=1e6) / 1e3
     return scripted("periodic", sys.modules[__name__], STATE, interval_s=interval_s)
 

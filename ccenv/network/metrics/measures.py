@@ -98,13 +98,9 @@ def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
 
 
 def delta_sensitivity(values: Any) -> float:
-    """Return log2(max) - log2(min) of a flow's metric over a set of delay vectors.
+    """Return log2(max) - log2(min) of a flow's metric >= 0 over a set of n delay vectors.
 
-    Args:
-        values: (n,) the metric for each delay vector, >= 0.
-
-    Returns:
-        float: >= 0; 0: delays do not matter; infinite if some value is 0; not a number without values.
+    0: delays do not matter; infinite if some value is 0; not a number without values.
 
     Reference: [Delta] s.4.1 and s.4.1.3; the worked example there takes the logarithm to base 2.
     """
@@ -115,12 +111,7 @@ def delta_sensitivity(values: Any) -> float:
 
 
 def power(utilisation: float, rtt_s: float, queueing_delay_s: float) -> float:
-    """Return utilisation * Rm / (Rm + queueing delay): 1 for a full link with an empty queue.
-
-    Args:
-        utilisation: >= 0.
-        rtt_s: propagation round-trip time Rm, > 0.
-        queueing_delay_s: mean delay on top of it, >= 0.
+    """Return utilisation * Rm / (Rm + mean queueing delay): 1 for a full link with an empty queue.
 
     Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
         ICC 1979, here relative to its value for an ideal sender.
@@ -166,10 +157,7 @@ def time_to_reach_s(times_s: Any, values: Any, target: float) -> float:
 def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
     """Return the number of loss events: all losses within gap_s of an event's first one belong to it.
 
-    Args:
-        times_s: (T,) ascending.
-        lost_bytes: (T,) lost in the interval that ends then.
-        gap_s: usually one round-trip time.
+    ``lost_bytes``, (T,), are those of the intervals that end at the ascending ``times_s``; ``gap_s`` is usually one RTT.
 
     Reference: RFC 5348 s.5.2: losses within one round trip are one event.
     """
@@ -206,15 +194,9 @@ def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, ev
 
 
 def weighted_quantile(values: Any, weights: Any, share: float) -> float:
-    """Return the smallest value that at least a share of the weight does not exceed.
+    """Return the smallest of n values that at least a share, in (0, 1], of the weights >= 0 does not exceed.
 
-    Args:
-        values: (n,).
-        weights: (n,) >= 0.
-        share: in (0, 1].
-
-    Returns:
-        float: one of the values; not a number without weight.
+    It is not a number without weight.
     """
     x, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     if not w.sum() > 0:

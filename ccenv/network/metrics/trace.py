@@ -90,19 +90,13 @@ def utilisation(window: Window) -> float:
 
     May exceed 1 by what was queued or held at the start of a window and delivered in it, at most C*(D + queueing delay).
 
-    Returns:
-        float: >= 0, no unit. Higher is better.
-
     Reference: [CCmatic] s.3, objective "utilisation".
     """
     return float(window.delivered_bytes.sum()) / window.capacity_bytes
 
 
 def queueing_delay_mean_s(window: Window) -> float:
-    """Return the mean queueing plus jitter delay of the delivered bytes.
-
-    Returns:
-        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+    """Return the mean queueing plus jitter delay of the delivered bytes; not a number if nothing was delivered.
 
     Reference: Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 1961: the area between E and S over
         the bytes; RTT - Rm of [CCmatic] (5.1).
@@ -112,10 +106,7 @@ def queueing_delay_mean_s(window: Window) -> float:
 
 
 def queueing_delay_p95_s(window: Window) -> float:
-    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter).
-
-    Returns:
-        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter); not a number without any.
 
     Reference: the tail statistic of the Pantheon of Congestion Control, USENIX ATC 2018, s.3, there per packet.
     """
@@ -123,10 +114,7 @@ def queueing_delay_p95_s(window: Window) -> float:
 
 
 def loss_fraction(window: Window) -> float:
-    """Return the bytes lost, for congestion or not, over the bytes sent.
-
-    Returns:
-        float: in [0, 1]; not a number if nothing was sent. Lower is better.
+    """Return the bytes lost, for congestion or not, over the bytes sent; not a number if nothing was sent.
 
     Reference: [CCmatic] s.3, objective "loss".
     """
@@ -137,8 +125,7 @@ def loss_fraction(window: Window) -> float:
 def jain_index(window: Window) -> float:
     """Return (sum x)^2 / (N sum x^2) of the bytes x delivered to N flows: 1 for equal shares, 1/N if one flow has all.
 
-    Returns:
-        float: in [1/N, 1]; not a number if nothing was delivered. Higher is better.
+    It is not a number if nothing was delivered.
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -146,10 +133,7 @@ def jain_index(window: Window) -> float:
 
 
 def starvation_ratio(window: Window) -> float:
-    """Return the largest over the smallest delivery of a flow; a flow without delivery counts with one segment.
-
-    Returns:
-        float: >= 1; not a number for one flow. Lower is better.
+    """Return the largest over the smallest delivery of a flow, each at least a segment; not a number for one flow.
 
     Reference: [Starvation] s.4.2, definition 2 (``ccenv.network.metrics.measures.starvation_ratio``).
     """
@@ -159,10 +143,7 @@ def starvation_ratio(window: Window) -> float:
 def power(window: Window) -> float:
     """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
 
-    Rm is the mean over the delivered bytes where flows differ. A sender that delivers nothing has power 0.
-
-    Returns:
-        float: >= 0, no unit. Higher is better.
+    Rm is the mean over the delivered bytes if flows differ. A sender that delivers nothing has power 0.
 
     Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
         ICC 1979, here relative to its value for an ideal sender.

@@ -223,11 +223,7 @@ FULL_LOSS_MSS = 8.0  # BBRv2's Linux code: loss events of a round that may end S
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv2 sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-    """
+    """Build a BBRv2 sender with an initial window in segments, >= 1."""
     return classic_sender(
         "bbr2",
         sys.modules[__name__],

@@ -284,11 +284,7 @@ FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv3 sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-    """
+    """Build a BBRv3 sender with an initial window in segments, >= 1."""
     return classic_sender(
         "bbr3",
         sys.modules[__name__],
@@ -467,8 +463,7 @@ def _is_time_to_probe(state: Any, ack: Any) -> bool:
 def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
     """Follow the meaning of ACKs; raise the long-term bound where losses are few (s.5.3.3.9: AdaptLongTermModel).
 
-    Returns:
-        Whether the next phase was decided.
+    Tell whether the next phase was decided.
     """
     if state.ack_phase == ACKS_STARTING and round_started:
         state.ack_phase = ACKS_FEEDBACK
@@ -564,7 +559,7 @@ def on_loss(state: Any, loss: Any) -> None:
             state.high_inflight_bytes = max(crossed_bytes, BETA * _target_bytes(state))
         if state.mode == UP:
             _enter_down(state, loss.now_s, loss.delivered_bytes)
-        # Losses are told after the ACK that shows them: what follows from them holds at once.
+        # Losses are signalled after the ACK that reveals them, but take effect at once.
         set_pacing_rate(state, state.pacing_gain)
         bound_cwnd(state)
     if loss.timeout > 0.0:

@@ -51,11 +51,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = FIRST_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Allegro sender.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Allegro sender, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("allegro", initial_window_mss)
     return classic_sender("allegro", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

@@ -48,11 +48,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Allegro sender as in the Linux module.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Allegro sender as in the Linux module, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("allegro_linux", initial_window_mss)
     return classic_sender("allegro_linux", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

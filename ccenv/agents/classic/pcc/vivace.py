@@ -56,11 +56,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Vivace sender.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Vivace sender, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("vivace", initial_window_mss)
     return classic_sender("vivace", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
