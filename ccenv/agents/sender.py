@@ -47,7 +47,6 @@ class ClassicSender:
     per_packet: bool = False
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ClassicSender({spec_text(self.name, self.parameters)})"
 
 
@@ -67,11 +66,9 @@ class ProgramSender:
     start: Program | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ProgramSender({self.name}{f', starts as {self.start.name}' if self.start else ''})"
 
     def __post_init__(self) -> None:
-        """Refuse contracts: they decide no rate."""
         for program in (self.program, self.start):
             if program is not None and program.is_contract:
                 raise ProgramError(
@@ -116,7 +113,6 @@ class PolicySender:
     inner: ClassicSender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         n_numbers = sum(array.size for array in self.arrays)
         return (
             f"PolicySender({self.name}: {len(self.interface.signals)} signals, {len(self.weights)} layers, {n_numbers} numbers)"
@@ -162,11 +158,9 @@ class ContractSender:
     policy: PolicySender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ContractSender({self.name}: {self.chooser} chooses inside {self.program.name})"
 
     def __post_init__(self) -> None:
-        """Check that program, chooser and policy match."""
         if not self.program.is_contract:
             raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
         if self.chooser not in CHOOSERS:
@@ -185,7 +179,6 @@ class ExternalSender:
     inner: ClassicSender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ExternalSender({self.name}{f', on {self.inner.name}' if self.inner else ''})"
 
 
@@ -211,11 +204,9 @@ class HeldSender:
     window_s: float = math.inf
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"
 
     def __post_init__(self) -> None:
-        """Check that the inner sender can be proxied."""
         driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
         if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ContractSender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")

@@ -118,10 +118,10 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     """Return the file for a shipped name or a path given by the user.
 
     Args:
-        package: package that holds the shipped files, e.g. ``"ccenv.configs.train"``.
+        package: of the shipped files, e.g. ``"ccenv.configs.train"``.
         name: ``"quick_sender"``, ``"quick_sender.yaml"`` or a path such as ``"configs/train/quick_sender.yaml"``.
-        suffix: file ending with the dot, e.g. ``".yaml"``.
-        what: what people call it, for the message: "suite", "config".
+        suffix: with the dot, e.g. ``".yaml"``.
+        what: noun for messages: "suite", "config".
 
     Raises:
         UnknownNameError: if neither a file nor a shipped name exists.

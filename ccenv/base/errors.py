@@ -103,12 +103,7 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UnknownNameError
 
 
 def require_extra(module: str, extra: str) -> None:
-    """Raise MissingExtraError unless an optional module can be imported.
-
-    Args:
-        module: import name, e.g. ``"stable_baselines3"``.
-        extra: the extra of ccenv that brings it, e.g. ``"train"``.
-    """
+    """Raise MissingExtraError unless a module such as ``"stable_baselines3"``, of an extra of ccenv, can be imported."""
     import importlib.util
 
     if importlib.util.find_spec(module) is None:

@@ -90,15 +90,9 @@ def remove_unfinished(folder: FilePath, is_own: Callable[[str], bool]) -> None:
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
-    """Write a file atomically: no reader sees half of it. Leftovers of killed writes are removed.
+    """Write a file into an existing folder atomically: no reader sees half of it. Leftovers of killed writes are removed.
 
-    Args:
-        path: where to write; the folder must exist.
-        data: the whole content.
-        mode: rights of the file, before the umask.
-
-    Raises:
-        CcenvError: if it cannot be written.
+    ``mode`` are its permissions before the umask. Raises CcenvError if it cannot be written.
     """
     target = FilePath(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
@@ -128,11 +122,9 @@ class Format:
         what: the document in a message, such as ``"a record of a training run"``.
         version_key: ``"version"`` or ``"format_version"``.
         rules: bounds of what is read.
-        older: what to do with a document of an older version, such as ``"--restart trains it again"``.
+        older: advice for documents of older versions, such as ``"--restart trains it again"``.
         also: further versions that are read.
-        indent: spaces of each level; None: all on one line.
-        sort_keys: write keys in the order of the alphabet, not in that of the data.
-        ensure_ascii: escape every other character.
+        indent, sort_keys, ensure_ascii: as of ``json.dumps``.
     """
 
     name: str
@@ -164,11 +156,7 @@ class Format:
         return self.check(read_json(file, self.rules), shown_path(file))
 
     def parse(self, content: bytes | str, where: str) -> dict[str, Any]:
-        """Return what a document says, head included.
-
-        Args:
-            content: of the file.
-            where: its name for messages.
+        """Parse a document, including its head; ``where`` is its name in messages.
 
         Raises:
             InputError: if it is not JSON within the bounds, of another format, or of a version that is not known here.

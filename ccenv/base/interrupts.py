@@ -28,10 +28,8 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 class Watch:
     """End this process on SIGINT and SIGTERM; the command line holds one for its whole life.
 
-    A signal that was ignored when the process began (nohup, a shell's background job) stays ignored.
-
-    Attributes:
-        signal: the signal that was received, or None.
+    A signal that was ignored when the process began (nohup, a shell's background job) stays ignored. ``signal`` is the one that
+    was received, or None.
     """
 
     def __init__(self) -> None:

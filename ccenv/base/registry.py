@@ -19,14 +19,7 @@ MAX_SPEC_CHARS = 2_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name.
-
-    Attributes:
-        name: the registered name.
-        target: ``"module:attribute"``, imported at first use.
-        tags: free labels to filter by.
-        summary: one line for listings.
-    """
+    """A registered name: target ``"module:attribute"``, imported at first use, tags to filter by, and a line for listings."""
 
     name: str
     target: str
@@ -71,11 +64,9 @@ class Registry:
         return self.load(name)(**parse_parameters(parameters))
 
     def __iter__(self) -> Iterator[Entry]:
-        """Iterate over the entries in order of registration."""
         return iter(self._entries.values())
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a name is registered."""
         return name in self._entries
 
 

@@ -70,18 +70,15 @@ def jitter_units(rtt_s: float) -> Units:
 
 
 def quantity(what: str, given: str | float, units: Units) -> float:
-    """Return a value in the unit of factor 1.
+    """Return a value in the unit of factor 1; an int if only whole numbers are allowed.
 
     Args:
-        what: for the message, such as ``--budget``.
+        what: name for messages, such as ``--budget``.
         given: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``, ``10``.
-        units: what is allowed.
-
-    Returns:
-        float: an int where only whole numbers make sense.
+        units: allowed ones.
 
     Raises:
-        InputError: one line with what it is, the value seen and what is allowed.
+        InputError: one line with the name, the value seen and what is allowed.
     """
     return _read(what, given, units, "of at least 0")
 

@@ -136,7 +136,6 @@ class Workers:
     """
 
     def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
-        """Remember backend and number of jobs."""
         if not 1 <= jobs <= MOST_JOBS:
             raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
         if backend not in BACKENDS:
@@ -154,7 +153,6 @@ class Workers:
         return self.jobs > 1 or self.backend == "ray"
 
     def __enter__(self) -> Workers:
-        """Return the workers; they end with the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -204,7 +202,6 @@ class ProcessPool:
     """
 
     def __init__(self, jobs: int, module: str) -> None:
-        """Prepare the workers; they start with the tasks."""
         from concurrent.futures import ProcessPoolExecutor
 
         # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.

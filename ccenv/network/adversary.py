@@ -47,7 +47,6 @@ class ScriptedAdversary:
     source_sha256: str = ""
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ScriptedAdversary({spec_text(self.name, self.parameters)})"
 
 
@@ -62,10 +61,8 @@ class ExternalAdversary:
 class RecordedAdversary:
     """Moves recorded per step, e.g. from a solver's counterexample.
 
-    Attributes:
-        name: where they come from.
-        moves: (steps, 2 + 2 * n_flows) in [0, 1]: waste, rate, service per flow, loss per flow.
-        periodic: start over after the last row; otherwise the last row is repeated.
+    ``moves`` are (steps, 2 + 2 * n_flows) in [0, 1]: waste, rate, service per flow, loss per flow. After the last row they start
+    over if periodic, otherwise the last row is repeated. ``name`` is their origin.
     """
 
     name: str
@@ -73,7 +70,6 @@ class RecordedAdversary:
     periodic: bool = False
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"RecordedAdversary({self.name}: {len(self.moves)} steps{', over and over' if self.periodic else ''})"
 
 
@@ -82,7 +78,7 @@ class MlpAdversary:
     """A frozen policy over the Network-v0 observation, evaluated in the kernel.
 
     Attributes:
-        name: where it comes from.
+        name: its origin.
         weights: one (n_in, n_out) float64 array per layer; n_in is the length of the observation for the number of flows.
         biases: one (n_out,) float64 array per layer.
         activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear.
@@ -105,7 +101,6 @@ class MlpAdversary:
     levels: int = 0
 
     def __repr__(self) -> str:
-        """Return one line."""
         n_numbers = sum(array.size for array in (*self.weights, *self.biases))
         return f"MlpAdversary({self.name}: {len(self.columns)} moves, {len(self.weights)} layers, {n_numbers} numbers)"
 

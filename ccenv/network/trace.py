@@ -111,7 +111,6 @@ class Trace:
     beliefs: dict[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Freeze and check the arrays."""
         for name in PER_FLOW + PER_PATH:
             object.__setattr__(self, name, _frozen(name, getattr(self, name)))
         object.__setattr__(self, "beliefs", {name: _frozen(name, array) for name, array in self.beliefs.items()})

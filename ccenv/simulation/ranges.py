@@ -35,15 +35,9 @@ _KEYS = ("range", "log", "choice")
 
 @dataclass(frozen=True)
 class Leaf:
-    """A random number of a scenario.
+    """A random number of a scenario: from low to high, log-uniform with ``log``, integers with ``whole``; or of ``choices``.
 
-    Attributes:
-        place: keys and indices that lead to it, in the units of the file.
-        low: smallest value.
-        high: largest value.
-        log: log-uniform.
-        choices: instead of a range.
-        whole: integers only.
+    ``place`` are the keys and indices that lead to it, in the units of the file.
     """
 
     place: Place
@@ -81,10 +75,8 @@ class Leaf:
 class ScenarioDistribution:
     """A checked scenario with ranges: every draw is a valid scenario.
 
-    Attributes:
-        where: for messages.
-        leaves: random numbers, in the order of the file.
-        corners: scenarios at the extremes, among them those with the largest and smallest values of everything.
+    ``leaves`` are its random numbers, in the order of the file; ``corners`` are scenarios at the extremes, among them those with
+    the largest and smallest values of everything.
     """
 
     where: str

@@ -36,7 +36,6 @@ class PolicyReference:
     """
 
     def __init__(self, sender: PolicySender) -> None:
-        """Start with zero states."""
         sizes = {"gru": 1, "lstm": 2}
         cells = [stage for stage in sender.stage_kinds if stage in GATES]
         self.sender = sender

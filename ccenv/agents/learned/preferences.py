@@ -60,7 +60,6 @@ class PreferenceSender(PolicySender):
     base: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
-        """Return one line."""
         weights = ", ".join(f"{name} {value:g}" for name, value in zip(self.objectives, self.preference, strict=True))
         return f"PreferenceSender({self.name}: {weights})"
 

@@ -90,7 +90,6 @@ class Leaf:
     most: Expression | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an expression of another unit than a rate, and a hold below one interval."""
         for end in self.ends:
             if end.unit != RATE_UNIT:
                 raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {end.unit}")
@@ -118,7 +117,6 @@ class Branch:
     otherwise: Rule
 
     def __post_init__(self) -> None:
-        """Refuse an unknown boolean."""
         if isinstance(self.condition, str) and self.condition not in BOOLEANS:
             raise ProgramError(f"unknown condition {self.condition!r}.{did_you_mean(self.condition, BOOLEANS)}")
 

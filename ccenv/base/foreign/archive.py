@@ -45,15 +45,9 @@ class _Member:
 
 
 def read_archive(content: bytes, where: str, max_bytes: int) -> dict[str, bytes]:
-    """Return the members of a zip archive.
+    """Return the members of a zip archive by name, in the order of its directory; ``where`` is its name in messages.
 
-    Args:
-        content: the archive.
-        where: its name for messages.
-        max_bytes: of all members together, unpacked; compared with what they declare before the first one is unpacked.
-
-    Returns:
-        dict: name -> content, in the order of the directory.
+    Their declared sizes must not exceed ``max_bytes`` together; nothing is unpacked before that check.
 
     Raises:
         InputError: if it is no such archive, is damaged, holds a name twice, packs a member otherwise than stored or deflated,
@@ -67,17 +61,14 @@ def read_archive(content: bytes, where: str, max_bytes: int) -> dict[str, bytes]
 
 
 def read_arrays(content: bytes, where: str, dtypes: Mapping[str, str], max_bytes: int, other: str = "") -> dict[str, np.ndarray]:
-    """Return the arrays of an ``.npz`` file.
+    """Return the arrays of an ``.npz`` file by name, read-only and in C order.
 
     Args:
         content: the file.
         where: its name for messages.
-        dtypes: name -> type that the array must have, such as ``"<f8"``.
+        dtypes: name -> required type, such as ``"<f8"``.
         max_bytes: of all arrays together, unpacked.
         other: type of the arrays that ``dtypes`` does not name; ``""``: there are none.
-
-    Returns:
-        dict: name -> read-only array in C order.
 
     Raises:
         InputError: as :func:`read_archive`; if a member is no ``.npy`` of format 1.0, in Fortran order or of another type, or its

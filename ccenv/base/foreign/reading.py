@@ -34,9 +34,9 @@ def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:
     The file need not exist. No part of the path below ``folder`` may be a link, so the file is inside that folder.
 
     Args:
-        folder: the folder that the file must lie in; itself trusted.
-        name: a relative name with ``/`` between its parts, such as ``"entries/reno.html"``.
-        what: what the name is, for messages.
+        folder: trusted.
+        name: relative, with ``/`` between its parts, such as ``"entries/reno.html"``.
+        what: noun for messages.
 
     Raises:
         InputError: if the name is not a text, is empty or too long, is absolute, has ``.``, ``..``, hidden, reserved or empty
@@ -268,17 +268,10 @@ def _read_chunk(stream: BinaryIO, where: str) -> bytes:
 
 
 def read_folder(folder: FilePath, caps: Mapping[str, int]) -> dict[str, bytes]:
-    """Read the files of a folder.
+    """Return the contents of a folder's files by name, sorted; ``caps`` are the allowed names and their largest sizes in bytes.
 
     Every file is opened relative to the folder's descriptor, without following links or waiting for a pipe. The checks are on
-    the opened file, so nothing can be swapped between check and read.
-
-    Args:
-        folder: the folder; its last component must not be a link.
-        caps: name -> largest size in bytes of every file that may be there.
-
-    Returns:
-        dict: name -> content of the files that are there, sorted by name.
+    the opened file, so nothing can be swapped between check and read. The folder itself must not be a link.
 
     Raises:
         InputError: naming the file and the rule it breaks.

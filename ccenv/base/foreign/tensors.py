@@ -50,14 +50,7 @@ def read_tensors(content: bytes, where: str) -> dict[str, np.ndarray]:
 def read_typed(
     content: bytes, where: str, types: Sequence[str], max_tensors: int = MAX_TENSORS, max_header_bytes: int = MAX_HEADER_BYTES
 ) -> dict[str, np.ndarray]:
-    """Read a safetensors file into arrays of the types that it names.
-
-    Args:
-        content: the whole file.
-        where: its name, for error messages.
-        types: those that are allowed, such as ``"F32"``.
-        max_tensors: how many there may be.
-        max_header_bytes: longest header.
+    """Read a safetensors file into arrays of the allowed types, such as ``"F32"``; ``where`` is its name in messages.
 
     Raises:
         InputError: if the header is too long or malformed, a type is not allowed, or the data has gaps, overlaps or a rest.

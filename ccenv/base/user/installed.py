@@ -102,10 +102,7 @@ def find(kind: str, name: str, taken: Iterable[str]) -> Plugin | None:
 
 
 def load(plugin: Plugin) -> tuple[Any, FilePath, str]:
-    """Import a plugin.
-
-    Returns:
-        tuple: the object, its module's file and the hash of that file.
+    """Import a plugin; return the object, its module's file and the hash of that file.
 
     Raises:
         InputError: naming the package, if it cannot be imported.

@@ -68,11 +68,7 @@ _WATCH = _Watch()
 
 
 class limited:
-    """Run a block of a user's Python code under a time limit.
-
-    Args:
-        what: for the message, such as ``on_ack``.
-        limit_s: seconds of wall time, > 0.
+    """Run a block of a user's Python code, which messages call ``what``, for at most ``limit_s`` of wall time, > 0.
 
     Raises:
         TimeoutError: from the line at which the time ran out; a call into compiled code returns first.
@@ -84,7 +80,6 @@ class limited:
         self._what, self._limit_s = what, limit_s
 
     def __enter__(self) -> None:
-        """Start the clock."""
         self._outer = _WATCH.begin(self._limit_s)
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _lines: TracebackType | None) -> None:

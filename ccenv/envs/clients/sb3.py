@@ -54,7 +54,6 @@ class CcenvVecEnv(VecEnv):
     """
 
     def __init__(self, task: Task, render_mode: str | None = None) -> None:
-        """Wrap a task. Use ``make_sb3``."""
         self.task = task
         self.render_mode = render_mode
         self._rollouts: tuple[Task, RolloutCore] | None = None

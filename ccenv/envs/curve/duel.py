@@ -356,7 +356,6 @@ class FlowsEnv(DuelEnv):
     metadata: ClassVar[dict[str, Any]] = {**DuelEnv.metadata, "name": "flows_v0"}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         self.render_mode = render_mode
         checked = read_settings(settings, "FlowsEnv")
         if checked.adversary == EXTERNAL:

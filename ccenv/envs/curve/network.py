@@ -261,7 +261,6 @@ class NetworkEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), render_mode)
 
 
@@ -275,5 +274,4 @@ class NetworkVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

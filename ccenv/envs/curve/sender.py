@@ -75,7 +75,6 @@ class SenderEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID)), render_mode)
 
 
@@ -89,5 +88,4 @@ class SenderVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch from fields of ``EnvSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

@@ -74,7 +74,6 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         checked = read_packet_settings(settings, _ID, DEFAULTS)
         distribution, interface = checked.distribution, checked.interface()
         flows = controlled_flows(distribution)

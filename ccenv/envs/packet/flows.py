@@ -36,7 +36,6 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         checked = read_packet_settings(settings, "PacketFlowsEnv", DEFAULTS)
         if not checked.clock.common:
             raise InputError("PacketFlowsEnv: the clock must be common: all agents act at the same time")

@@ -74,7 +74,6 @@ class PacketNetworkEnv(InfoEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), render_mode)
 
 
@@ -88,5 +87,4 @@ class PacketNetworkVectorEnv(InfoVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

@@ -110,7 +110,6 @@ class PacketEnv(InfoEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID)), render_mode)
 
 
@@ -124,5 +123,4 @@ class PacketVectorEnv(InfoVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch from fields of ``PacketSettings``; ``render_mode`` is None or ``"rgb_array"``."""
         super().__init__(_maker(read_packet_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

@@ -26,13 +26,7 @@ MAX_RATE_Bps = 1.25e11  # 1 Tbit/s
 
 @dataclass(frozen=True, eq=False)
 class LinkTrace:
-    """A trace of a link.
-
-    Attributes:
-        kind: rate or opportunities.
-        rows: (n, ROW_WIDTH) float64, in the order of time, the first at 0 s or later.
-        length_s: period after which it repeats.
-    """
+    """A trace of a link: rows (n, ROW_WIDTH) in order of time, the first at >= 0 s, that repeat after ``length_s``."""
 
     kind: Kind
     rows: np.ndarray
@@ -115,8 +109,8 @@ def of_rates(times_s: np.ndarray, rates_Bps: np.ndarray, delays_s: np.ndarray | 
 
     Args:
         times_s: (n,) ascending, the first is 0.
-        rates_Bps: (n,) 0 or more.
-        delays_s: (n,) one-way delays that the link adds to its own; None: none.
+        rates_Bps: (n,) >= 0.
+        delays_s: (n,) additional one-way delays; None: none.
         length_s: above the last time.
         where: for messages.
 

@@ -157,16 +157,10 @@ def power(window: Window) -> float:
 
 
 def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, share: float) -> float:
-    """Return the smallest value that a share of the weight does not exceed, where values run linearly through each segment.
+    """Return the smallest value that a share, in (0, 1], of the weight does not exceed; not a number without weight.
 
-    Args:
-        first: (n,) value at the start of each segment.
-        last: (n,) value at its end.
-        size: (n,) weight of each segment, >= 0.
-        share: in (0, 1].
-
-    Returns:
-        float: to one part in 2^40 of the largest value; not a number without weight.
+    Values run linearly from ``first`` to ``last``, (n,), through segments of weights ``size`` >= 0. The result is exact to one
+    part in 2^40 of the largest value.
     """
     total = float(size.sum())
     if not total > 0:

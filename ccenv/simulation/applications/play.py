@@ -19,14 +19,7 @@ GAMMA_P = 5.0  # Spiteri et al., INFOCOM 2016, s.VI
 
 @dataclass(frozen=True)
 class Player:
-    """State of a video player when it requests a chunk.
-
-    Attributes:
-        buffer_s: video in its buffer.
-        room_s: capacity of the buffer.
-        chunk_s: length of a chunk.
-        throughputs_Bps: of the chunks so far, oldest first.
-    """
+    """State of a video player when it requests a chunk: buffer and its capacity ``room_s``, throughputs with the oldest first."""
 
     buffer_s: float
     room_s: float

@@ -86,12 +86,7 @@ POLICY = ScriptedAdversary("box_policy", POLICY_STATE, init, play_policy)
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern of one delay element, or of all in a network.
-
-    Attributes:
-        values: in [0, 1], at most PATTERN_VALUES.
-        hold_ticks: ticks that each of them holds.
-    """
+    """A pattern of one delay element, or of all in a network: at most PATTERN_VALUES in [0, 1], each for ``hold_ticks``."""
 
     values: tuple[float, ...]
     hold_ticks: int = 1
@@ -111,13 +106,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class TwoPhases:
-    """Two patterns in succession.
-
-    Attributes:
-        first, second: values in [0, 1], 1 to PHASE_VALUES each.
-        hold_ticks: ticks that each value holds.
-        switch_tick: first tick of the second pattern.
-    """
+    """Two patterns in succession: 1 to PHASE_VALUES in [0, 1] each, every value for ``hold_ticks``, the second from a tick on."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -141,12 +130,9 @@ class TwoPhases:
 
 @dataclass(frozen=True)
 class BoxPolicy:
-    """A policy of one delay element: a weighted sum of INPUTS, clipped to [0, 1].
+    """A policy of one delay element: a weighted sum of INPUTS, clipped to [0, 1], decided every ``hold_ticks``.
 
-    Attributes:
-        weights: of INPUTS.
-        hold_ticks: ticks between two decisions.
-        end_s: length of the run, by which time is divided.
+    ``end_s`` is the length of the run, by which time is divided.
     """
 
     weights: tuple[float, ...]
