@@ -112,9 +112,6 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
             policy (``.safetensors`` with its card, or the folder of the pair).
         parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
 
-    Returns:
-        Sender: for the engines.
-
     Raises:
         UnknownNameError: if neither an agent nor a file has this name.
         InputError: if a parameter is unknown or out of range, or a policy is damaged or does not fit.

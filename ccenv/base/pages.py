@@ -21,11 +21,7 @@ class Place:
     start: str
 
     def parts(self, page: FilePath) -> tuple[str, str]:
-        """Return what stands before and behind the tables.
-
-        Raises:
-            InputError: if the page cannot be read, or does not mark the place.
-        """
+        """Return the text before and behind the tables. Raises InputError if the page cannot be read or has no such place."""
         text = read_text(page, MAX_BYTES)
         before, start, remainder = text.partition(self.start)
         _, end, behind = remainder.partition(END)

@@ -44,7 +44,7 @@ def smoothed_rtt(srtt_s: float, rtt_s: float, share: float) -> float:
 
 @kernel
 def windowed_min(filter_state: Samples, now: float, value: float, window: float) -> Samples:
-    """Update a windowed minimum in constant space: the three-sample estimator of K. Nichols.
+    """Return a windowed minimum, updated in constant space: the three-sample estimator of K. Nichols.
 
     The first sample is the minimum and always at most ``window`` old. The second and third are the smallest since the first
     and since the second, taken afresh when they are older than a quarter and a half of the window, so that a good
@@ -55,9 +55,6 @@ def windowed_min(filter_state: Samples, now: float, value: float, window: float)
         now: time of the new sample, in any unit (seconds, rounds).
         value: the new sample, not 0.
         window: length of the window in the unit of now.
-
-    Returns:
-        tuple: the updated samples.
     """
     best, best_at, second, second_at, third, third_at = filter_state
     if best == 0.0 or value <= best or now - third_at > window:

@@ -12,14 +12,7 @@ from ccenv.base.kernels.decorator import kernel
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a reward.
-
-    Attributes:
-        name: used in configs.
-        unit: of the term.
-        formula: over ``ccenv.agents.interface.signals``.
-        source: paper; empty: common knowledge.
-    """
+    """A term of a reward, with its formula over ``ccenv.agents.interface.signals`` and its source (empty: common knowledge)."""
 
     name: str
     unit: str
@@ -89,13 +82,7 @@ def _ratio(a, b, none):
 
 @kernel
 def fill_terms(m, action_before, out):
-    """Compute all terms of a flow.
-
-    Args:
-        m: a struct of MEASURES.
-        action_before: the action before ``m.action``.
-        out: (N_TERMS,) float64, in the order of TERMS.
-    """
+    """Write all terms of a struct of MEASURES to out, (N_TERMS,) float64; ``action_before`` preceded ``m.action``."""
     throughput = _ratio(m.acked_bytes, m.true_link_Bps * m.interval_s, 0.0)
     stretch = _ratio(m.rtt_mean_s, m.true_rtt_s, 1.0) if m.rtt_mean_s > 0.0 else 1.0
     own_stretch = _ratio(m.rtt_mean_s, m.min_rtt_s, 1.0)

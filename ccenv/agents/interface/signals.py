@@ -173,7 +173,7 @@ def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_byte
         mss_bytes: segment size.
         sent_bytes: in the interval.
         lost_bytes: found lost in it.
-        inflight_bytes: sent, and neither acknowledged nor found lost.
+        inflight_bytes: now.
         out: float array.
         first: index of the first of the ten in ``out``.
     """
@@ -192,12 +192,7 @@ def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_byte
 
 @kernel
 def fill_signals(m, out):
-    """Compute all signals of a flow.
-
-    Args:
-        m: a struct of MEASURES.
-        out: (N_SIGNALS,) float64, in the order of SIGNALS, each clipped to its range.
-    """
+    """Write all signals of a struct of MEASURES to out, (N_SIGNALS,) float64, each clipped to its range."""
     acked, base_s, bdp = m.acked_bytes, m.min_rtt_s, m.throughput_most_Bps * m.min_rtt_s
     excess = _ratio(m.sent_bytes, acked, 1.0 if m.sent_bytes == 0.0 else np.inf)
     stretch = _ratio(m.rtt_mean_s, base_s, 1.0)

@@ -38,11 +38,7 @@ _PROBES, _WIDEST = 8, 16.0  # random observations of the smoke test, and the lar
 
 
 class OwnSignals(StrictModel):
-    """A user function that adds elements to an observation.
-
-    Attributes:
-        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``, or the name of a plugin; empty for a function object.
-    """
+    """A user function that adds elements to an observation; ``spec``: its file or plugin, empty for a function object."""
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
@@ -76,12 +72,7 @@ class OwnSignals(StrictModel):
 
 
 class BoundSignals:
-    """The elements that a function adds to an observation of some signals.
-
-    Attributes:
-        elements: names.
-        low, high: (n,) ranges; infinite by default.
-    """
+    """The elements that a function adds to an observation of some signals; their ranges are infinite by default."""
 
     def __init__(self, function: OwnSignals, names: tuple[str, ...], history: int) -> None:
         """Smoke-test the function on an idle flow and on random observations of signals by name over ``history`` intervals."""
@@ -166,13 +157,7 @@ class BoundSignals:
         return numbers
 
     def values(self, seen: np.ndarray) -> np.ndarray:
-        """Return the elements, clipped to their ranges.
-
-        Args:
-            seen: (..., history * signals) of the table, the oldest interval first.
-
-        Returns:
-            np.ndarray: (..., n) float64.
+        """Return the elements (..., n) float64, clipped to their ranges, of table signals (..., history * signals), oldest first.
 
         Raises:
             InputError: with file and line, if the function raises, overruns its limit, or gives no finite number.
@@ -322,11 +307,7 @@ _REWARD_FUNCTION = "reward"
 
 
 class OwnReward(StrictModel):
-    """A user-defined reward.
-
-    Attributes:
-        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``; empty for a function object.
-    """
+    """A user-defined reward; ``spec`` is its Python file, empty for a function object."""
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()

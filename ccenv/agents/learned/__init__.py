@@ -204,13 +204,7 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
 
 
 def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
-    """Read a policy written by ``save_policy``.
-
-    Args:
-        path: the folder, or the path of the pair with or without one of the two endings.
-
-    Returns:
-        PolicySender or ContractSender: with float64 weights, as saved; of a family the policy of its default preference.
+    """Read a policy written by ``save_policy``; of a family the policy of its default preference.
 
     Raises:
         InputError: if a file is missing, damaged or foreign, or the card names something unknown.

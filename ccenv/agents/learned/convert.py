@@ -118,9 +118,6 @@ def from_sb3(
         interface: or the interface that it was trained on; ``env.interface`` of the environments.
         name: of the sender.
 
-    Returns:
-        PolicySender: for ``ccenv.compare``, ``ccenv.attack`` and ``ccenv.save_policy``.
-
     Raises:
         InputError: for a model of another form, or whose output differs from that of its layers.
         MissingExtraError: without Stable-Baselines3.

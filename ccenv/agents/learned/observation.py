@@ -29,12 +29,7 @@ MOST_FEATURES = 256
 
 
 class Observation:
-    """A custom observation: linear features of the elements that a sender sees.
-
-    Attributes:
-        names: of the features, in their order.
-        matrix: (n, N_OBSERVATION) coefficients.
-        offset: (n,) constants.
+    """A custom observation: n linear features, (n, N_OBSERVATION) ``matrix`` and ``offset``, of what a sender sees.
 
     Example:
         >>> view = ccenv.Observation("rate_ratio", "lost_share", gap={"qdel_U": 1, "qdel_L": -1})

@@ -44,15 +44,7 @@ Step = Linear | Cell | Activation
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a ``PolicySender``.
-
-    Attributes:
-        weights, biases: of each stage.
-        activation: after each dense stage but the last.
-        kinds: of the stages; empty: all dense.
-        hidden_weights, hidden_biases: of the cells.
-        squashed: the output is the tanh of the last stage.
-    """
+    """The stages of a ``PolicySender``; ``squashed``: the output is the tanh of the last stage."""
 
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]

@@ -34,14 +34,9 @@ Layers = tuple[Annotated[int, Field(ge=1, strict=True)], ...]
 
 
 class Card(StrictModel):
-    """The card of a learned sender or adversary; each form adds fields.
+    """The card of a learned sender or adversary: name, activation, widths of the layers (input first), hash of the tensors' file.
 
-    Attributes:
-        name: of the agent.
-        activation: between the layers.
-        layers: widths, input first.
-        sha256: of the tensors' file.
-        notes: how it was trained, versions, scores.
+    Each form adds fields. ``notes`` hold training, versions and scores.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")

@@ -85,11 +85,7 @@ def _find_problem(plugin: Plugin, taken: set[str], names: list[str]) -> str:
 
 
 def find(kind: str, name: str, taken: Iterable[str]) -> Plugin | None:
-    """Return the plugin of a name; None: there is none, or the name is ccenv's own.
-
-    Raises:
-        InputError: for a plugin that cannot be used.
-    """
+    """Return the plugin of a name; None if there is none or the name is ccenv's own. Raises InputError if it is unusable."""
     taken_names = set(taken)
     if name in taken_names:
         return None

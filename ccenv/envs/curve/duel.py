@@ -258,8 +258,8 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     mean of each reward term of the own flow (network: of all flows).
 
     ## Arguments
-    ``game`` and ``network_reward``; the fields of ``ccenv.envs.curve.settings.EnvSettings`` except ``adversary``; exactly one of
-    ``models``; ``render_mode`` None or ``"rgb_array"``.
+    ``game``; ``network_reward`` (by default as in ``ccenv/Network-v0``); the fields of ``ccenv.envs.curve.settings.EnvSettings``
+    except ``adversary``; exactly one of ``models``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History
     * v0: initial version (observation version 1).
@@ -279,14 +279,6 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         network_reward: RewardWeights | dict[str, float] | None = None,
         **settings: Any,
     ) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            game: ``"zero_sum"`` or ``"general"``.
-            network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
-            **settings: fields of ``EnvSettings``.
-        """
         self.render_mode = render_mode
         self._task = _duel(1, game, network_reward, settings, check_render_mode(render_mode))
         self.possible_agents = list(self._task.agents)

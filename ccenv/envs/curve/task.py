@@ -28,12 +28,7 @@ def check_levels(actions: np.ndarray, levels: int) -> np.ndarray:
 
 
 class RateAction:
-    """Actions on sending rates: log2(rate / C_L), or inside a contract the position in its interval; continuous or discrete.
-
-    Args:
-        settings: ``action``, ``n_actions`` and ``contract``.
-        flows: indices of the controlled flows, one action each.
-    """
+    """Actions on the rates of some flows: log2(rate / C_L), or inside a contract the position in its interval."""
 
     def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
         self.flows = flows

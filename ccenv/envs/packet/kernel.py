@@ -99,13 +99,7 @@ def put_signals(m, numbers, out):
 
 @kernel(nogil=True)
 def look(arrays, numbers, out):
-    """Write signals of the newest decision of each monitored flow.
-
-    Args:
-        arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
-        numbers: (n,) of the signals.
-        out: (B, M, n) float32.
-    """
+    """Write the signals with some numbers, (n,), of each monitored flow's newest decision to out, (B, M, n) float32."""
     a = unowned(arrays)
     for b in range(out.shape[0]):
         for row in range(out.shape[1]):

@@ -184,13 +184,7 @@ def fast_tanh(x):  # type: ignore[no-untyped-def]
 
 @kernel(fastmath={"contract"})
 def evaluate(networks, network, scratch):  # type: ignore[no-untyped-def]
-    """Evaluate actor or critic on the input in scratch[0]; return the row of scratch that holds the outputs.
-
-    Args:
-        networks: ActorCritic.
-        network: ACTOR or CRITIC.
-        scratch: (3, longest) float32; row 0 keeps the input.
-    """
+    """Evaluate ACTOR or CRITIC on the input in scratch[0]; return the row of scratch, (3, longest) float32, with the outputs."""
     n_layers = networks.shapes[network, LAYERS]
     depth, longest, width = networks.weights.shape[1:]
     weights_at, biases_at = np.int64(networks.weights.ctypes.data), np.int64(networks.biases.ctypes.data)

@@ -74,13 +74,9 @@ def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
 
 
 class RolloutCore(Protocol):
-    """A batch of environments with rollouts inside a kernel.
+    """A batch of B environments with rollouts inside a kernel; rows_per_env is 1 unless several flows share the policy.
 
-    Attributes:
-        num_envs: B.
-        rows_per_env: R, 1 unless several flows share the policy.
-        levels: number of values of each discrete action; 0: continuous ones.
-        n_actions: numbers in an action.
+    ``levels`` is the number of values of each discrete action, 0 for continuous ones.
     """
 
     num_envs: int

@@ -288,12 +288,7 @@ def shipped_traces() -> dict[str, FilePath]:
 
 
 def trace_file(name: str) -> FilePath:
-    """Return the file of a trace: shipped, or in or below the working folder.
-
-    Raises:
-        InputError: for a file elsewhere.
-        UnknownNameError: for neither.
-    """
+    """Return the file of a trace: shipped, or in or below the working folder. Raises InputError or UnknownNameError."""
     shipped = shipped_traces()
     if name in shipped:
         return shipped[name]

@@ -135,8 +135,7 @@ def is_limited(state: Any, app_limited: float, prior_delivered_bytes: float) -> 
 def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     """Update rounds, bandwidth, short-term bounds and aggregation (s.5.2.3, in its order).
 
-    Returns:
-        tuple: whether a round begins, whether a loss round begins, and the ranges lost in the loss round that has ended.
+    Return whether a round begins, whether a loss round begins, and the ranges lost in the loss round that has ended.
     """
     sample_bytes = ack.delivered_bytes - ack.prior_delivered_bytes
     state.latest_bandwidth_Bps = max(state.latest_bandwidth_Bps, ack.delivery_rate_Bps)
