@@ -39,9 +39,6 @@ def make_adversary(spec: str) -> Adversary:
         spec: a registered name with optional parameters, e.g. ``"square:period_rtts=4,duty=0.25"``, or the files of a learned
             adversary (``.safetensors``, or the folder of the pair).
 
-    Returns:
-        Adversary: for the engines.
-
     Raises:
         UnknownNameError: if neither an adversary nor a file has this name.
         InputError: if a parameter is unknown or out of range, or a file is damaged.

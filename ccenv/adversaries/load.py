@@ -1,4 +1,4 @@
-"""Adversaries that a user brings: a Python file or an installed plugin. No submission, suite or record of others is loaded so."""
+"""Adversaries of users: a Python file or an installed plugin. Code named by submissions, suites or records is never loaded."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ccenv.base.errors import InputError, shown
 from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
     call,
+    find_line,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
-    require_known,
+    require_parameters,
     said,
 )
 from ccenv.network.adversary import Adversary, ScriptedAdversary
@@ -45,11 +45,11 @@ _VIEW = {
 
 
 def load_adversary(spec: str) -> Adversary:
-    """Build an adversary as :func:`ccenv.adversaries.make_adversary` does, or from a file or plugin of a user, whose code runs.
+    """Build an adversary as :func:`ccenv.adversaries.make_adversary` does, or from a user's file or plugin, whose code runs.
 
     Args:
-        spec: what ``make_adversary`` takes; ``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,...``; or a
-            plugin's name with optional parameters. Without an attribute: ``adversary``, else ``init`` and ``play`` with STATE.
+        spec: of ``make_adversary``; ``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,...``; or a plugin's
+            name with optional parameters. Without an attribute: ``adversary``, else ``init`` and ``play`` with STATE.
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -58,30 +58,30 @@ def load_adversary(spec: str) -> Adversary:
     if not isinstance(spec, str):
         raise InputError(f"{shown(spec)} is no adversary: give a name (ccenv list adversaries) or a file")
     if is_python_file(spec):
-        asked = read_spec(spec)
-        user = load_file(asked.file, "adversary", ADVERSARIES.names())
-        found = _found(user.module, asked.attribute, asked.file)
-        stem = FilePath(asked.file).stem
-        label = stem if asked.attribute in ("", "adversary") else f"{stem}.{asked.attribute}"
-        return _build(found, dict(asked.parameters), label, asked.where, user.path, user.sha256)
-    name, _, rest = spec.partition(":")
+        parsed = read_spec(spec)
+        user = load_file(parsed.file, "adversary", ADVERSARIES.names())
+        definition = _find_definition(user.module, parsed.attribute, parsed.file)
+        stem = FilePath(parsed.file).stem
+        label = stem if parsed.attribute in ("", "adversary") else f"{stem}.{parsed.attribute}"
+        return _build(definition, dict(parsed.parameters), label, parsed.where, user.path, user.sha256)
+    name, _, suffix = spec.partition(":")
     plugin = installed.find("adversary", name, ADVERSARIES.names(aliases=True))
     if plugin is None:
         return make_adversary(spec)
-    found, file, sha256 = installed.load(plugin)
-    return _build(found, parse_parameters(rest), name, f"{name} of {plugin.package}", file, sha256)
+    definition, file, sha256 = installed.load(plugin)
+    return _build(definition, parse_parameters(suffix), name, f"{name} of {plugin.package}", file, sha256)
 
 
 def is_user_adversary(spec: str) -> bool:
-    """Tell whether a spec names code of a user: a Python file or a plugin."""
+    """Tell whether a spec names user code: a Python file or a plugin."""
     return (
         is_python_file(spec) or installed.find("adversary", spec.partition(":")[0], ADVERSARIES.names(aliases=True)) is not None
     )
 
 
-def _found(module: ModuleType, attribute: str, name: str) -> Any:
+def _find_definition(module: ModuleType, attribute: str, name: str) -> Any:
     if attribute and not (attribute == "adversary" and not hasattr(module, "adversary")):
-        return attribute_of(module, attribute, name)
+        return get_attribute(module, attribute, name)
     if hasattr(module, "adversary"):
         return module.adversary
     if hasattr(module, "play") or hasattr(module, "init"):
@@ -89,27 +89,27 @@ def _found(module: ModuleType, attribute: str, name: str) -> Any:
     raise InputError(f"{name} defines no adversary; what it can define: {_FORMS}")
 
 
-def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Adversary:
-    if isinstance(found, ModuleType):
-        require_known(lambda: None, given, where)
-        missing = [name for name in ("init", "play") if not hasattr(found, name)]
+def _build(definition: Any, parameters: dict[str, Any], label: str, location: str, path: FilePath, sha256: str) -> Adversary:
+    if isinstance(definition, ModuleType):
+        require_parameters(lambda: None, parameters, location)
+        missing = [name for name in ("init", "play") if not hasattr(definition, name)]
         if missing:
             raise InputError(f"{path.name}: {' and '.join(missing)} missing; what it can define: {_FORMS}")
-        found = ScriptedAdversary(label, getattr(found, "STATE", ADVERSARY_STATE), found.init, found.play)
-    elif not isinstance(found, get_args(Adversary)):
-        if not callable(found):
-            raise InputError(f"{where} is {shown(type(found).__name__)}; what it can be: {_FORMS}")
-        found = call(found, given, where, path)
-    if not isinstance(found, get_args(Adversary)):
-        raise InputError(f"{where} returned {shown(type(found).__name__)}, not an adversary")
-    if not isinstance(found, ScriptedAdversary):
-        return found  # type: ignore[no-any-return]
-    _rehearse(found, path)
-    return replace(found, name=label, source_sha256=sha256)
+        definition = ScriptedAdversary(label, getattr(definition, "STATE", ADVERSARY_STATE), definition.init, definition.play)
+    elif not isinstance(definition, get_args(Adversary)):
+        if not callable(definition):
+            raise InputError(f"{location} is {shown(type(definition).__name__)}; what it can be: {_FORMS}")
+        definition = call(definition, parameters, location, path)
+    if not isinstance(definition, get_args(Adversary)):
+        raise InputError(f"{location} returned {shown(type(definition).__name__)}, not an adversary")
+    if not isinstance(definition, ScriptedAdversary):
+        return definition  # type: ignore[no-any-return]
+    _smoke_test(definition, path)
+    return replace(definition, name=label, source_sha256=sha256)
 
 
-def _rehearse(adversary: ScriptedAdversary, path: FilePath) -> None:
-    """Let it play some round trips in plain Python: compiled code cannot say in which line it failed."""
+def _smoke_test(adversary: ScriptedAdversary, path: FilePath) -> None:
+    """Run some round trips in plain Python: compiled code cannot say in which line it failed."""
     if not isinstance(adversary.state, np.dtype) or not 1 <= len(adversary.state.names or ()) <= ADVERSARY_SLOTS:
         raise InputError(
             f"{path.name}: STATE is {shown(adversary.state)}; make it with record(...), {ADVERSARY_SLOTS} fields at most"
@@ -136,5 +136,5 @@ def _rehearse(adversary: ScriptedAdversary, path: FilePath) -> None:
             turn("play", adversary.play, state, view, move)
             for name in MOVE.names or ():
                 if not 0 <= move[name] <= 1:
-                    at = line_of(adversary.play, str(path))
+                    at = find_line(adversary.play, str(path))
                     raise InputError(f"{at}: play set {name} to {move[name]:g} at {view.now_s:g} s; it must be in [0, 1]")

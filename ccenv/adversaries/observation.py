@@ -1,6 +1,6 @@
 """The Network-v0 observation: the true state of a path, then each flow's beliefs and true rate. One table for kernel and spaces.
 
-``ccenv.envs.curve.network`` computes the same with NumPy, for the environments; a test holds the two together.
+``ccenv.envs.curve.network`` computes the same with NumPy, for the environments; a test compares the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLOW_ELEMENTS = (
     Element("log2(C_L / C)", "1", -20.0, 8.0),
 )
 N_PATH, N_FLOW = len(PATH_ELEMENTS), len(FLOW_ELEMENTS)
-# Index of each element of the path, and of each that a flow has beyond its own observation.
+# Indices of the path's elements, and of a flow's elements after its own observation.
 PATH_QUEUE, SPARE_TOKENS, IN_JITTER_BOX, BUFFER, LARGEST_JITTER, BDP_SEGMENTS, SHARE_OVER = range(N_PATH)
 TRUE_RATE, TRUE_C_L = range(N_OBSERVATION, N_FLOW)
 _PATH_LOW, _PATH_HIGH = (np.array([getattr(e, end) for e in PATH_ELEMENTS]) for end in ("low", "high"))
@@ -37,11 +37,11 @@ def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):
     """Write the observation of a network into out[: N_PATH + n_flows * N_FLOW].
 
     Args:
-        ev: environment record.
-        flow: records of all flows of the batch.
+        ev: environment struct.
+        flow: structs of all flows of the batch.
         first_row: row of the environment's first flow.
         n_flows: N.
-        share_over: share of the episode that is over, in [0, 1].
+        share_over: elapsed share of the episode, in [0, 1].
         out: float64 array.
     """
     rtt_s, jitter_s = np.inf, 0.0
@@ -60,9 +60,9 @@ def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):
         out[j] = min(_PATH_HIGH[j], max(_PATH_LOW[j], out[j]))
     for i in range(n_flows):
         fl = flow[first_row + i]
-        own = out[N_PATH + i * N_FLOW : N_PATH + (i + 1) * N_FLOW]
-        fill_observation(ev, fl, own)
-        own[TRUE_RATE] = np.log2(fl.rate_Bps / ev.link_rate_now_Bps)
-        own[TRUE_C_L] = np.log2(fl.C_L_Bps / ev.link_rate_now_Bps)
+        elements = out[N_PATH + i * N_FLOW : N_PATH + (i + 1) * N_FLOW]
+        fill_observation(ev, fl, elements)
+        elements[TRUE_RATE] = np.log2(fl.rate_Bps / ev.link_rate_now_Bps)
+        elements[TRUE_C_L] = np.log2(fl.C_L_Bps / ev.link_rate_now_Bps)
         for j in range(N_OBSERVATION, N_FLOW):
-            own[j] = min(_FLOW_HIGH[j], max(_FLOW_LOW[j], own[j]))
+            elements[j] = min(_FLOW_HIGH[j], max(_FLOW_LOW[j], elements[j]))

@@ -12,99 +12,62 @@ if TYPE_CHECKING:
 
 AGENTS = Registry("agent")
 
-AGENTS.add("reno", "ccenv.agents.classic.reno:sender", tags=("classic",), summary="Reno (RFC 5681, RFC 6582)")
-AGENTS.add("cubic", "ccenv.agents.classic.cubic:sender", tags=("classic",), summary="CUBIC (RFC 9438)")
-AGENTS.add("vegas", "ccenv.agents.classic.vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
-AGENTS.add("copa", "ccenv.agents.classic.copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
-AGENTS.add("bbr1", "ccenv.agents.classic.bbr.bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
-AGENTS.add(
-    "bbr2",
-    "ccenv.agents.classic.bbr.bbr2:sender",
-    tags=("classic",),
-    summary="BBR version 2 (draft-cardwell-iccrg-bbr-congestion-control-02)",
-)
-AGENTS.add("bbr3", "ccenv.agents.classic.bbr.bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-06)")
-AGENTS.add("vivace", "ccenv.agents.classic.pcc.vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
-AGENTS.add(
-    "vivace_linux",
-    "ccenv.agents.classic.pcc.vivace_linux:sender",
-    tags=("classic",),
-    summary="PCC Vivace as in the authors' Linux module",
-)
-AGENTS.add("allegro", "ccenv.agents.classic.pcc.allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
-AGENTS.add(
-    "allegro_linux",
-    "ccenv.agents.classic.pcc.allegro_linux:sender",
-    tags=("classic",),
-    summary="PCC Allegro as in the authors' Linux module",
-)
-AGENTS.add("fast", "ccenv.agents.classic.fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
-AGENTS.add("ledbat", "ccenv.agents.classic.ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
-AGENTS.add(
-    "illinois", "ccenv.agents.classic.illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)"
-)
-AGENTS.add("westwood", "ccenv.agents.classic.westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
-AGENTS.add("hybla", "ccenv.agents.classic.hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
-AGENTS.add("dctcp", "ccenv.agents.classic.dctcp:sender", tags=("classic",), summary="DCTCP (RFC 8257)")
-AGENTS.add(
-    "prague",
-    "ccenv.agents.classic.prague:sender",
-    tags=("classic",),
-    summary="Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)",
-)
-AGENTS.add(
-    "gcc", "ccenv.agents.classic.gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)"
-)
-AGENTS.add("fourcp_fixed", "ccenv.agents.classic.fourcp:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
-AGENTS.add(
-    "fourcp_auto", "ccenv.agents.classic.fourcp:automatic_sender", tags=("classic",), summary="4CP, automatic mode ([4CP])"
-)
-AGENTS.add(
-    "exp_delay",
-    "ccenv.agents.classic.exp_delay:sender",
-    tags=("classic",),
-    summary="exponential delay map ([Starvation] Algorithm 1)",
-)
-AGENTS.add("constant", "ccenv.agents.classic.constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
-
-_SYNTHESIZED = "ccenv.agents.synthesized:"
 _LISTING = "belief program of [CCmatic] Listing 2: "
-AGENTS.add("cc_qdel", _SYNTHESIZED + "cc_qdel", tags=("synthesized",), summary=_LISTING + "CCA1, for deep buffers")
-AGENTS.add("cc_probe_fast", _SYNTHESIZED + "cc_probe_fast", tags=("synthesized",), summary=_LISTING + "CCA2, for small buffers")
-AGENTS.add("cc_probe_drain", _SYNTHESIZED + "cc_probe_drain", tags=("synthesized",), summary=_LISTING + "CCA3, for any buffer")
-AGENTS.add(
-    "cc_probe_slow",
-    _SYNTHESIZED + "cc_probe_slow",
-    tags=("synthesized",),
-    summary=_LISTING + "CCA4, constant loss on CBR-delay (parameters k, alpha_mss)",
-)
-AGENTS.add("cc_probe_qdel", _SYNTHESIZED + "cc_probe_qdel", tags=("synthesized",), summary=_LISTING + "CCA5, probes by delay")
-AGENTS.add(
-    "cc_probe_slow_k",
-    _SYNTHESIZED + "cc_probe_slow_k",
-    tags=("started",),
-    summary="cc_probe_slow of [CCmatic] s.6.4 and App. H: cc_qdel until the first large loss, alpha 5 segments",
-)
-
-AGENTS.add(
-    "lambda_proxy",
-    "ccenv.agents.wrapped:lambda_proxy",
-    tags=("proxy",),
-    summary="holds the ACKs of any sender so that its smallest RTT is lambda ([Delta] Algorithm 1)",
-)
-AGENTS.add(
-    "fixed_delay_proxy",
-    "ccenv.agents.wrapped:fixed_delay_proxy",
-    tags=("proxy",),
-    summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
-)
-
-AGENTS.add(
-    "contract",
-    "ccenv.agents.wrapped:contract",
-    tags=("contract",),
-    summary="a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
-)
+for _name, _target, _tag, _summary in (
+    ("reno", "classic.reno:sender", "classic", "Reno (RFC 5681, RFC 6582)"),
+    ("cubic", "classic.cubic:sender", "classic", "CUBIC (RFC 9438)"),
+    ("vegas", "classic.vegas:sender", "classic", "Vegas (Brakmo, Peterson 1995)"),
+    ("copa", "classic.copa:sender", "classic", "Copa (Arun, Balakrishnan 2018)"),
+    ("bbr1", "classic.bbr.bbr1:sender", "classic", "BBR version 1 (Cardwell et al. 2016)"),
+    ("bbr2", "classic.bbr.bbr2:sender", "classic", "BBR version 2 (draft-cardwell-iccrg-bbr-congestion-control-02)"),
+    ("bbr3", "classic.bbr.bbr3:sender", "classic", "BBR version 3 (draft-ietf-ccwg-bbr-06)"),
+    ("vivace", "classic.pcc.vivace:sender", "classic", "PCC Vivace (Dong et al. 2018)"),
+    ("vivace_linux", "classic.pcc.vivace_linux:sender", "classic", "PCC Vivace as in the authors' Linux module"),
+    ("allegro", "classic.pcc.allegro:sender", "classic", "PCC Allegro (Dong et al. 2015)"),
+    ("allegro_linux", "classic.pcc.allegro_linux:sender", "classic", "PCC Allegro as in the authors' Linux module"),
+    ("fast", "classic.fast:sender", "classic", "FAST (Wei, Jin, Low, Hegde 2006)"),
+    ("ledbat", "classic.ledbat:sender", "classic", "LEDBAT (RFC 6817)"),
+    ("illinois", "classic.illinois:sender", "classic", "TCP-Illinois (Liu, Basar, Srikant 2008)"),
+    ("westwood", "classic.westwood:sender", "classic", "Westwood+ (Grieco, Mascolo 2004)"),
+    ("hybla", "classic.hybla:sender", "classic", "TCP Hybla (Caini, Firrincieli 2004)"),
+    ("dctcp", "classic.dctcp:sender", "classic", "DCTCP (RFC 8257)"),
+    ("prague", "classic.prague:sender", "classic", "Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)"),
+    ("gcc", "classic.gcc:sender", "classic", "GCC for real-time media (draft-ietf-rmcat-gcc-02)"),
+    ("fourcp_fixed", "classic.fourcp:sender", "classic", "4CP, fixed target loss rate ([4CP])"),
+    ("fourcp_auto", "classic.fourcp:automatic_sender", "classic", "4CP, automatic mode ([4CP])"),
+    ("exp_delay", "classic.exp_delay:sender", "classic", "exponential delay map ([Starvation] Algorithm 1)"),
+    ("constant", "classic.constant:sender", "classic", "a constant rate (parameter rate_mbps)"),
+    ("cc_qdel", "synthesized:cc_qdel", "synthesized", _LISTING + "CCA1, for deep buffers"),
+    ("cc_probe_fast", "synthesized:cc_probe_fast", "synthesized", _LISTING + "CCA2, for small buffers"),
+    ("cc_probe_drain", "synthesized:cc_probe_drain", "synthesized", _LISTING + "CCA3, for any buffer"),
+    (
+        "cc_probe_slow",
+        "synthesized:cc_probe_slow",
+        "synthesized",
+        _LISTING + "CCA4, constant loss on CBR-delay (parameters k, alpha_mss)",
+    ),
+    ("cc_probe_qdel", "synthesized:cc_probe_qdel", "synthesized", _LISTING + "CCA5, probes by delay"),
+    (
+        "cc_probe_slow_k",
+        "synthesized:cc_probe_slow_k",
+        "started",
+        "cc_probe_slow of [CCmatic] s.6.4 and App. H: cc_qdel until the first large loss, alpha 5 segments",
+    ),
+    (
+        "lambda_proxy",
+        "wrapped:lambda_proxy",
+        "proxy",
+        "holds the ACKs of any sender so that its smallest RTT is lambda ([Delta] Algorithm 1)",
+    ),
+    ("fixed_delay_proxy", "wrapped:fixed_delay_proxy", "proxy", "holds every ACK of any sender equally long ([Delta] s.7.2)"),
+    (
+        "contract",
+        "wrapped:contract",
+        "contract",
+        "a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
+    ),
+):
+    AGENTS.add(_name, f"ccenv.agents.{_target}", tags=(_tag,), summary=_summary)
 
 _LEARNED = "ccenv.agents.learned:"  # by name: a policy may build on a CCA of this table
 _ZOO = "ccenv.agents.learned.zoo:"
@@ -135,10 +98,7 @@ for _name, _summary in (
     ("learned_contract_u80_firm", "policy by PPO inside a part of that contract, which attacks find less in"),
     ("learned_contract_u77_timeouts", "policy by PPO inside a contract whose lemmas hold with belief time-outs"),
     ("learned_robust_v2", "policy by PPO inside a contract, trained on drawn paths under attack (figures: docs/learning.md)"),
-    (
-        "learned_robust_v3",
-        "the same policy, with more in flight where D is above Rm: the sturdiest under attack",
-    ),
+    ("learned_robust_v3", "the same policy, with more in flight where D is above Rm: the sturdiest under attack"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
 
@@ -151,9 +111,6 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
             belief program (``.json``; a contract needs a chooser: ``"contract:file=FILE,chooser=middle"``), or of a learned
             policy (``.safetensors`` with its card, or the folder of the pair).
         parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
-
-    Returns:
-        Sender: for the engines.
 
     Raises:
         UnknownNameError: if neither an agent nor a file has this name.

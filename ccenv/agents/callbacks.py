@@ -1,4 +1,4 @@
-"""Records that engines, CCAs and adversaries exchange. All fields are float64, named with their unit.
+"""Structs that engines, CCAs and adversaries exchange. All fields are float64, named with their unit.
 
 A classic CCA is a module with four plain functions over these records (``ccenv/agents/classic/``):
 
@@ -7,9 +7,9 @@ A classic CCA is a module with four plain functions over these records (``ccenv/
     on_loss(state, loss)      bytes were newly found lost
     on_tick(state, tick)      time passed (called every engine step or every 10 ms)
 
-``state`` starts with STATE_HEADER and goes on with the CCA's own float64 fields.
+``state`` starts with STATE_HEADER, followed by the CCA's own float64 fields.
 An adversary is a module with ``init(state, view)`` and ``play(state, view, move)`` over ADVERSARY_STATE, VIEW and MOVE.
-The functions are compiled by the engines; called from Python with numpy records they are their own slow reference.
+The engines compile these functions; called from Python with numpy structs they are their own slow reference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 STATE_SLOTS = 64
 ADVERSARY_SLOTS = 16
 
-# Columns of a row of addresses: of a CCA; of an adversary.
+# Columns of a row of addresses, of a CCA and of an adversary.
 INIT, ON_ACK, ON_LOSS, ON_TICK = range(4)
 PLAY = 1  # after INIT
 
@@ -27,11 +27,11 @@ _F8 = "<f8"
 
 
 def record(*names: str) -> np.dtype:
-    """Return a record type whose fields are all float64."""
+    """Return a struct type whose fields are all float64."""
     return np.dtype([(name, _F8) for name in names])
 
 
-# What every CCA has; the engines read cwnd_bytes and pacing_rate_Bps after each call.
+# Fields of every CCA; the engines read cwnd_bytes and pacing_rate_Bps after each call.
 STATE_HEADER = (
     "cwnd_bytes",  # congestion window, > 0
     "pacing_rate_Bps",  # pacing rate, > 0; infinity: not paced
@@ -55,7 +55,7 @@ ACK = record(
     "ecn_fraction",  # share of acked_bytes that carried a congestion mark
     "mss_bytes",
     "prior_delivered_bytes",  # delivered_bytes when the newest acknowledged byte was sent
-    "tx_inflight_bytes",  # in flight just after it was sent; told to senders that are per_packet, else 0
+    "tx_inflight_bytes",  # in flight just after it was sent; 0 for senders that are not per_packet
     "lost_since_bytes",  # found lost since it was sent; likewise
 )
 LOSS = record(
@@ -66,7 +66,7 @@ LOSS = record(
     "timeout",  # 1 if found by the RTO
     "new_episode",  # 1 if the lost bytes were sent after the previous episode was found: one reduction per episode
     "mss_bytes",
-    # told to senders that are per_packet, whose signal is one lost packet; else 0
+    # for senders that are per_packet, whose signal is one lost packet; else 0
     "tx_inflight_bytes",  # in flight just after it was sent
     "lost_since_bytes",  # found lost since it was sent, itself included
     "app_limited",  # 1 if the application limited the flow when it was sent

@@ -1,4 +1,4 @@
-"""What identifies a player: hashes of senders and adversaries, wherever they came from."""
+"""Identity hashes of senders and adversaries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, Polic
 from ccenv.base.files import canonical_json, hash_of
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 
-FIRST_OBSERVATION = 1  # version of the observation of policies whose cards name no interface
+FIRST_OBSERVATION = 1  # observation version of policies whose cards have no interface
 
 
 def sender_hash(sender: Sender) -> str:
-    """Return a hash of what a sender is; the code of classic CCAs is part of :func:`ccenv.base.provenance.code_hash`."""
+    """Return a sender's identity; the code of classic CCAs is part of :func:`ccenv.base.provenance.code_hash`."""
     if isinstance(sender, HeldSender):
         rule = {"mode": sender.mode, "target_s": sender.target_s, "window_s": sender.window_s}
         return hash_of({"kind": "held", "inner": sender_hash(sender.inner), **rule})
@@ -41,7 +41,7 @@ _HASHED_NAMES = {"benign": "kind"}  # stored results hash an adversary under its
 
 
 def adversary_hash(adversary: Adversary) -> str:
-    """Return a hash of what an adversary is. The code of scripted ones is part of :func:`ccenv.base.provenance.code_hash`."""
+    """Return an adversary's identity; the code of scripted ones is part of :func:`ccenv.base.provenance.code_hash`."""
     if isinstance(adversary, RecordedAdversary):
         digest = hashlib.sha256(canonical_json(["recorded", list(adversary.moves.shape), adversary.periodic]).encode())
         digest.update(adversary.moves.astype("<f8").tobytes())

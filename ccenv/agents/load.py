@@ -1,6 +1,6 @@
-"""Senders that a user brings: a Python file, a plugin, an object. No submission, suite or record of others is loaded so.
+"""Senders of users: a Python file, a plugin, an object. Code named by submissions, suites or records is never loaded.
 
-A rehearsal of a user's compiled sender in plain Python: compiled code cannot say in which line it failed.
+A user's compiled sender is first smoke-tested in plain Python, since compiled code cannot say in which line it failed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ccenv.base.foreign.reading import is_file, is_folder
 from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
     call,
+    find_line,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
-    require_known,
+    require_parameters,
     said,
 )
 
@@ -44,14 +44,10 @@ SILENCE_AT = 30  # round, of one second
 
 
 def rehearse_sender(sender: ClassicSender, path: FilePath) -> None:
-    """Play some round trips with ACKs, losses, a time-out and a silence to functions over records.
-
-    Args:
-        sender: whose functions are Python functions, not compiled yet.
-        path: their file, for messages.
+    """Smoke-test the uncompiled functions of a sender in file ``path``: round trips with ACKs, losses, a time-out and a silence.
 
     Raises:
-        InputError: with file and line, if a function has the wrong arguments, raises, does not come back, or sets a window or
+        InputError: with file and line, if a function has the wrong arguments, raises, overruns its limit, or sets a window or
             rate that is not above 0.
     """
     names = sender.state.names if isinstance(sender.state, np.dtype) else None
@@ -84,7 +80,7 @@ def _play(sender: ClassicSender, path: FilePath) -> None:
         for field in ("cwnd_bytes", "pacing_rate_Bps"):
             if not state[field] > 0:
                 after = f"after {name}, {field} is {state[field]:g}; it must be above 0"
-                raise InputError(f"{line_of(function, str(path))}: {after}")
+                raise InputError(f"{find_line(function, str(path))}: {after}")
 
     turn("init", sender.init)
     now_s, delivered = 0.0, 0.0
@@ -131,14 +127,14 @@ _FORMS = (
 )
 
 SenderLike = Sender | type[PythonSender] | str
-"""What Python functions take for a sender: the spec of one, a sender, or a class of PythonSender."""
+"""What Python functions accept as a sender: a spec, a sender object, or a class of PythonSender."""
 
 
 def load_sender(spec: str, **parameters: Any) -> Sender:
     """Build a sender as :func:`ccenv.agents.make_sender` does, or from a Python file or an installed plugin, whose code runs.
 
     Args:
-        spec: what ``make_sender`` takes, a Python file (:func:`load_python_file`), or a plugin's name with optional parameters.
+        spec: of ``make_sender``, a Python file (:func:`load_python_file`), or a plugin's name with optional parameters.
         parameters: further parameters, as Python values.
 
     Raises:
@@ -149,34 +145,34 @@ def load_sender(spec: str, **parameters: Any) -> Sender:
         return load_python_file(spec, **parameters)
     if not isinstance(spec, str):
         raise InputError(f"{shown(spec)} is no sender: give a name (ccenv list agents), a file, or a sender object")
-    name, _, rest = spec.partition(":")
+    name, _, suffix = spec.partition(":")
     plugin = installed.find("sender", name, AGENTS.names())
     if plugin is not None:
-        found, file, sha256 = installed.load(plugin)
-        return _build(found, {**parse_parameters(rest), **parameters}, name, f"{name} of {plugin.package}", file, sha256)
+        definition, file, sha256 = installed.load(plugin)
+        return _build(definition, {**parse_parameters(suffix), **parameters}, name, f"{name} of {plugin.package}", file, sha256)
     try:
         return make_sender(spec, **parameters)
     except InputError:
         if name in AGENTS or is_file(spec) or is_folder(spec) or not installed.entry_points("sender"):
             raise
-        known = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
-        raise unknown_name("agent", name, [*AGENTS.names(), *known]) from None
+        plugin_names = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
+        raise unknown_name("agent", name, [*AGENTS.names(), *plugin_names]) from None
 
 
-def as_sender(given: SenderLike) -> Sender:
-    """Return a sender for what a user gave. Raises InputError as :func:`load_sender` does, and for anything else."""
-    if isinstance(given, get_args(Sender)):
-        sender: Sender = given
+def as_sender(value: SenderLike) -> Sender:
+    """Return the sender for a :data:`SenderLike`. Raises InputError as :func:`load_sender` does, and for anything else."""
+    if isinstance(value, get_args(Sender)):
+        sender: Sender = value
         return sender
-    if inspect.isclass(given) and issubclass(given, PythonSender):
-        return python_sender(given)
-    if isinstance(given, PythonSender):
-        raise InputError(f"{type(given).__name__}() is one flow: give the class {type(given).__name__} itself")
-    return load_sender(given)  # type: ignore[arg-type]
+    if inspect.isclass(value) and issubclass(value, PythonSender):
+        return python_sender(value)
+    if isinstance(value, PythonSender):
+        raise InputError(f"{type(value).__name__}() is one flow: give the class {type(value).__name__} itself")
+    return load_sender(value)  # type: ignore[arg-type]
 
 
 def is_user_sender(spec: str) -> bool:
-    """Tell whether a spec names code of a user: a Python file or a plugin."""
+    """Tell whether a spec names user code: a Python file or a plugin."""
     return is_python_file(spec) or installed.find("sender", spec.partition(":")[0], AGENTS.names()) is not None
 
 
@@ -192,21 +188,21 @@ def load_python_file(spec: str, **more: Any) -> Sender:
     Raises:
         InputError: one line with file and line, if the file cannot be read or run, or does not define a sender.
     """
-    asked = read_spec(spec)
-    user = load_file(asked.file, "agent", AGENTS.names())
-    found = _found(user.module, asked.attribute, asked.file)
-    stem = FilePath(asked.file).stem
-    label = stem if asked.attribute in ("", "sender") else f"{stem}.{asked.attribute}"
-    return _build(found, {**asked.parameters, **more}, label, asked.where, user.path, user.sha256)
+    parsed = read_spec(spec)
+    user = load_file(parsed.file, "agent", AGENTS.names())
+    definition = _find_definition(user.module, parsed.attribute, parsed.file)
+    stem = FilePath(parsed.file).stem
+    label = stem if parsed.attribute in ("", "sender") else f"{stem}.{parsed.attribute}"
+    return _build(definition, {**parsed.parameters, **more}, label, parsed.where, user.path, user.sha256)
 
 
-def _found(module: ModuleType, attribute: str, name: str) -> Any:
-    """Return what defines the sender of a module: a function, a class, a sender, or the module itself."""
+def _find_definition(module: ModuleType, attribute: str, name: str) -> Any:
+    """Return the definition of a module's sender: a function, a class, a sender, or the module itself."""
     classes = [
         c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, PythonSender) and c.__module__ == module.__name__
     ]
     if attribute and not (attribute == "sender" and not hasattr(module, "sender")):
-        return attribute_of(module, attribute, name)
+        return get_attribute(module, attribute, name)
     if callable(getattr(module, "sender", None)) or isinstance(getattr(module, "sender", None), get_args(Sender)):
         return module.sender
     if len(classes) == 1:
@@ -218,25 +214,25 @@ def _found(module: ModuleType, attribute: str, name: str) -> Any:
     raise InputError(f"{name} defines no sender; what it can define: {_FORMS}")
 
 
-def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Sender:
-    if isinstance(found, ModuleType):
-        require_known(lambda: None, given, where)
-        found = _of_functions(found, label, path)
-    elif inspect.isclass(found) and issubclass(found, PythonSender):
-        return python_sender(found, given, label=label, source_sha256=sha256)
-    elif not isinstance(found, get_args(Sender)):
-        if not callable(found):
-            raise InputError(f"{where} is {shown(type(found).__name__)}; what it can be: {_FORMS}")
-        found = call(found, given, where, path)
-    if not isinstance(found, get_args(Sender)):
-        raise InputError(f"{where} returned {shown(type(found).__name__)}, not a sender")
-    if not isinstance(found, ClassicSender):
-        return found  # type: ignore[no-any-return]
-    rehearse_sender(found, path)
-    return replace(found, name=label, source_sha256=sha256)
+def _build(definition: Any, parameters: dict[str, Any], label: str, location: str, path: FilePath, sha256: str) -> Sender:
+    if isinstance(definition, ModuleType):
+        require_parameters(lambda: None, parameters, location)
+        definition = _build_from_functions(definition, label, path)
+    elif inspect.isclass(definition) and issubclass(definition, PythonSender):
+        return python_sender(definition, parameters, label=label, source_sha256=sha256)
+    elif not isinstance(definition, get_args(Sender)):
+        if not callable(definition):
+            raise InputError(f"{location} is {shown(type(definition).__name__)}; what it can be: {_FORMS}")
+        definition = call(definition, parameters, location, path)
+    if not isinstance(definition, get_args(Sender)):
+        raise InputError(f"{location} returned {shown(type(definition).__name__)}, not a sender")
+    if not isinstance(definition, ClassicSender):
+        return definition  # type: ignore[no-any-return]
+    rehearse_sender(definition, path)
+    return replace(definition, name=label, source_sha256=sha256)
 
 
-def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
+def _build_from_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
     missing = [name for name in ("STATE", *FUNCTIONS) if not hasattr(module, name)]
     if missing:
         raise InputError(f"{path.name}: {' and '.join(missing)} missing; a compiled sender has STATE, {', '.join(FUNCTIONS)}")
@@ -255,53 +251,53 @@ def python_sender(
         kind: the class.
         parameters: keyword arguments of ``kind``.
         label: for tables; the name of the class by default.
-        source_sha256: hash of its file, where it came from one.
+        source_sha256: hash of its file, if it has one.
 
     Raises:
-        InputError: if an object cannot be built, or a method does not take what it is given.
+        InputError: if an object cannot be built, or a method has the wrong arguments.
     """
-    source, given = _source_of(kind), dict(parameters or {})
+    source, arguments = _find_class_file(kind), dict(parameters or {})
     _require_methods(kind, source)
-    bridge = Bridge(lambda: kind(**given), source)
+    bridge = Bridge(lambda: kind(**arguments), source)
     try:
-        call(kind, given, label or kind.__name__, FilePath(source))
+        call(kind, arguments, label or kind.__name__, FilePath(source))
     except InputError as error:
         raise (
             error if error.__cause__ is None else InputError(f"{place(source, error.__cause__)}: {said(error.__cause__)}")
         ) from error
-    settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
+    settings = ",".join(f"{key}={value}" for key, value in sorted(arguments.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")
     functions = (bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick)
     return ClassicSender(name, state, *functions, {}, source_sha256, kind.per_packet)
 
 
-def _source_of(kind: type) -> str:
-    """Return the file of a class; a name without a file for one that was typed into a console."""
+def _find_class_file(sender_class: type) -> str:
+    """Return the file of a class, or its name if it was typed into a console."""
     try:
-        return inspect.getsourcefile(kind) or ""
+        return inspect.getsourcefile(sender_class) or ""
     except TypeError:
-        return f"{kind.__name__} in {kind.__module__}"
+        return f"{sender_class.__name__} in {sender_class.__module__}"
 
 
-def _require_methods(kind: type[PythonSender], source: str) -> None:
-    for name, method in vars(kind).items():
+def _require_methods(sender_class: type[PythonSender], source: str) -> None:
+    for name, method in vars(sender_class).items():
         if name.startswith("on_") and name not in METHODS and callable(method):
-            raise InputError(f"{line_of(method, source)}: {unknown_name('method of a sender', name, METHODS)}")
+            raise InputError(f"{find_line(method, source)}: {unknown_name('method of a sender', name, METHODS)}")
     for name, arguments in METHODS.items():
-        method = inspect.getattr_static(kind, name)
-        own = ("self", *arguments) if inspect.isfunction(method) else arguments
-        require_arguments(getattr(kind, name), own, source, name)
+        method = inspect.getattr_static(sender_class, name)
+        arguments_taken = ("self", *arguments) if inspect.isfunction(method) else arguments
+        require_arguments(getattr(sender_class, name), arguments_taken, source, name)
 
 
 def list_agents(tag: str = "") -> list[str]:
-    """Return the names of all senders that ccenv and installed plugins bring.
+    """Return the names of all senders of ccenv and of installed plugins, or only those with a tag.
 
     Args:
-        tag: only those with it: ``classic``, ``synthesized``, ``learned``, ``distilled``, ``proxy``, ``plugin``; empty: all.
+        tag: ``classic``, ``synthesized``, ``learned``, ``distilled``, ``proxy``, ``plugin``, ...; empty: all.
 
     Raises:
-        InputError: for a tag that there is not.
+        InputError: for an unknown tag.
     """
     plugins = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
     tags = {tag for entry in AGENTS for tag in entry.tags} | {"plugin"}

@@ -1,4 +1,4 @@
-"""CCAs in plain Python: one object per flow, slow, but with everything that Python has."""
+"""CCAs in plain Python: one object per flow; slow, but with all of Python."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ccenv.base.user import limits
 
 STATE_FIELD = "instance"
 _ENGINE_NAMES = ("cwnd_bytes", "pacing_rate_Bps", "mss_bytes")
-_NEAR = 0.8  # similarity from which a name counts as a slip of the pen
+_NEAR = 0.8  # similarity from which a name counts as a typo
 
 
 class Ack(NamedTuple):
-    """What ``on_ack`` gets: ``ccenv.agents.callbacks.ACK`` as plain numbers; ``ccenv list signals`` says what each is."""
+    """Argument of ``on_ack``: ``ccenv.agents.callbacks.ACK`` as plain numbers, explained by ``ccenv list signals``."""
 
     now_s: float
     acked_bytes: float
@@ -41,7 +41,7 @@ class Ack(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What ``on_loss`` gets: ``ccenv.agents.callbacks.LOSS`` as plain numbers."""
+    """Argument of ``on_loss``: ``ccenv.agents.callbacks.LOSS`` as plain numbers."""
 
     now_s: float
     lost_bytes: float
@@ -57,7 +57,7 @@ class Loss(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What ``on_tick`` gets: ``ccenv.agents.callbacks.TICK`` as plain numbers."""
+    """Argument of ``on_tick``: ``ccenv.agents.callbacks.TICK`` as plain numbers."""
 
     now_s: float
     dt_s: float
@@ -71,11 +71,7 @@ _SIGNALS: dict[str, Any] = {"on_ack": Ack, "on_loss": Loss, "on_tick": Tick}
 
 
 class _Refused(Exception):
-    """A method left a window or rate that is no number above 0, or an attribute that nothing reads.
-
-    Attributes:
-        where: file and line at which the method begins; None: unknown.
-    """
+    """A method left a window or rate that is not above 0, or an attribute that nothing reads; ``where``: its file and line."""
 
     def __init__(self, flow: PythonSender, method: str, message: str) -> None:
         super().__init__(f"{method} {message}")
@@ -84,7 +80,7 @@ class _Refused(Exception):
 
 
 class PythonSender:
-    """Base class of a CCA in plain Python. Override what the CCA reacts to.
+    """Base class of a CCA in plain Python. Override the callbacks that it needs.
 
     Both engines make one object per flow and call its methods. The engine reads ``cwnd_bytes`` and ``pacing_rate_Bps`` after
     every call. Keyword parameters of ``__init__`` are the parameters of the sender.
@@ -93,11 +89,11 @@ class PythonSender:
         cwnd_bytes: congestion window in bytes, > 0; ten segments at the start (RFC 6928 s.2).
         pacing_rate_Bps: pacing rate in bytes/s, > 0; infinite: not paced.
         mss_bytes: segment size in bytes, set before ``on_start``.
-        random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
+        random: generator of this flow, seeded by the run, set before ``on_start``.
         per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
 
-    State of its own is set in the class, in ``__init__`` or in ``on_start``; what first appears later is refused, and
-    so is one that is nearly the name of an engine's, such as ``cwnd``.
+    State is set in the class, in ``__init__`` or in ``on_start``; attributes that first appear later are refused, and so are
+    those that resemble one that the engine reads, such as ``cwnd``.
     """
 
     cwnd_bytes: float
@@ -115,22 +111,17 @@ class PythonSender:
         """Set the state at the start of the flow."""
 
     def on_ack(self, ack: Ack) -> None:
-        """React to newly acknowledged bytes (``signals.ACK``: now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, ...)."""
+        """React to newly acknowledged bytes (now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, ...)."""
 
     def on_loss(self, loss: Loss) -> None:
-        """React to newly found losses (``signals.LOSS``: now_s, lost_bytes, timeout, new_episode, ...)."""
+        """React to newly found losses (now_s, lost_bytes, timeout, new_episode, ...)."""
 
     def on_tick(self, tick: Tick) -> None:
-        """React to the passing of time (``signals.TICK``: now_s, dt_s, inflight_bytes, ...)."""
+        """React to the passing of time (now_s, dt_s, inflight_bytes, ...)."""
 
 
 class Bridge:
-    """Hands the calls of an engine, which are about records, to one PythonSender object per flow.
-
-    Args:
-        build: returns a new object.
-        source: file of its class, for messages.
-    """
+    """Passes an engine's calls, whose arguments are structs, to one PythonSender object per flow; ``build`` makes it."""
 
     def __init__(self, build: Callable[[], PythonSender], source: str) -> None:
         self._build = build
@@ -150,7 +141,7 @@ class Bridge:
                 flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
                 flow.on_start()
             _require_positive(flow, "on_start")
-            _require_known(flow, "on_start", sorted(vars(flow)))
+            _require_known_names(flow, "on_start", sorted(vars(flow)))
             self._flows.append(flow)
             self._names.append(frozenset(vars(flow)))
             return flow
@@ -171,7 +162,7 @@ class Bridge:
         self._pass(state, "on_tick", tick)
 
     def copy(self, instance: int) -> int:
-        """Copy an object; return the number of the copy. A flow that has not begun has none yet."""
+        """Copy an object and return the number of the copy. A flow that has not started has none yet."""
         if instance >= len(self._flows):
             return instance
         self._flows.append(copy.deepcopy(self._flows[instance]))
@@ -185,8 +176,8 @@ class Bridge:
         if isinstance(self.failure, _Refused):
             file, number = self.failure.where or ("", 0)
             return f"{FilePath(self._source).name}{f':{number}' if file == self._source else ''}: {self.failure}"
-        own = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
-        line = f":{own[-1].lineno}" if own else ""
+        frames = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
+        line = f":{frames[-1].lineno}" if frames else ""
         return f"{FilePath(self._source).name}{line}: {type(self.failure).__name__}: {self.failure}"
 
     def _pass(self, state: Any, method: str, signal: Any) -> None:
@@ -194,19 +185,19 @@ class Bridge:
             number = int(state[STATE_FIELD])
             flow = self._flows[number]
             if getattr(type(flow), method) is not getattr(PythonSender, method):
-                told = _SIGNALS[method]._make(signal.item())
+                values = _SIGNALS[method]._make(signal.item())
                 with limits.limited(method, limits.CALL_LIMIT_S):
-                    getattr(flow, method)(told)
+                    getattr(flow, method)(values)
                 _require_positive(flow, method)
                 if len(vars(flow)) > len(self._names[number]):
-                    _require_known(flow, method, sorted(vars(flow).keys() - self._names[number]), later=True)
+                    _require_known_names(flow, method, sorted(vars(flow).keys() - self._names[number]), later=True)
                     self._names[number] = frozenset(vars(flow))
             return flow
 
         self._call(state, react)
 
     def _call(self, state: Any, act: Callable[[], PythonSender]) -> None:
-        """Act for a flow and copy what it asks for; an exception stops the engine through a window that is no number."""
+        """Act for a flow and copy its window and rate; an exception stops the engine through a NaN window."""
         if self.failure is not None:
             state["cwnd_bytes"] = math.nan
             return
@@ -224,8 +215,8 @@ def _require_positive(flow: PythonSender, method: str) -> None:
         raise _Refused(flow, method, f"left {wrong} at {getattr(flow, wrong)!r}; it must be above 0")
 
 
-def _require_known(flow: PythonSender, method: str, names: Sequence[str], later: bool = False) -> None:
-    """Refuse attributes that are nearly those that the engine reads, and ``later`` all that neither beginning has set."""
+def _require_known_names(flow: PythonSender, method: str, names: Sequence[str], later: bool = False) -> None:
+    """Refuse attributes that resemble those that the engine reads, and with ``later`` all that were not set at the start."""
     for name in (name for name in names if name not in _ENGINE_NAMES):
         for meant in _ENGINE_NAMES:
             if meant.startswith(f"{name}_") or SequenceMatcher(None, name.lower(), meant.lower()).ratio() >= _NEAR:
@@ -236,6 +227,6 @@ def _require_known(flow: PythonSender, method: str, names: Sequence[str], later:
 
 
 def bridge_of(sender: object) -> Bridge | None:
-    """Return the bridge of a sender that is plain Python; None for all others."""
+    """Return the bridge of a plain Python sender; None for all others."""
     owner = getattr(sender.init, "__self__", None) if isinstance(sender, ClassicSender) else None
     return owner if isinstance(owner, Bridge) else None

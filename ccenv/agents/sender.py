@@ -1,4 +1,4 @@
-"""What a sender can be, for both engines and the solver. The agents themselves live in ``ccenv.agents``."""
+"""Types of senders, for both engines and the solver. ``ccenv.agents`` registers the agents."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ClassicSender:
 
     Attributes:
         name: registry name.
-        state: record type made by ``state_record``.
+        state: struct type made by ``state_record``.
         init: sets the state at the start of a flow.
         on_ack: called with newly acknowledged bytes.
         on_loss: called with newly found losses.
         on_tick: called as time passes.
         parameters: initial values of state fields, set before ``init`` runs.
-        source_sha256: hash of the file it was loaded from; empty for what comes with ccenv.
+        source_sha256: hash of the file it was loaded from; empty for shipped agents.
         per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
     """
 
@@ -47,7 +47,6 @@ class ClassicSender:
     per_packet: bool = False
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ClassicSender({spec_text(self.name, self.parameters)})"
 
 
@@ -57,9 +56,9 @@ class ProgramSender:
 
     Attributes:
         name: registry name.
-        program: what decides.
-        start: what decides before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are
-            found lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: nothing.
+        program: the program.
+        start: program before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are found
+            lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: none.
     """
 
     name: str
@@ -67,11 +66,9 @@ class ProgramSender:
     start: Program | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ProgramSender({self.name}{f', starts as {self.start.name}' if self.start else ''})"
 
     def __post_init__(self) -> None:
-        """Refuse contracts: they decide no rate."""
         for program in (self.program, self.start):
             if program is not None and program.is_contract:
                 raise ProgramError(
@@ -81,8 +78,7 @@ class ProgramSender:
 
 
 GATES = {"gru": 3, "lstm": 4}
-"""Recurrent cells, and how many gates have their weights side by side, in PyTorch's order: reset, update, new; input, forget,
-cell, output."""
+"""Recurrent cells and their numbers of gates, in PyTorch's order: reset, update, new; input, forget, cell, output."""
 STAGES = ("dense", *GATES)
 HEADS = ("mean", "squashed", "categorical")
 
@@ -96,8 +92,8 @@ class PolicySender:
         weights: per stage (n_in, n_out) float64, of a cell (n_in, gates * n_out).
         biases: per stage (n_out,) float64, of a cell (gates * n_out,).
         activation: ``"tanh"`` or ``"relu"``, after each dense stage but the last, which is linear.
-        interface: what it sees and sets, and when.
-        head: what the last stage is: ``"mean"`` (one output, clipped to [-1, 1]), ``"squashed"`` (its tanh) or ``"categorical"``
+        interface: signals, action and decision times.
+        head: the last stage: ``"mean"`` (one output, clipped to [-1, 1]), ``"squashed"`` (its tanh) or ``"categorical"``
             (scores of evenly spaced values from -1 to 1; the first of the highest is taken).
         stages: ``"dense"``, ``"gru"`` or ``"lstm"`` each; empty: all dense.
         hidden_weights: of the cells in their order, (n_out, gates * n_out) float64 each, for their state.
@@ -117,7 +113,6 @@ class PolicySender:
     inner: ClassicSender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         n_numbers = sum(array.size for array in self.arrays)
         return (
             f"PolicySender({self.name}: {len(self.interface.signals)} signals, {len(self.weights)} layers, {n_numbers} numbers)"
@@ -125,17 +120,17 @@ class PolicySender:
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Kind of each stage, written out."""
+        """Type of each stage."""
         return self.stages or ("dense",) * len(self.weights)
 
     @property
     def is_first_version(self) -> bool:
-        """Tell whether it is what policies were before cards named an interface: belief signals, dense stages, a mean."""
+        """Whether its card needs no interface, as in the first version: belief signals, dense stages, a mean."""
         return self.interface == SENDER_V0 and self.head == "mean" and set(self.stage_kinds) == {"dense"}
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All its numbers."""
+        """All weights and biases."""
         return (*self.weights, *self.biases, *self.hidden_weights, *self.hidden_biases)
 
 
@@ -143,8 +138,8 @@ class PolicySender:
 class ContractSender:
     """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
 
-    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that no chooser leaves
-    what was proved of the contract.
+    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that every chooser
+    stays within what was proved of the contract.
 
     Attributes:
         name: for listings and results.
@@ -154,7 +149,7 @@ class ContractSender:
 
     Raises:
         ProgramError: for a program without intervals.
-        InputError: for an unknown chooser, or a policy where none is asked for or none where one is.
+        InputError: for an unknown chooser, or a policy that is missing or not needed.
     """
 
     name: str
@@ -163,11 +158,9 @@ class ContractSender:
     policy: PolicySender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ContractSender({self.name}: {self.chooser} chooses inside {self.program.name})"
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         if not self.program.is_contract:
             raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
         if self.chooser not in CHOOSERS:
@@ -180,30 +173,23 @@ class ContractSender:
 
 @dataclass(frozen=True)
 class ExternalSender:
-    """A flow whose rate comes from outside (an environment's action).
-
-    Attributes:
-        name: for listings.
-        inner: the CCA inside, for actions that build on one.
-    """
+    """A flow whose rate comes from outside (an environment's action); ``inner``: the CCA that the action builds on, if any."""
 
     name: str = "external"
     inner: ClassicSender | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ExternalSender({self.name}{f', on {self.inner.name}' if self.inner else ''})"
 
 
 @dataclass(frozen=True)
 class HeldSender:
-    """A sender behind a proxy that holds its ACKs back ([Delta] s.5.3): data take their way as they did, the RTT is longer.
+    """A sender behind a proxy that delays its ACKs ([Delta] s.5.3): the RTT is longer, the one-way delay of data unchanged.
 
     Attributes:
         name: for listings and results.
-        inner: the sender that reacts to the held ACKs.
-        mode: ``"lambda"``: the smallest RTT seen is to be target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for
-            target_s.
+        inner: the sender that reacts to the delayed ACKs.
+        mode: ``"lambda"``: the smallest RTT becomes target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for target_s.
         target_s: lambda, or the delay that is added.
         window_s: W of Algorithm 1, for lambda.
 
@@ -218,17 +204,15 @@ class HeldSender:
     window_s: float = math.inf
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot stand behind a proxy."""
         driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
         if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ContractSender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
 
     def rtt_s(self, propagation_s: float) -> float:
-        """Return the Rm that the inner sender goes by, on a path of this propagation RTT."""
+        """Return the Rm as the inner sender sees it, on a path of this propagation RTT."""
         return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
 
 
@@ -236,12 +220,12 @@ Sender = ClassicSender | ProgramSender | PolicySender | ContractSender | Externa
 
 
 def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender:
-    """Return the sender itself, without its proxy if it has one."""
+    """Return the sender without its proxy."""
     return sender.inner if isinstance(sender, HeldSender) else sender
 
 
 def takes_one_flow(sender: object) -> bool:
-    """Tell whether a sender goes by beliefs, which take a flow to be alone on its link."""
+    """Tell whether a sender uses beliefs, which assume that its flow is alone on the link."""
     if isinstance(sender, PolicySender):
         return any(signal.needs == "beliefs" for signal in sender.interface.rows)
     return isinstance(sender, (ProgramSender, ContractSender))

@@ -1,8 +1,6 @@
-"""Senders inside contracts: a contract from a file or from an agent that has one, and who chooses inside it.
+"""Wrapped senders: choosers inside contracts, and proxies that delay the ACKs of any sender ([Delta] s.5.3 and s.7.2).
 
-Proxies around any sender: they hold its ACKs back, so that it goes by a longer RTT ([Delta] s.5.3 and s.7.2).
-
-Data take the same way as without a proxy, so their one-way delay is what it was ([Delta] Figure 3).
+Proxies leave the data path, and so the one-way delay, unchanged ([Delta] Figure 3).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ def contract(file: str = SHIPPED, chooser: str = "", policy: str = "") -> Contra
     Args:
         file: a contract (.json), or the name of an agent that runs inside one.
         chooser: ``lo``, ``hi``, ``middle``, ``random`` (anew at each decision, keyed by the seed), ``policy`` or ``external``; by
-            default ``policy`` where one is given, else ``middle``.
+            default ``policy`` if there is one, else ``middle``.
         policy: a policy (.safetensors with its card, or the folder of the pair) whose output is the position in the interval.
     """
     program = load_contract(str(file))
@@ -66,13 +64,13 @@ LONGEST_S = 10.0
 def lambda_proxy(inner: str = "bbr1", target_s: float = 0.1, window_s: float = 10.0) -> HeldSender:
     """Put a sender behind a proxy that makes its smallest RTT target_s, whatever the path's ([Delta] Algorithm 1).
 
-    At first ACKs are held for target_s; after each window for target_s less the propagation RTT that its smallest RTT shows.
+    At first ACKs are held for target_s; after each window for target_s less the propagation RTT inferred from its smallest RTT.
 
     Args:
         inner: spec of the sender.
         target_s: lambda, in (0, LONGEST_S]; [Delta] s.6 takes 100 ms.
-        window_s: W, over which the smallest RTT is taken and after which the hold changes, in (0, 1000]; the paper names no
-            number, its footnote 7 the estimate of BBR, whose window is 10 s.
+        window_s: W, over which the smallest RTT is taken and after which the hold changes, in (0, 1000]; the paper gives no
+            number, but its footnote 7 refers to BBR's estimate, whose window is 10 s.
 
     Deviation: ACKs stay in order when the hold changes, and no hold is negative: on paths longer than target_s nothing is held.
     """
@@ -82,12 +80,7 @@ def lambda_proxy(inner: str = "bbr1", target_s: float = 0.1, window_s: float = 1
 
 
 def fixed_delay_proxy(inner: str = "cubic", delay_s: float = 0.05) -> HeldSender:
-    """Put a sender behind a proxy that holds every ACK equally long ([Delta] s.7.2, the naive approach).
-
-    Args:
-        inner: spec of the sender.
-        delay_s: that is added, in (0, LONGEST_S]; [Delta] s.7.2 takes 50 ms.
-    """
+    """Put a sender behind a proxy that holds every ACK for ``delay_s`` in (0, LONGEST_S] ([Delta] s.7.2: naive, 50 ms)."""
     delay_s = number("fixed_delay_proxy", "delay_s", delay_s, above=0, high=LONGEST_S)
     return _held("fixed_delay_proxy", inner, "fixed", delay_s)
 

@@ -25,8 +25,8 @@ class StrictModel(BaseModel):
     def _exact_numbers(cls, data: Any) -> Any:
         """Refuse what only equals a number: ``true``, and ``1.0`` where whole numbers are the only choice (a format version)."""
         if isinstance(data, dict):
-            wrong = {name: "it must be a number" for name in cls._numbers() if isinstance(data.get(name), bool)}
-            for name in cls._literal_wholes():
+            wrong = {name: "it must be a number" for name in cls._number_fields() if isinstance(data.get(name), bool)}
+            for name in cls._integer_literals():
                 if name in data and type(data[name]) is not int:
                     wrong[name] = "it must be a whole number that this ccenv knows"
             if wrong:  # each at its own place, so that a message can name it
@@ -41,32 +41,27 @@ class StrictModel(BaseModel):
 
     @classmethod
     @cache
-    def _literal_wholes(cls) -> tuple[str, ...]:
-        def whole(annotation: Any) -> bool:
+    def _integer_literals(cls) -> tuple[str, ...]:
+        def is_integer_literal(annotation: Any) -> bool:
             return get_origin(annotation) is Literal and all(type(value) is int for value in get_args(annotation))
 
-        return tuple(name for name, field in cls.model_fields.items() if whole(field.annotation))
+        return tuple(name for name, field in cls.model_fields.items() if is_integer_literal(field.annotation))
 
     @classmethod
     @cache
-    def _numbers(cls) -> tuple[str, ...]:
-        def number(annotation: Any) -> bool:
-            kinds = {annotation, *get_args(annotation)}
-            return bool(kinds & {int, float}) and kinds <= {annotation, int, float, type(None)}
+    def _number_fields(cls) -> tuple[str, ...]:
+        def is_number(annotation: Any) -> bool:
+            types = {annotation, *get_args(annotation)}
+            return bool(types & {int, float}) and types <= {annotation, int, float, type(None)}
 
-        return tuple(name for name, field in cls.model_fields.items() if number(field.annotation))
+        return tuple(name for name, field in cls.model_fields.items() if is_number(field.annotation))
 
 
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
-    """Validate data against a model; the first problem becomes one line.
-
-    Args:
-        model: the pydantic model.
-        data: parsed YAML or JSON, or keyword values.
-        where: name of the file or object for the message.
+    """Validate parsed data or keyword values against a model; ``where`` names the file or object in messages.
 
     Raises:
-        InputError: with the path to the key, the value seen and what is allowed.
+        InputError: for the first problem: path to the key, value seen, what is allowed.
     """
     try:
         return model.model_validate(data)
@@ -75,13 +70,13 @@ def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
 
 
 def _first_problem(model: type[BaseModel], error: ValidationError) -> str:
-    first, *others = error.errors(include_url=False)
+    first, *later = error.errors(include_url=False)
     if first["type"] == "missing":  # more likely misspelt
-        siblings = (p for p in others if p["type"] == "extra_forbidden" and p["loc"][:-1] == first["loc"][:-1])
+        siblings = (p for p in later if p["type"] == "extra_forbidden" and p["loc"][:-1] == first["loc"][:-1])
         first = next(siblings, first)
     location = ".".join(_plain(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        valid = _fields_at(model, first["loc"][:-1])
+        valid = _find_fields(model, first["loc"][:-1])
         return f"unknown key {shown(location, 120)}.{did_you_mean(_plain(first['loc'][-1]), valid)}"
     message = " ".join(first["msg"].removeprefix("Value error, ").split())
     seen = first.get("input")
@@ -97,7 +92,7 @@ def _plain(part: object) -> str:
     return text if text.isprintable() and len(text) <= 40 else shown(text, 40)
 
 
-def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+def _find_fields(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     current: Any = model
     for part in location:
         if isinstance(part, int):
@@ -105,17 +100,17 @@ def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[
         field = getattr(current, "model_fields", {}).get(part)
         if field is None:
             continue
-        current = _model_in(field.annotation) or current
+        current = _find_model(field.annotation) or current
     return list(getattr(current, "model_fields", {}))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _find_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
+        nested_model = _find_model(argument)
+        if nested_model is not None:
+            return nested_model
     return None
 
 
@@ -131,25 +126,25 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     Args:
         package: folder that holds the shipped files, e.g. ``"ccenv.configs.train"``.
         name: ``"quick_sender"``, ``"quick_sender.yaml"`` or a path such as ``"configs/train/quick_sender.yaml"``.
-        suffix: file ending with the dot, e.g. ``".yaml"``.
-        what: what people call it, for the message: "suite", "config".
+        suffix: with the dot, e.g. ``".yaml"``.
+        what: noun for messages: "suite", "config".
 
     Raises:
         UnknownNameError: if neither a file nor a shipped name exists.
     """
-    given = FilePath(name)
-    if given.suffix == suffix and is_file(given):
-        return given
+    path = FilePath(name)
+    if path.suffix == suffix and is_file(path):
+        return path
     root = data_folder(package)
     shipped = {p.stem: p for p in sorted(root.glob("*" + suffix))}
-    stem = given.name.removesuffix(suffix)
+    stem = path.name.removesuffix(suffix)
     # A path such as configs/train/NAME.yaml names the shipped file also where there is no checkout.
-    if stem in shipped and (len(given.parts) == 1 or given.parts[-2:-1] == (root.name,)):
+    if stem in shipped and (len(path.parts) == 1 or path.parts[-2:-1] == (root.name,)):
         return shipped[stem]
     hint = did_you_mean(stem, shipped)
-    if given.is_dir():
+    if path.is_dir():
         raise UnknownNameError(f"{shown(name, 100)}: is a folder; a {what} is a file that ends with {suffix}.{hint}")
-    if (given.suffix == suffix or len(given.parts) > 1) and not is_file(given):
+    if (path.suffix == suffix or len(path.parts) > 1) and not is_file(path):
         raise UnknownNameError(f"{shown(name, 100)}: file not found, and no {what} has this name.{hint}")
     raise UnknownNameError(f"unknown {what} {shown(name, 100)}.{hint}")
 

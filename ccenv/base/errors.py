@@ -23,8 +23,8 @@ def one_line(text: str) -> str:
 class CcenvError(Exception):
     """Base of all errors that ccenv raises for bad input or a broken run.
 
-    The command line prints the message as one line and exits with code 2. Messages quote what people and files say, so that
-    every message is made one line of printable characters, shortened in its middle, here and not where each is written.
+    The command line prints the message as one line and exits with code 2. Messages quote input, so they are made printable and
+    shortened in the middle here, once for all.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -37,7 +37,7 @@ class InputError(CcenvError):
 
 
 class UnexpectedArgumentError(InputError, TypeError):
-    """A keyword argument that a function does not take: also a TypeError, which is what Python and its libraries expect."""
+    """An unexpected keyword argument; also a TypeError, as Python and its libraries expect."""
 
 
 class UnknownNameError(InputError):
@@ -49,11 +49,11 @@ class MissingFileError(InputError):
 
 
 class PathError(InputError):
-    """A path (link rate, delays, buffer) that no network can have or the grid cannot hold."""
+    """A path (link rate, delays, buffer) that is impossible or does not fit the grid."""
 
 
 class NoEncodingError(InputError):
-    """A sender that the solver has no encoding of."""
+    """A sender without an encoding for the solver."""
 
 
 class TraceError(CcenvError):
@@ -65,7 +65,7 @@ class ProgramError(InputError):
 
 
 class EngineError(CcenvError):
-    """A run that left the finite numbers; names environment, flow and time."""
+    """A run with a number that is not finite; names environment, flow and time."""
 
 
 class MissingExtraError(CcenvError):
@@ -73,7 +73,7 @@ class MissingExtraError(CcenvError):
 
 
 class CcenvWarning(UserWarning):
-    """What is accepted but looks like a mistake; the command line prints it as one line."""
+    """Input that is accepted but looks like a mistake; the command line prints it as one line."""
 
 
 def shown(value: Any, longest: int = 60) -> str:
@@ -87,13 +87,7 @@ def shown(value: Any, longest: int = 60) -> str:
 
 
 def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
-    """Return ' Did you mean ...?' with the nearest valid names, or the list of valid names.
-
-    Args:
-        name: the name as given.
-        valid: all names that would have been accepted.
-        limit: how many suggestions to give at most.
-    """
+    """Return ' Did you mean ...?' with at most ``limit`` near valid names, or the list of valid names if none is near."""
     names = sorted(valid)
     name = name[:100]  # the search for near names takes time in the square of the length
     near = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
@@ -109,12 +103,7 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UnknownNameError
 
 
 def require_extra(module: str, extra: str) -> None:
-    """Raise MissingExtraError unless an optional module can be imported.
-
-    Args:
-        module: import name, e.g. ``"stable_baselines3"``.
-        extra: the extra of ccenv that brings it, e.g. ``"train"``.
-    """
+    """Raise MissingExtraError unless a module such as ``"stable_baselines3"``, of an extra of ccenv, can be imported."""
     import importlib.util
 
     if importlib.util.find_spec(module) is None:

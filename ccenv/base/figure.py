@@ -1,4 +1,4 @@
-"""Small line pictures and tables for notebooks, as plain SVG and HTML: quick to make, nothing to import."""
+"""Line charts and tables for notebooks, as plain SVG and HTML without a plotting library."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ _COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#
 
 
 def line_picture(times_s: np.ndarray, lines: Mapping[str, np.ndarray], label: str) -> str:
-    """Return an SVG of some series over time, from zero upwards.
+    """Return an SVG of series by name over ascending times, (T,) each, from zero upwards.
 
-    Args:
-        times_s: (T,) ascending.
-        lines: name -> (T,) values; what is not finite is left out.
-        label: of the vertical axis, with its unit.
+    Values that are not finite are left out; ``label`` is that of the vertical axis, with its unit.
     """
     step = max(1, len(times_s) // POINTS)
     x = np.asarray(times_s, np.float64)[::step]

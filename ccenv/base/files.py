@@ -1,9 +1,6 @@
-"""Files: atomic writing, shared by everything that stores results.
+"""Stored files: folder locks, atomic writes, versioned JSON documents (:class:`Format`), JSON lines and canonical hashes.
 
-Stored documents: the one place that knows how JSON of ccenv is written, read, checked, hashed and replaced.
-
-A stored format has a name and a version, which stand first in every document of it. Every other module names its formats here,
-as a :class:`Format`, and adds only what is special about them.
+Every document starts with the name and version of its format. Other modules declare their formats with :class:`Format`.
 """
 
 from __future__ import annotations
@@ -77,17 +74,12 @@ def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK)
 
 
 def is_empty(folder: FilePath) -> bool:
-    """Tell whether a folder holds nothing; the file of a lock is nothing, nor is what a killed :func:`write_atomic` left."""
+    """Tell whether a folder is empty, apart from lock files and leftovers of a killed :func:`write_atomic`."""
     return all(file.name == LOCK or _UNFINISHED.fullmatch(file.name) for file in folder.iterdir())
 
 
 def remove_unfinished(folder: FilePath, is_own: Callable[[str], bool]) -> None:
-    """Remove what killed processes left of files that they were writing.
-
-    Args:
-        folder: where to look; one that is not there holds nothing.
-        is_own: tells whether a file of this name is ours.
-    """
+    """Remove temporary files of killed writers for targets whose name ``is_own`` accepts; the folder may be missing."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             unfinished = _UNFINISHED.fullmatch(entry.name)
@@ -98,15 +90,9 @@ def remove_unfinished(folder: FilePath, is_own: Callable[[str], bool]) -> None:
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
-    """Write a file so that a reader or an interruption never sees half of it; what a killed write of it left is removed.
+    """Write a file into an existing folder atomically: no reader sees half of it. Leftovers of killed writes are removed.
 
-    Args:
-        path: where to write; the folder must exist.
-        data: the whole content.
-        mode: rights of the file, before the umask.
-
-    Raises:
-        CcenvError: if it cannot be written.
+    ``mode`` are its permissions before the umask. Raises CcenvError if it cannot be written.
     """
     target = FilePath(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
@@ -128,7 +114,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
 
 @dataclass(frozen=True)
 class Format:
-    """A stored format: what its documents are called, which version this ccenv knows, and how their text looks.
+    """A stored format: name, version, and how its JSON is written.
 
     Attributes:
         name: value of the key ``format``.
@@ -136,11 +122,9 @@ class Format:
         what: the document in a message, such as ``"a record of a training run"``.
         version_key: ``"version"`` or ``"format_version"``.
         rules: bounds of what is read.
-        older: what to do with a document of an older version, such as ``"--restart trains it again"``.
+        older: advice for documents of older versions, such as ``"--restart trains it again"``.
         also: further versions that are read.
-        indent: spaces of each level; None: all on one line.
-        sort_keys: write keys in the order of the alphabet, not in that of the data.
-        ensure_ascii: escape every other character.
+        indent, sort_keys, ensure_ascii: as of ``json.dumps``.
     """
 
     name: str
@@ -172,11 +156,7 @@ class Format:
         return self.check(read_json(file, self.rules), shown_path(file))
 
     def parse(self, content: bytes | str, where: str) -> dict[str, Any]:
-        """Return what a document says, head included.
-
-        Args:
-            content: of the file.
-            where: its name for messages.
+        """Parse a document, including its head; ``where`` is its name in messages.
 
         Raises:
             InputError: if it is not JSON within the bounds, of another format, or of a version that is not known here.
@@ -194,38 +174,38 @@ class Format:
         if type(seen) is not int or seen not in versions:  # true and 1.0 equal 1
             newer = type(seen) is int and seen > versions[-1]
             advice = "use a newer ccenv" if newer else self.older
-            known = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
-            raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {known}{advice and ': ' + advice}")
+            supported = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
+            raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {supported}{advice and ': ' + advice}")
         return data
 
 
 def store_lines(file: FilePath, max_bytes: int) -> Iterator[tuple[str, Any]]:
-    """Yield place and value of each line of a store of JSON lines; an unfinished last line, of a killed process, is cut off.
+    """Yield location and value of each line of a JSON lines file; an unfinished last line of a killed process is cut off.
 
     Raises:
         InputError: if the file cannot be read or is too long, or where a line is no JSON.
         CcenvError: if it cannot be cut.
     """
     content = read_bounded(file, max_bytes)
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        write_atomic(file, whole)
-    for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
-        where = f"{shown_path(file)}, line {number}"
+    complete = content[: content.rfind(b"\n") + 1]
+    if complete != content:
+        write_atomic(file, complete)
+    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
+        location = f"{shown_path(file)}, line {number}"
         try:
-            value = parse_json(line, where)
+            value = parse_json(line, location)
         except InputError as error:
             raise damaged_line(str(error)) from None
-        yield where, value
+        yield location, value
 
 
 def damaged_line(what: str) -> InputError:
-    """Return the error of a store with a line that is not what it was."""
+    """Return the error for a damaged line of a store."""
     return InputError(f"{what}; --fresh starts anew")
 
 
 def append_lines(file: FilePath, rows: Iterable[Any]) -> None:
-    """Add lines to a store and wait until they are on disk. Raises CcenvError if they cannot be written."""
+    """Append lines to a store and sync them to disk. Raises CcenvError if they cannot be written."""
     try:
         with open(file, "ab") as out:
             out.write(b"".join(json_bytes(row, indent=None) for row in rows))
@@ -236,7 +216,7 @@ def append_lines(file: FilePath, rows: Iterable[Any]) -> None:
 
 
 def json_bytes(data: Any, *, indent: int | None = 1, sort_keys: bool = False, ensure_ascii: bool = True) -> bytes:
-    """Return data as strict JSON that ends with a newline. Raises ValueError for a number that is not finite (:func:`plain`)."""
+    """Return strict JSON that ends with a newline. Raises ValueError for numbers that are not finite; see :func:`plain`."""
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(data, indent=indent, sort_keys=sort_keys, ensure_ascii=ensure_ascii, allow_nan=False, separators=separators)
     return f"{text}\n".encode()
@@ -248,7 +228,7 @@ def canonical_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what strict JSON can hold: infinities become the text "inf" or "-inf", not-a-number becomes None."""
+    """Replace what strict JSON cannot hold: infinities become "inf" or "-inf", NaN becomes None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if isinstance(value, dict):

@@ -1,9 +1,8 @@
 """Ctrl-C and SIGTERM: every command ends within a second, and its processes end with it.
 
-The first signal raises KeyboardInterrupt in the main thread, so that the command can store its finished work. Where the main
-thread does not come back from a kernel, a solver or a library in time, a second thread ends the process. Files are written at
-once or not at all, so no stored result is lost. Kernels that run long release the interpreter (``nogil``), so that this thread
-runs.
+The first signal raises KeyboardInterrupt in the main thread, so that the command can store its finished work. If a kernel, a
+solver or a library keeps the main thread too long, a second thread ends the process. Files are written atomically, so no stored
+result is lost. Long kernels release the interpreter lock (``nogil``), so the second thread can run.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 class Watch:
     """End this process on SIGINT and SIGTERM; the command line holds one for its whole life.
 
-    A signal that was ignored when the process began (nohup, a shell's background job) stays ignored.
-
-    Attributes:
-        signal: the signal that was received, or None.
+    A signal that was ignored when the process began (nohup, a shell's background job) stays ignored. ``signal`` is the one that
+    was received, or None.
     """
 
     def __init__(self) -> None:
@@ -106,21 +103,21 @@ def interrupted() -> bool:
 
 
 def claim_signals() -> None:
-    """Take the signals back from a library that has set its own handlers; nothing where no command line runs."""
+    """Take the signals back from a library that set its own handlers; does nothing without the command line."""
     if threading.current_thread() is threading.main_thread():
         for each in _watches:
             each.claim()
 
 
 def python_handles_ctrl_c() -> bool:
-    """Tell whether Ctrl-C is as Python sets it: a program that uses this library without the command line."""
-    here = threading.current_thread() is threading.main_thread()
-    return here and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """Tell whether Python's default handler of Ctrl-C is active, as in programs that use ccenv as a library."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Let another thread call a function when a signal comes, to end the call in this block early."""
+    """Call a function from another thread when a signal comes, to end the call in this block early."""
     _stops.append(stop)
     try:
         yield
@@ -129,13 +126,13 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Ask the system to end this process when the thread that started it ends (Linux; elsewhere there is the pipe alone)."""
+    """Ask the system to end this process with the thread that started it (Linux; elsewhere only the pipe does that)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def become_worker(parent: Any, environment: Mapping[str, str]) -> None:
-    """Make this process a worker: it ends with its parent, also with a killed one, and leaves Ctrl-C to the parent.
+    """Make this process a worker: it ends with its parent, even a killed one, and leaves Ctrl-C to the parent.
 
     Args:
         parent: reading end of a pipe (a multiprocessing connection); only the parent holds the other end.

@@ -1,4 +1,4 @@
-"""Tables of recorded results on documentation pages: each stands between two comments and is written from its record."""
+"""Tables on documentation pages, generated from records between two comments."""
 
 from __future__ import annotations
 
@@ -16,23 +16,15 @@ END = "<!-- end of the table -->"
 
 @dataclass(frozen=True)
 class Place:
-    """Where tables go on a page.
-
-    Attributes:
-        start: the comment before them; END stands behind.
-    """
+    """The place of tables on a page: between the comment ``start`` and END."""
 
     start: str
 
     def parts(self, page: FilePath) -> tuple[str, str]:
-        """Return what stands before and behind the tables.
-
-        Raises:
-            InputError: if the page cannot be read, or does not mark the place.
-        """
+        """Return the text before and behind the tables. Raises InputError if the page cannot be read or has no such place."""
         text = read_text(page, MAX_BYTES)
-        before, start, rest = text.partition(self.start)
-        _, end, behind = rest.partition(END)
+        before, start, remainder = text.partition(self.start)
+        _, end, behind = remainder.partition(END)
         if not start or not end:
             raise InputError(f"{page}: has no place for the table, between {self.start!r} and {END!r}")
         return before, behind

@@ -1,11 +1,9 @@
-"""Where a result comes from: machine, versions and the code that decided it.
+"""Provenance of results: machine, versions, and a hash of the code that computed them. setup.cfg reads VERSION from here.
 
-The code of a result is what an entry (a function or class) reaches: the statements that its names stand for, in its own file or
+The hash covers the statements that an entry (function or class) reaches: those that its names refer to, in its own file or
 through imports at any depth, what their strings name as ``"module:attribute"``, and the targets of registries. Statements of a
-reached file that define nothing (calls, loops) count too. Docstrings, imports and names of modules are left out of the hash: it
-stays when code moves.
-
-The version of ccenv; setup.cfg reads it from here.
+reached file that define nothing (calls, loops) count too. Docstrings, imports and names of modules are left out, so that the
+hash survives moves of code.
 """
 
 from __future__ import annotations
@@ -36,15 +34,15 @@ _PACKAGES = ("numpy", "numba", "scipy", "gymnasium", "stable-baselines3", "torch
 _KEPT_FILES = 4000
 _MODULE = re.compile(r"\bccenv(?:\.\w+)+\.?")
 _REFERENCE = re.compile(r"\bccenv(?:\.\w+)+(?::\w+)?")
-# Decorators that enter their function nowhere; any other may, so what it decorates counts whenever its file does.
+# Decorators that register nothing; a function with any other decorator counts whenever its file does.
 _PURE = {"cache", "contextmanager", "dataclass", "intrinsic", "kernel", "lru_cache", "njit", "wraps"}
-# Other rules of reading keep their own file; taken when this is imported, which may be changed on disk later.
+# Each state of these rules has its own index file; hashed at import, since this file may change on disk later.
 _RULES = hashlib.sha256(FilePath(__file__).read_bytes()).hexdigest()[:8]
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def machine() -> dict[str, Any]:
-    """Return what the machine is: processor, usable cores, memory, system. No host or user name."""
+    """Describe the machine: processor, usable cores, memory, system; no host or user name."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -55,29 +53,29 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, ccenv and of the installed packages that matter to results."""
-    found = {"python": platform.python_version(), "ccenv": VERSION}
+    installed = {"python": platform.python_version(), "ccenv": VERSION}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def now() -> str:
-    """Return the time in UTC to the second, for records only: nothing is computed from it."""
+    """Return the UTC time to the second, for records only."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def code_hash(*entries: Callable[..., Any] | type) -> str:
-    """Return a hash of the code that decides what functions or classes of this package come to."""
+    """Return a hash of the code that decides the results of functions or classes of this package."""
     classes = [base for entry in entries for base in getattr(entry, "__mro__", (entry,))]
-    return _hash_of(tuple(f"{one.__module__}:{one.__qualname__}" for one in classes if one.__module__.startswith("ccenv.")))
+    return _hash_entries(tuple(f"{one.__module__}:{one.__qualname__}" for one in classes if one.__module__.startswith("ccenv.")))
 
 
 @cache
-def _hash_of(entries: tuple[str, ...]) -> str:
-    return hashlib.sha256("".join(sorted(_Code().reached(entries))).encode()).hexdigest()
+def _hash_entries(entries: tuple[str, ...]) -> str:
+    return hashlib.sha256("".join(sorted(_Code().collect_hashes(entries))).encode()).hexdigest()
 
 
 def _processor() -> str:
@@ -108,13 +106,13 @@ def module_file(name: str) -> FilePath | None:
 
 
 def module_source(name: str) -> bytes | None:
-    """Return the text of a module of this package; None for what is no module, and for this one, which decides no result."""
+    """Return the source of a module of this package; None for what is no module, and for this module, which decides no result."""
     file = module_file(name)
     return None if file is None or name == __name__ else file.read_bytes()
 
 
 class _Code:
-    """The statements of modules. Each state of a file is parsed once on a machine."""
+    """Index of the statements of modules. Each state of a file is parsed once on a machine."""
 
     def __init__(self) -> None:
         base = os.environ.get("XDG_CACHE_HOME") or str(FilePath.home() / ".cache")
@@ -126,10 +124,10 @@ class _Code:
             digest, _, content = self._file.read_bytes().partition(b"\n")
             self._stored = json.loads(content) if hashlib.sha256(content).hexdigest().encode() == digest else {}
 
-    def reached(self, entries: tuple[str, ...]) -> set[str]:
+    def collect_hashes(self, entries: tuple[str, ...]) -> set[str]:
         """Return the hashes of all statements that entries (``"module:attribute"``) reach."""
-        pending = [place for entry in entries for place in self._places(entry)]
-        if not entries or not all(map(self._places, entries)):
+        pending = [place for entry in entries for place in self._find_statements(entry)]
+        if not entries or not all(map(self._find_statements, entries)):
             raise LookupError(f"entries {entries} name no code of this package")
         seen = set(pending)
         hashes = set()
@@ -138,11 +136,11 @@ class _Code:
             index = self._module(module) or {}
             own_hash, uses, references = index["statements"][i]
             hashes.add(own_hash)
-            places = [(module, j) for j in index["always"]]
-            places += [place for name in uses for place in self._places(f"{module}:{name}")]
-            places += [place for reference in references for place in self._places(reference)]
-            pending += set(places) - seen
-            seen.update(places)
+            statements = [(module, j) for j in index["always"]]
+            statements += [place for name in uses for place in self._find_statements(f"{module}:{name}")]
+            statements += [place for reference in references for place in self._find_statements(reference)]
+            pending += set(statements) - seen
+            seen.update(statements)
         self._save()
         return hashes
 
@@ -155,7 +153,7 @@ class _Code:
             self._modules[name] = None if text is None else self._used[key]
         return self._modules[name]
 
-    def _places(self, reference: str) -> list[tuple[str, int]]:
+    def _find_statements(self, reference: str) -> list[tuple[str, int]]:
         """Return the statements that ``"module:attribute"`` or ``"module"`` stands for."""
         module, _, name = reference.partition(":")
         index = self._module(module)
@@ -164,11 +162,13 @@ class _Code:
         if name in index["names"]:
             # Targets of a registry as they are at run time, since some are composed.
             targets = [entry.target for entry in load_target(reference)] if name in index["registries"] else []
-            return [(module, i) for i in index["names"][name]] + [place for target in targets for place in self._places(target)]
+            return [(module, i) for i in index["names"][name]] + [
+                place for target in targets for place in self._find_statements(target)
+            ]
         if name in index["imports"]:
-            return self._places(index["imports"][name])
+            return self._find_statements(index["imports"][name])
         if name and self._module(f"{module}.{name}"):
-            return self._places(f"{module}.{name}")
+            return self._find_statements(f"{module}.{name}")
         return [(module, i) for i in range(len(index["statements"]))]
 
     def _save(self) -> None:
@@ -248,7 +248,7 @@ def _imports(node: ast.AST) -> dict[str, str]:
 
 
 def _is_aside(node: ast.stmt) -> bool:
-    """Tell documentation and what only type checkers read."""
+    """Tell whether a statement is documentation or for type checkers only."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Assign):

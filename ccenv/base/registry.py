@@ -1,7 +1,4 @@
-"""One generic registry: names to lazily imported objects, with tags and did-you-mean.
-
-Parameters of agents and adversaries: range checks, and building from a spec such as ``"copa:default_delta=0.1"``.
-"""
+"""The generic registry: names of lazily imported objects, and specs with parameters such as ``"copa:default_delta=0.1"``."""
 
 from __future__ import annotations
 
@@ -22,15 +19,7 @@ MAX_SPEC_CHARS = 2_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name.
-
-    Attributes:
-        name: the registered name.
-        target: ``"module:attribute"``, imported at first use.
-        tags: free labels to filter by.
-        summary: one line for listings.
-        aliases: older names, read but never listed.
-    """
+    """A registered name: target ``"module:attribute"``, imported at first use, tags to filter by, a line for listings, older names."""
 
     name: str
     target: str
@@ -78,11 +67,10 @@ class Registry:
 
         The target must be callable with keyword parameters; values are parsed as int, float or text.
         """
-        name, _, rest = spec.partition(":")
-        return self.load(name)(**parse_parameters(rest))
+        name, _, parameters = spec.partition(":")
+        return self.load(name)(**parse_parameters(parameters))
 
     def __iter__(self) -> Iterator[Entry]:
-        """Iterate over the entries in order of registration."""
         return iter(self._entries.values())
 
     def __contains__(self, name: object) -> bool:
@@ -91,18 +79,15 @@ class Registry:
 
 
 def load_target(target: str) -> Any:
-    """Import and return what ``"module:attribute"`` names.
-
-    The core uses it to reach agents and adversaries by name at run time without importing them.
-    """
+    """Import and return what ``"module:attribute"`` names."""
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def spec_text(name: str, parameters: Mapping[str, object]) -> str:
     """Return a name with its parameters as they are written: ``"copa:default_delta=0.1"``."""
-    given = ",".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in parameters.items())
-    return f"{name}:{given}" if given else name
+    suffix = ",".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in parameters.items())
+    return f"{name}:{suffix}" if suffix else name
 
 
 def parse_parameters(text: str) -> dict[str, int | float | str]:
@@ -116,9 +101,9 @@ def parse_parameters(text: str) -> dict[str, int | float | str]:
     if len(text) > MAX_SPEC_CHARS:
         raise InputError(f"parameters {shown(text, 40)}: {len(text)} characters; at most {MAX_SPEC_CHARS} are allowed")
     out: dict[str, int | float | str] = {}
-    rest = text
-    while rest:
-        item, _, rest = rest.partition(",")
+    remaining = text
+    while remaining:
+        item, _, remaining = remaining.partition(",")
         if not item:
             continue
         key, equals, value = item.partition("=")
@@ -126,16 +111,16 @@ def parse_parameters(text: str) -> dict[str, int | float | str]:
             raise InputError(f"parameter {shown(item)} is not of the form key=value")
         if key in out:
             raise InputError(f"parameter {shown(key)} is given twice")
-        if ":" in value and rest:
-            value, rest = f"{value},{rest}", ""
-        out[key] = _number_or_text(item, value)
+        if ":" in value and remaining:
+            value, remaining = f"{value},{remaining}", ""
+        out[key] = _parse_value(item, value)
     return out
 
 
-def _number_or_text(item: str, value: str) -> int | float | str:
-    for kind in (int, float):
+def _parse_value(item: str, value: str) -> int | float | str:
+    for number_type in (int, float):
         try:
-            number = kind(value)
+            number = number_type(value)
         except ValueError:  # no number; or more digits than Python reads, which the next kind tells
             continue
         if len(value) > MAX_CHARS:
@@ -154,21 +139,12 @@ def number(
     high: float = math.inf,
     whole: bool = False,
 ) -> float:
-    """Return a parameter as a float, or refuse it.
-
-    Args:
-        owner: the agent or adversary, for the message.
-        name: the parameter.
-        value: what was given.
-        above: the value must be greater than this.
-        low: the value must be at least this.
-        high: the value must be at most this.
-        whole: the value must be a whole number.
+    """Return a parameter of ``owner`` (an agent or adversary) as a float.
 
     Raises:
-        InputError: one line with the value seen and what is allowed.
+        InputError: unless the value is finite, > ``above``, in [``low``, ``high``], and an integer if ``whole``.
     """
-    allowed = _allowed(above, low, high, whole)
+    allowed = _describe_range(above, low, high, whole)
     if not is_finite(value):
         raise InputError(f"{owner}: {name} is {shown(value)}; it must be {allowed}")
     if not (value > above and low <= value <= high) or (whole and value != math.floor(value)):
@@ -177,33 +153,28 @@ def number(
 
 
 def build(registry: Registry, spec: str, **more: Any) -> Any:
-    """Build what a spec names: ``"name"`` or ``"name:key=value,key=value"``.
-
-    Args:
-        registry: where the names are looked up; their targets are callables with keyword parameters.
-        spec: the text.
-        more: further parameters.
+    """Build what ``"name"`` or ``"name:key=value,key=value"`` names, with ``more`` parameters.
 
     Raises:
         UnknownNameError: if the name is unknown.
         InputError: if a parameter is unknown, malformed or out of range.
     """
-    name, _, rest = spec.partition(":")
+    name, _, parameters = spec.partition(":")
     factory = registry.load(name)
-    given = {**parse_parameters(rest), **more}
-    known = list(inspect.signature(factory).parameters)
-    for key in given:
-        if key not in known:
-            hint = did_you_mean(key[:40], known) if known else " It has no parameters."
+    arguments = {**parse_parameters(parameters), **more}
+    accepted = list(inspect.signature(factory).parameters)
+    for key in arguments:
+        if key not in accepted:
+            hint = did_you_mean(key[:40], accepted) if accepted else " It has no parameters."
             raise InputError(f"{registry.kind} {name!r}: unknown parameter {shown(key)}.{hint}")
-    return factory(**given)
+    return factory(**arguments)
 
 
-def _allowed(above: float, low: float, high: float, whole: bool) -> str:
-    kind = "a whole number" if whole else "a finite number"
+def _describe_range(above: float, low: float, high: float, whole: bool) -> str:
+    noun = "a whole number" if whole else "a finite number"
     parts = [f"above {above:g}"] if above > -math.inf else []
     if low > -math.inf:
         parts.append(f"at least {low:g}")
     if high < math.inf:
         parts.append(f"at most {high:g}")
-    return kind + (" " + " and ".join(parts) if parts else "")
+    return noun + (" " + " and ".join(parts) if parts else "")

@@ -1,4 +1,4 @@
-"""Quantities as people write them: ``50mbps``, ``40ms``, ``1.5bdp``, ``20Msteps``."""
+"""Quantities with units: ``50mbps``, ``40ms``, ``1.5bdp``, ``20Msteps``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LONGEST = 64  # characters of a quantity
 
 @dataclass(frozen=True)
 class Units:
-    """Units of one kind of quantity; large and small letters are the same, ``mbps`` is ``Mbit/s``.
+    """Units of a quantity, case-insensitive; ``mbps`` is ``Mbit/s``.
 
     Attributes:
         factors: unit -> its size in the unit that the caller gets.
         plain: unit of a number without one.
-        spellings: further ones that are read, such as those of tc and iperf; a message does not list them.
-        whole: only whole numbers make sense.
+        spellings: further units that are read, such as those of tc and iperf; messages do not list them.
+        whole: only whole numbers are allowed.
         infinite: ``inf`` is allowed.
-        usual: from, to, in the unit that the caller gets; what lies outside is accepted with a warning.
+        usual: usual range, in the unit that the caller gets; values outside are accepted with a warning.
     """
 
     factors: dict[str, float]
@@ -70,36 +70,33 @@ def jitter_units(rtt_s: float) -> Units:
 
 
 def quantity(what: str, given: str | float, units: Units) -> float:
-    """Return a value in the unit of factor 1.
+    """Return a value in the unit of factor 1; an int if only whole numbers are allowed.
 
     Args:
-        what: for the message, such as ``--budget``.
+        what: name for messages, such as ``--budget``.
         given: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``, ``10``.
-        units: what is allowed.
-
-    Returns:
-        float: an int where only whole numbers make sense.
+        units: allowed ones.
 
     Raises:
-        InputError: one line with what it is, the value seen and what is allowed.
+        InputError: one line with the name, the value seen and what is allowed.
     """
     return _read(what, given, units, "of at least 0")
 
 
-def _read(what: str, given: str | float, units: Units, allowed: str) -> float:
-    text = str(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else ""
+def _read(what: str, entry: str | float, units: Units, allowed: str) -> float:
+    text = str(entry) if isinstance(entry, (str, int, float)) and not isinstance(entry, bool) else ""
     match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     factors = {name.lower(): factor for name, factor in (units.spellings | units.factors).items()}
     unit = (match[2].lower().replace("bps", "bit/s") or units.plain.lower()) if match else ""
     if match and unit in factors:
         value = float(match[1]) * factors[unit]
         if (math.isfinite(value) or (units.infinite and match[1].lower() == "inf")) and (not units.whole or value == int(value)):
-            _warn_unusual(what, given, value, units)
+            _warn_unusual(what, entry, value, units)
             return int(value) if units.whole else value
     number = "a whole number" if units.whole else "a number"
     plain = f"without a unit it is in {units.plain}" if units.plain else "without a unit it is a share"
     listed = ", ".join(unit for unit in units.factors if unit)
-    raise InputError(f"{what} is {shown(given)}; allowed: {number} {allowed} with a unit of {listed}; {plain}")
+    raise InputError(f"{what} is {shown(entry)}; allowed: {number} {allowed} with a unit of {listed}; {plain}")
 
 
 def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float | None]:
@@ -116,12 +113,12 @@ def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float |
     return int(positive(what, given, steps)), None
 
 
-def _warn_unusual(what: str, given: str | float, value: float, units: Units) -> None:
+def _warn_unusual(what: str, entry: str | float, value: float, units: Units) -> None:
     low, high = units.usual
     if value and math.isfinite(value) and not low <= value <= high:
         factor = units.factors[units.plain]
         usual = f"at least {low / factor:g}" if value < low else f"at most {high / factor:g}"
-        text = f"{what} is {shown(given)}, {value / factor:g} {units.plain}; {usual} {units.plain} is usual: is the unit right?"
+        text = f"{what} is {shown(entry)}, {value / factor:g} {units.plain}; {usual} {units.plain} is usual: is the unit right?"
         warnings.warn(text, CcenvWarning, stacklevel=4)
 
 

@@ -1,6 +1,6 @@
-"""Work on several cores: worker processes, or Ray tasks. Results in a fixed order do not depend on the speed of a worker.
+"""Work on several cores, in worker processes or Ray tasks. The order of results does not depend on the speed of a worker.
 
-Ray: the one place that starts it. It reports nothing to anybody, and the signals stay with the command line.
+Only this module starts Ray: without its usage reports, and with the signal handlers of the command line.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ccenv.base.interrupts import become_worker, claim_signals
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
-# Ray's own processes notice only after half a minute that their parent was killed. This program waits at a pipe, which the system
-# closes when our process ends. Every second it lists the processes below ours; in the end it kills them. Start times tell a
-# process from a later process with the same number.
+# Ray's processes notice only after half a minute that their parent was killed. This program waits at a pipe, which the system
+# closes when our process ends. It lists our descendants every second and kills them at the end. Start times distinguish a
+# process from a later one with the same number.
 _GUARD = """
 import os, select, signal, sys
 def below(top):
@@ -34,16 +34,16 @@ def below(top):
         except OSError:
             continue
         parents[int(entry)], begun[int(entry)] = int(fields[1]), fields[19]
-    found, layer = set(), {top}
+    descendants, layer = set(), {top}
     while layer:
-        layer = {child for child, parent in parents.items() if parent in layer} - found
-        found |= layer
-    return {(process, begun[process]) for process in found - {os.getpid()}}, begun
-found = set()
+        layer = {child for child, parent in parents.items() if parent in layer} - descendants
+        descendants |= layer
+    return {(process, begun[process]) for process in descendants - {os.getpid()}}, begun
+descendants = set()
 while not select.select([0], [], [], 1.0)[0]:
-    found = below(int(sys.argv[1]))[0] or found
+    descendants = below(int(sys.argv[1]))[0] or descendants
 begun = below(0)[1]
-for process, start in found:
+for process, start in descendants:
     if begun.get(process) == start:
         try:
             os.kill(process, signal.SIGKILL)
@@ -54,7 +54,7 @@ _guards: list[Any] = []  # of this process: none, or one
 
 
 def _guard_cluster() -> None:
-    """End Ray's processes with this process (Linux; elsewhere Ray's own rules hold)."""
+    """End Ray's processes with this process (Linux; elsewhere Ray decides)."""
     if sys.platform == "linux" and not _guards:
         command = [sys.executable, "-c", _GUARD, str(os.getpid())]
         _guards.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
@@ -62,8 +62,6 @@ def _guard_cluster() -> None:
 
 def start_ray(cores: int | None = None, address: str | None = None) -> Any:
     """Start Ray on this machine, or join a cluster; return the module.
-
-    Ray's usage reports are switched off before it begins.
 
     Args:
         cores: of a cluster that is started here; a cluster that is joined has its own.
@@ -79,8 +77,8 @@ def start_ray(cores: int | None = None, address: str | None = None) -> Any:
 
     if address is None:
         _guard_cluster()
-    here: dict[str, Any] = {} if address else {"num_cpus": cores, "include_dashboard": False}
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **here)
+    options: dict[str, Any] = {} if address else {"num_cpus": cores, "include_dashboard": False}
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
     claim_signals()
     return ray
 
@@ -96,19 +94,14 @@ Result = Callable[[], Any]
 
 
 class Watched(NamedTuple):
-    """What work of another process came to.
-
-    Attributes:
-        result: of the work.
-        warnings: what ccenv warned of meanwhile.
-    """
+    """Result of work in another process, and ccenv's warnings meanwhile."""
 
     result: Any
     warnings: tuple[str, ...]
 
 
 def watched(work: Callable[..., Any], *arguments: Any) -> Watched:
-    """Do work in this process, a worker, and keep ccenv's warnings for :func:`tell`; others are shown here."""
+    """Do work in this worker process and keep ccenv's warnings for :func:`tell`; others are shown here."""
     kept: dict[str, None] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("always", CcenvWarning)
@@ -116,25 +109,25 @@ def watched(work: Callable[..., Any], *arguments: Any) -> Watched:
         return Watched(work(*arguments), tuple(kept))
 
 
-def _keep(kept: dict[str, None], others: Callable[..., None], message: Warning | str, kind: type[Warning], *where: Any) -> None:
-    if issubclass(kind, CcenvWarning):
+def _keep(kept: dict[str, None], show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    if issubclass(category, CcenvWarning):
         kept[str(message)] = None
     else:
-        others(message, kind, *where)
+        show(message, category, *place)
 
 
-def tell(found: Watched) -> Any:
-    """Return the result of watched work, and warn here of what it warned of there."""
-    for message in found.warnings:
+def tell(outcome: Watched) -> Any:
+    """Return the result of watched work and repeat its warnings in this process."""
+    for message in outcome.warnings:
         warnings.warn(message, CcenvWarning, stacklevel=3)
-    return found.result
+    return outcome.result
 
 
 class Workers:
     """Up to ``jobs`` tasks at a time; nothing is started before the first task.
 
-    With ``processes`` and one job tasks run in this process, when their result is asked for. ``ray`` uses the cluster that
-    RAY_ADDRESS names (there its own cores are the limit), or starts one here with ``jobs`` cores.
+    With ``processes`` and one job, tasks run in this process when their result is requested. ``ray`` joins the cluster of
+    RAY_ADDRESS, whose cores are then the limit, or starts one here with ``jobs`` cores.
 
     Raises:
         InputError: for a number of jobs out of range.
@@ -143,7 +136,6 @@ class Workers:
     """
 
     def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
-        """Remember backend and number of jobs."""
         if not 1 <= jobs <= MOST_JOBS:
             raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
         if backend not in BACKENDS:
@@ -161,7 +153,6 @@ class Workers:
         return self.jobs > 1 or self.backend == "ray"
 
     def __enter__(self) -> Workers:
-        """Return the workers; they end with the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -195,7 +186,7 @@ class Workers:
 
 
 def worker_context(module: str) -> ForkServerContext:
-    """Return the context of workers: copies of a process without threads that has imported this module of ccenv beforehand."""
+    """Return the context of workers: forks of a process without threads that has imported this module of ccenv."""
     import multiprocessing
 
     context = multiprocessing.get_context("forkserver")
@@ -205,20 +196,12 @@ def worker_context(module: str) -> ForkServerContext:
 
 
 class ProcessPool:
-    """Worker processes that end with this process, also when it is killed.
+    """Worker processes that end with this process, even when it is killed; ``executor`` runs the tasks.
 
-    Each holds the reading end of a pipe whose writing end only this process has: the system closes it at our end.
-
-    Args:
-        jobs: how many.
-        module: of the work.
-
-    Attributes:
-        executor: runs the tasks.
+    Each worker holds the reading end of a pipe whose writing end only this process has: the system closes it when we end.
     """
 
     def __init__(self, jobs: int, module: str) -> None:
-        """Prepare the workers; they start with the tasks."""
         from concurrent.futures import ProcessPoolExecutor
 
         # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.

@@ -1,7 +1,4 @@
-"""Environments: thin adapters (Gymnasium, Stable-Baselines3, RLlib, PettingZoo) over one batched core.
-
-Nothing heavy is imported here: the modules behind the names are imported when an environment is made.
-"""
+"""Environments: thin adapters (Gymnasium, Stable-Baselines3, RLlib, PettingZoo) over one batched core, imported on first use."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ ENVIRONMENTS.add(
 
 
 def register() -> None:
-    """Register the Gymnasium ids; calling it twice changes nothing.
+    """Register the Gymnasium ids, idempotently.
 
     It is also the entry point ``gymnasium.envs``, which may be called while Gymnasium itself is being imported.
     """

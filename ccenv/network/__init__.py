@@ -1,1 +1,1 @@
-"""What a network may do and what happened: paths, models, traces, laws, and the interfaces of senders and adversaries."""
+"""Networks as data: paths, models, traces, the checker of laws, metrics, links of varying rate, and moves of adversaries."""

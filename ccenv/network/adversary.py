@@ -1,6 +1,6 @@
-"""What a network adversary can be. The adversaries themselves live in ``ccenv.adversaries``.
+"""Types of network adversaries (``ccenv.adversaries`` registers them), and stored moves, ``NAME.moves.npz``.
 
-Stored moves of a network, ``NAME.moves.npz``: what an attack played, step by step, to be played again elsewhere.
+A file of moves holds what an attack played step by step, so that it can be replayed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def moves_width(n_flows: int) -> int:
 class ScriptedAdversary:
     """Compiled moves: ``init(state, view)`` once per flow, ``play(state, view, move)`` per flow and step.
 
-    Records are those of ``ccenv.agents.callbacks``: ADVERSARY_STATE (or a type with at most as many fields), VIEW, MOVE.
-    ``source_sha256`` is the hash of the file it was loaded from; empty for what comes with ccenv.
+    Structs are those of ``ccenv.agents.callbacks``: ADVERSARY_STATE (or a type with at most as many fields), VIEW, MOVE.
+    ``source_sha256`` is the hash of the file it was loaded from; empty for shipped ones.
     """
 
     name: str
@@ -47,7 +47,6 @@ class ScriptedAdversary:
     source_sha256: str = ""
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ScriptedAdversary({spec_text(self.name, self.parameters)})"
 
 
@@ -62,10 +61,8 @@ class ExternalAdversary:
 class RecordedAdversary:
     """Moves recorded per step, e.g. from a solver's counterexample.
 
-    Attributes:
-        name: where they come from.
-        moves: array (steps, 2 + 2 * n_flows) in [0, 1]: waste, rate, service per flow, loss per flow.
-        periodic: start over after the last set; otherwise the last set is repeated.
+    ``moves`` are (steps, 2 + 2 * n_flows) in [0, 1]: waste, rate, service per flow, loss per flow. After the last row they start
+    over if periodic, otherwise the last row is repeated. ``name`` is their origin.
     """
 
     name: str
@@ -73,7 +70,6 @@ class RecordedAdversary:
     periodic: bool = False
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"RecordedAdversary({self.name}: {len(self.moves)} steps{', over and over' if self.periodic else ''})"
 
 
@@ -82,14 +78,14 @@ class MlpAdversary:
     """A frozen policy over the Network-v0 observation, evaluated in the kernel.
 
     Attributes:
-        name: where it comes from.
+        name: its origin.
         weights: one (n_in, n_out) float64 array per layer; n_in is the length of the observation for the number of flows.
         biases: one (n_out,) float64 array per layer.
         activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear.
         observation_version: version of the observation table that it was trained on.
-        columns: which moves it makes, as columns of (waste, rate, service per flow, loss per flow); the others are kind.
+        columns: the moves it makes, as columns of (waste, rate, service per flow, loss per flow); the others are benign.
         decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
-        episode_rtts: length of the episodes that it was trained on: what its observation calls the share that is over.
+        episode_rtts: length of the training episodes, to which the observation's elapsed share refers.
         levels: 0: one output per move, clipped to [0, 1]; n: the last layer has n outputs per move, scores of the n evenly
             spaced values from 0 to 1, and the value with the highest score is played (the lowest of equals).
     """
@@ -105,7 +101,6 @@ class MlpAdversary:
     levels: int = 0
 
     def __repr__(self) -> str:
-        """Return one line."""
         n_numbers = sum(array.size for array in (*self.weights, *self.biases))
         return f"MlpAdversary({self.name}: {len(self.columns)} moves, {len(self.weights)} layers, {n_numbers} numbers)"
 
@@ -119,17 +114,17 @@ FORMAT = Format("ccenv-moves", 1, "stored moves", rules=JsonRules(max_bytes=1 <<
 
 
 class MovesHeader(StrictModel):
-    """What a file of moves says about itself.
+    """Header of a file of moves.
 
     Attributes:
-        path: the path that they were found on.
+        path: the path of the attack.
         model: its network model.
         steps_per_rtt: K: a row is one step.
         dt_s: length of a step.
         first_row: step after which the measured window starts.
-        sender: whom they were found against.
-        adversary: who found them.
-        utilisation: what they left of the link there.
+        sender: the attacked sender.
+        adversary: the attacker.
+        utilisation: of the attacked run, in the measured window.
     """
 
     path: Path
@@ -144,23 +139,18 @@ class MovesHeader(StrictModel):
 
 @dataclass(frozen=True)
 class StoredMoves:
-    """Moves and where they come from.
-
-    Attributes:
-        header: where they come from.
-        moves: (steps, 2 + 2 N) in [0, 1]: waste, rate, service per flow, loss per flow.
-    """
+    """Moves, (steps, 2 + 2 N) in [0, 1]: waste, rate, service per flow, loss per flow; and their origin."""
 
     header: MovesHeader
     moves: np.ndarray
 
     @property
     def adversary(self) -> RecordedAdversary:
-        """The player; after the last row it repeats that."""
+        """The adversary that replays the moves; it repeats the last row."""
         return RecordedAdversary(f"moves of {self.header.adversary} against {self.header.sender}", self.moves)
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the file at once or not at all."""
+        """Write the file atomically."""
         header = {**FORMAT.head, **self.header.model_dump(), "path": self.header.path.to_dict()}
         buffer = io.BytesIO()
         np.savez_compressed(

@@ -1,4 +1,4 @@
-"""Pictures of a trace: cumulative curves, queue, rates, beliefs. Drawn without a display and without pyplot's global state."""
+"""Plots of a trace: cumulative curves, queue, rates, beliefs. Drawn without a display and without pyplot's global state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 100
-_PAGE_PX = (500, 850)  # a picture as narrow as this keeps its letters readable on a phone
+_PAGE_PX = (500, 850)  # narrow enough that text stays readable on a phone
 SUFFIXES = (".png", ".svg")
 _STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate", "Producer", "Creator")}  # what would differ
 _KILO, _MEGA = 1e3, 1e6
@@ -37,18 +37,14 @@ def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFI
 
 
 def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Plot a trace into a file.
-
-    Args:
-        trace: what to plot.
-        path: the picture, ending in ``.png`` or ``.svg``; equal traces make equal files.
+    """Plot a trace into a ``.png`` or ``.svg``; equal traces make equal files.
 
     Raises:
         InputError: for another ending.
         CcenvError: if the file cannot be written.
     """
     target = require_picture(path)
-    write_atomic(target, picture(figure_of(trace, *_PAGE_PX), target.suffix, 1.5 * DPI))
+    write_atomic(target, picture(build_figure(trace, *_PAGE_PX), target.suffix, 1.5 * DPI))
 
 
 def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
@@ -63,30 +59,22 @@ def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
 
 
 def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.ndarray:
-    """Draw a trace into an image, for ``render_mode="rgb_array"``.
-
-    Args:
-        trace: what to draw.
-        width_px: width, >= 480.
-        height_px: height, >= 400.
-
-    Returns:
-        (height_px, width_px, 3) uint8, red, green, blue; a fresh array.
+    """Draw a trace into an image (height_px, width_px, 3) of uint8 RGB, for ``render_mode="rgb_array"``.
 
     Raises:
-        InputError: for a smaller size.
+        InputError: for less than 480 x 400 pixels.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     if width_px < 480 or height_px < 400:
         raise InputError(f"image size {width_px} x {height_px}; at least 480 x 400 is needed")
-    canvas: Any = FigureCanvasAgg(figure_of(trace, width_px, height_px))
+    canvas: Any = FigureCanvasAgg(build_figure(trace, width_px, height_px))
     canvas.draw()
     return np.array(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def figure_of(trace: Trace, width_px: int = 900, height_px: int = 800) -> Figure:
-    """Build the figure: panels over one time axis, the last only where the trace has beliefs about the link rate."""
+def build_figure(trace: Trace, width_px: int = 900, height_px: int = 800) -> Figure:
+    """Build the figure: panels over one time axis, with beliefs only if the trace has some about the link rate."""
     from matplotlib.figure import Figure
 
     panels = [_curves, _queue, _rates] + ([_beliefs] if {"C_L", "C_U"} & set(trace.beliefs) else [])
@@ -106,7 +94,7 @@ def figure_of(trace: Trace, width_px: int = 900, height_px: int = 800) -> Figure
 
 
 def _curves(trace: Trace, ax: Axes) -> None:
-    """Cumulative curves of all flows together, from where they stood at row 0."""
+    """Cumulative curves of all flows together, relative to row 0."""
     start = float(trace.S[0].sum())
     for values, label, style in (
         (trace.A.sum(axis=1), "A sent", "-"),
@@ -119,7 +107,7 @@ def _curves(trace: Trace, ax: Axes) -> None:
 
 
 def _queue(trace: Trace, ax: Axes) -> None:
-    """What waits for the link, what the jitter box holds, the buffer, and where bytes were lost."""
+    """Bytes that wait for the link, bytes that the delay element holds, the buffer, and losses."""
     enqueued = trace.E.sum(axis=1)
     held = np.maximum(0.0, np.minimum(trace.G, enqueued) - trace.S.sum(axis=1))
     ax.plot(trace.times_s, trace.queue_bytes / _KILO, label="queue")
@@ -133,7 +121,7 @@ def _queue(trace: Trace, ax: Axes) -> None:
 
 
 def _rates(trace: Trace, ax: Axes) -> None:
-    """What each flow sent per step and what was delivered of it over its last Rm."""
+    """Each flow's sending rate per step and its delivery rate over the last Rm."""
     dt_s = trace.header.dt_s
     for i, steps in enumerate(trace.grid.rtt_steps):
         sent = np.diff(trace.A[:, i]) / dt_s

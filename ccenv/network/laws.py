@@ -1,9 +1,7 @@
-"""Is a trace legal for its network model? An independent checker: one function per law, one table of laws.
+"""The checker that decides whether a trace is legal for its network model: one function per law, one table of laws.
 
 Written from the laws ([CCmatic] s.3 and Listing 3, [Starvation] s.3, s.5.4, s.6.5; listed in docs/traces.md), not from an engine.
-A law measures, per row and where it applies per flow, by how many bytes it is broken; what exceeds roundoff is a violation.
-
-What follows from a trace's curves: departures in order of arrival, delays on the grid, what a step sent, lost and wasted.
+A law measures by how many bytes each row (or row and flow) breaks it; what exceeds roundoff is a violation.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ from ccenv.network.trace import Floats, Trace
 # Relative to the largest curve, in units of float64's resolution: of the numbers of a trace as they are written, and of the
 # additions of a step. Engine runs stay below 100 after 600 steps and 1,100 after 60,000.
 ROUNDINGS, ROUNDINGS_PER_STEP = 1024, 2
-LARGEST_OFF = 1e-3  # of a step's bytes: where round-off may hide more than this, a trace is not judged
+LARGEST_OFF = 1e-3  # of a step's bytes: if roundoff may hide more than this, a trace is not judged
 
 
 class Curves:
-    """A trace with what follows from it, computed once and shared by the laws.
+    """A trace and derived quantities, shared by the laws: what a step sent, lost and wasted, departures, delays on the grid.
 
     Rows are 0..T. Per-step quantities have T + 1 rows too; row 0, where no step ends, is zero.
     """
 
     def __init__(self, trace: Trace, tolerance: float, slack_bytes: float = 0.0) -> None:
-        """Take the trace apart; tolerance is relative to the bytes at stake at a row, slack_bytes come on top."""
+        """Derive the quantities; tolerance is relative to the bytes at stake at a row, slack_bytes are added to it."""
         self.trace = trace
         self.path = trace.header.path
         self.model = trace.model
@@ -48,8 +46,8 @@ class Curves:
         self.lost_free = step(self.L_free)
         self.lost_congestive: Floats = self.lost - self.lost_free
         self.lost_congestive_total: Floats = self.lost_congestive.sum(axis=1)
-        self.reached = self.sent - self.lost_free  # what of the step's bytes reached the bottleneck
-        # Before congestive loss: what had entered and what reached the bottleneck in this step.
+        self.reached = self.sent - self.lost_free  # the step's bytes that reached the bottleneck
+        # Before congestive loss: bytes that had entered plus those that reached the bottleneck in this step.
         self.offered = np.concatenate((self.E_total[:1], self.E_total[:-1] + self.reached[1:].sum(axis=1)))
         self.earned = trace.link_rate_Bps * self.dt_s
         self.earned[0] = 0.0
@@ -61,13 +59,13 @@ class Curves:
         self.roundoff = tolerance * self.at_stake + self.resolution + slack_bytes
 
     def _resolution(self) -> Floats:
-        """Return by how many bytes sums of float64 may be off at each row, (T+1,): each step adds the rounding of its own."""
+        """Return the possible error of float64 sums at each row, (T+1,) bytes: each step adds its rounding."""
         magnitude = np.maximum.reduce([np.abs(c).sum(axis=1) for c in (self.A, self.L, self.S)] + [np.abs(self.G)])
         roundings = ROUNDINGS + ROUNDINGS_PER_STEP * np.arange(len(magnitude))
         return roundings * np.finfo(np.float64).eps * np.maximum.accumulate(magnitude)
 
     def require_resolution(self) -> None:
-        """Raise InputError where float64 cannot tell a trace's steps apart: a checker would then pass anything."""
+        """Raise InputError if float64 cannot resolve a trace's steps: the checker would then pass anything."""
         steps = max(1, self.trace.n_steps)
         sent = float((self.A[-1] - self.A[0]).sum()) / steps
         carried = float(self.earned.sum()) / steps
@@ -92,7 +90,7 @@ class Curves:
 
     @cached_property
     def departed(self) -> tuple[Floats, Floats]:
-        """P_i: bytes of each flow that have left the bottleneck when P = min(G, E) of all flows have, as (least, most)."""
+        """P_i: bytes of each flow that have left the bottleneck when P = min(G, E) bytes of all flows have, as (least, most)."""
         return self.fifo(np.minimum(self.G, self.E_total))
 
     def fifo(self, total: Floats) -> tuple[Floats, Floats]:
@@ -129,9 +127,9 @@ def step(curve: Floats) -> Floats:
     return out
 
 
-DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of all that were ever counted
+DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of cumulative bytes
 
-_NEVER = -math.inf  # the amount where a law says nothing
+_NEVER = -math.inf  # the amount where a law does not apply
 _DEFINITION = "definition of the curves"
 _LISTING = "[CCmatic] Listing 3"
 
@@ -140,15 +138,15 @@ Measure = Callable[[Curves], Floats]
 
 @dataclass(frozen=True)
 class Law:
-    """One law of the network or of what a trace is.
+    """One law of the network, or of what makes a trace.
 
     Attributes:
-        name: how violations call it.
+        name: used in violations.
         measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.
         formula: for messages and documentation.
         source: paper and equation.
-        applies: to which traces; all by default.
-        compares_rates: judged against the bytes of one step at the link rate instead of the whole curves.
+        applies: whether it applies to a trace; by default to all.
+        compares_rates: the tolerance is relative to the bytes of one step at the link rate instead of those at stake.
     """
 
     name: str
@@ -160,13 +158,13 @@ class Law:
 
 
 LAWS: list[Law] = []
-"""All laws, in the order in which violations of the same step are named: what a curve is, then sending, tokens, loss, service."""
+"""All laws, in the order in which violations of the same step are listed: curves, sending, tokens, loss, service."""
 
 
 def _law(
     formula: str, source: str, applies: Callable[[Curves], bool] = lambda c: True, compares_rates: bool = False
 ) -> Callable[[Measure], Measure]:
-    """Enter a function into the table of laws under its own name."""
+    """Register a function in the table of laws under its own name."""
 
     def enter(measure: Measure) -> Measure:
         LAWS.append(Law(measure.__name__, measure, formula, source, applies, compares_rates))
@@ -216,7 +214,7 @@ def tokens_monotone(c: Curves) -> Floats:
 
 @_law("C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5", compares_rates=True)
 def link_rate_legal(c: Curves) -> Floats:
-    """The link rate is the path's; only the strong model chooses it, between its bounds."""
+    """The link rate is the path's; only the strong model chooses it, within its bounds."""
     low, high = link_rate_bounds(c)
     rate = c.trace.link_rate_Bps
     return np.maximum(low - rate, rate - high) * c.dt_s
@@ -258,7 +256,7 @@ def sent_within_rate(c: Curves) -> Floats:
 
 @_law("A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7")
 def sent_within_window(c: Curves) -> Floats:
-    """A step sends into the window in force; at best, everything delivered an Rm ago and lost before the step has left it."""
+    """A step sends within the window in force; bytes delivered an Rm ago or lost before the step no longer count against it."""
     left = np.concatenate((c.L[:1], c.L[:-1]))
     for i, steps in enumerate(c.trace.grid.rtt_steps):
         before = 0.0 if c.knows_past else np.inf
@@ -268,7 +266,7 @@ def sent_within_window(c: Curves) -> Floats:
 
 @_law("A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION)
 def sent_while_active(c: Curves) -> Floats:
-    """A flow sends between its start and its stop only."""
+    """A flow sends only between its start and its stop."""
     out = np.full_like(c.sent, _NEVER)
     fuzz_s = GRID_TOLERANCE * c.dt_s
     ends_s = c.trace.times_s
@@ -280,7 +278,7 @@ def sent_while_active(c: Curves) -> Floats:
 
 @_law("A_i(k) <= offered_i(t_k) + L_i(k-1)", _DEFINITION, applies=lambda c: c.knows_past)
 def sent_within_workload(c: Curves) -> Floats:
-    """A flow sends what its application offered so far, and again what was lost by the step before."""
+    """A flow sends what its application has offered so far, plus retransmissions of what was lost by the step before."""
     out = np.full_like(c.A, _NEVER)
     again = np.concatenate((c.L[:1], c.L[:-1]))
     for i, flow in enumerate(c.path.flows):
@@ -317,7 +315,7 @@ def free_loss_within_lost(c: Curves) -> Floats:
 
 @_law("Lfree_i(k) <= eps_i A_i(k)", "[Starvation] s.5.4")
 def free_loss_budget(c: Curves) -> Floats:
-    """Loss without congestion keeps to the flow's budget."""
+    """Loss without congestion stays within the flow's budget."""
     return c.L_free - np.array([flow.loss_budget for flow in c.path.flows]) * c.A
 
 
@@ -329,7 +327,7 @@ def waste_only_when_idle(c: Curves) -> Floats:
 
 @_law("ideal, cbr_delay, strong: G(k) <= E(k)", "[CCmatic] s.3", applies=lambda c: not c.model.hoards_tokens)
 def no_hoarding(c: Curves) -> Floats:
-    """A link that may not hoard wastes every token that no byte needs."""
+    """A link that may not hoard wastes every token that no byte uses."""
     return c.G - c.E_total
 
 
@@ -355,7 +353,7 @@ def drop_tail_loss(c: Curves) -> Floats:
     applies=lambda c: c.path.red is not None,
 )
 def red_loss(c: Curves) -> Floats:
-    """RED loses its share of the arrivals, and drop-tail behind it the overflow that is left."""
+    """RED loses its share of the arrivals, and drop-tail behind it the remaining overflow."""
     lost, reached = c.lost_congestive_total, c.reached.sum(axis=1)
     least = np.maximum(red_share(c, 0.0, -c.roundoff) * reached, c.overflow)
     unknown_past_bytes = 0.0 if c.knows_past else min(c.path.buffer_bytes, sys.float_info.max)
@@ -369,7 +367,7 @@ def red_share(c: Curves, average_bytes: float, margin_bytes: Floats) -> Floats:
     """Return the share of each step's arrivals that RED drops, (T+1,).
 
     Args:
-        c: the curves; the path has RED parameters.
+        c: curves of a path with RED.
         average_bytes: averaged queue before row 0.
         margin_bytes: (T+1,) added to the averaged queue, for roundoff at the thresholds.
     """
@@ -417,7 +415,7 @@ def tokens_used_in_time(c: Curves) -> Floats:
     applies=lambda c: c.model.hoards_tokens,
 )
 def fifo_order(c: Curves) -> Floats:
-    """What is delivered in total is delivered in the order of arrival."""
+    """Bytes are delivered in the order of arrival."""
     least, most = c.fifo(c.S_total)
     return np.maximum(least - c.S, c.S - most)
 
@@ -437,7 +435,7 @@ def delivered_after_departure(c: Curves) -> Floats:
     applies=lambda c: not c.model.hoards_tokens,
 )
 def delivered_within_jitter(c: Curves) -> Floats:
-    """A flow's bytes are delivered at most D_i after they leave the bottleneck; at once where there is no jitter."""
+    """A flow's bytes are delivered at most D_i after they leave the bottleneck; at once without jitter."""
     least, _ = c.departed
     out = np.full_like(c.S, _NEVER)
     for i, steps in enumerate(c.jitter_steps):
@@ -447,15 +445,15 @@ def delivered_within_jitter(c: Curves) -> Floats:
 
 @dataclass(frozen=True)
 class Violation:
-    """Where a trace first breaks a law.
+    """The first violation of a law in a trace.
 
     Attributes:
         law: name of the law.
-        flow: which flow; None for laws about all flows together.
+        flow: index; None for laws about all flows together.
         step: row of the trace, the end of the step.
         time_s: time of that row.
-        amount_bytes: by how much the law is broken there.
-        steps_broken: how many rows break it in all.
+        amount_bytes: excess at that row.
+        steps_broken: number of rows that break the law.
         message: one line for people.
     """
 
@@ -476,12 +474,12 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
     """Check a trace against every law of its model.
 
     Args:
-        trace: what to check.
-        tolerance: to forgive besides float64's resolution, in [0, 1), of the bytes at stake; for the link rate of one step's.
-        slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
+        trace: of any model.
+        tolerance: in [0, 1), beyond float64's resolution, relative to the bytes at stake; for the link rate to those of one step.
+        slack_bytes: further tolerance at every row: the difference between whole packets and the fluid of the laws.
 
     Returns:
-        Where each broken law is first broken, earliest first, then in the order of ``LAWS``; empty for a legal trace.
+        The first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace.
 
     Raises:
         InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
@@ -491,11 +489,11 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
             raise InputError(f"{name} is {value}; it must be in [0, {end})")
     curves = Curves(trace, tolerance, slack_bytes)
     curves.require_resolution()
-    found = (_first(law, curves, tolerance) for law in LAWS if law.applies(curves))
-    return sorted((v for v in found if v is not None), key=lambda violation: violation.step)
+    violations = (_find_violation(law, curves, tolerance) for law in LAWS if law.applies(curves))
+    return sorted((v for v in violations if v is not None), key=lambda violation: violation.step)
 
 
-def _first(law: Law, curves: Curves, tolerance: float) -> Violation | None:
+def _find_violation(law: Law, curves: Curves, tolerance: float) -> Violation | None:
     amount = law.measure(curves)
     allowed = tolerance * curves.trace.link_rate_Bps * curves.dt_s if law.compares_rates else curves.roundoff
     by_flow = amount.ndim == 2

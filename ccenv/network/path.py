@@ -1,8 +1,6 @@
-"""Paths: link rate, buffer, queue discipline, and per flow its delays, workload and loss budget.
+"""Paths (link rate, buffer, queue discipline; delays, workload and loss budget per flow) and the network models as data.
 
-Inside ccenv all quantities are seconds, bytes and bytes/s; :func:`make_path` converts at the edge.
-
-The network models as data: which moves each gives to the adversary, weakest first.
+Inside ccenv all quantities are seconds, bytes and bytes/s; :func:`make_path` converts.
 """
 
 from __future__ import annotations
@@ -21,17 +19,17 @@ MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0
 MAX_FLOWS = 64
 GRID_TOLERANCE = 1e-6
-# What a path may hold: far beyond any network, and so that no product or quotient of its numbers leaves what a float can hold.
+# Bounds of a path: far beyond any network, and such that no product or quotient of its numbers overflows a float.
 SHORTEST_S, LONGEST_S = 1e-9, 1e9
 SLOWEST_BPS, FASTEST_BPS = 1e-9, 1e18
 FEWEST_BYTES, MOST_BYTES = 1e-9, 1e18
 
 
 class Workload(StrictModel):
-    """What the application offers to send.
+    """The data that the application offers.
 
     Attributes:
-        kind: ``bulk`` (always more), ``rate`` (a constant stream), ``on_off`` (bulk during on phases), ``finite`` (some bytes).
+        kind: ``bulk`` (unlimited), ``rate`` (a constant stream), ``on_off`` (bulk during on phases), ``finite`` (one transfer).
         rate_Bps: rate of the stream, for ``rate``.
         on_s: length of an on phase, for ``on_off``.
         off_s: length of an off phase, for ``on_off``.
@@ -148,10 +146,10 @@ class Path(StrictModel):
 
     def __repr__(self) -> str:
         flow, bdp = self.flows[0], self.buffer_bytes / self.bdp_bytes
-        many = f", {self.n_flows} flows" if self.n_flows > 1 else ""
+        flow_count = f", {self.n_flows} flows" if self.n_flows > 1 else ""
         return (
             f"Path({self.link_rate_Bps / MBPS_IN_BPS:g} Mbit/s, Rm {1e3 * flow.rtt_s:g} ms, D {1e3 * flow.jitter_s:g} ms, "
-            f"buffer {bdp:.3g} BDP{many})"
+            f"buffer {bdp:.3g} BDP{flow_count})"
         )
 
     __str__ = __repr__
@@ -219,7 +217,7 @@ def make_path(
     n_flows: int = 1,
     mss_bytes: float = DEFAULT_MSS_BYTES,
 ) -> Path:
-    """Build a path from the units that people use.
+    """Build a path from Mbit/s, ms and BDP.
 
     Args:
         link_rate_mbps: C in Mbit/s.
@@ -230,7 +228,7 @@ def make_path(
         mss_bytes: segment size.
 
     Raises:
-        PathError: for anything that no path can have.
+        PathError: for impossible values.
     """
     for name, value in (("link_rate_mbps", link_rate_mbps), ("buffer_bdp", buffer_bdp), ("mss_bytes", mss_bytes)):
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
@@ -252,10 +250,10 @@ def make_path(
 
 @dataclass(frozen=True)
 class Model:
-    """What a network may choose per step.
+    """A network model: what the adversary may choose per step. ``MODELS`` lists them, weakest first.
 
     Attributes:
-        name: id used in configs and traces.
+        name: used in configs and traces.
         index: position in the order of strength; a sender that works on a higher one works on a lower one.
         has_jitter: may hold served bytes, up to D.
         hoards_tokens: may keep spare tokens for later instead of wasting them (CCAC).

@@ -30,7 +30,7 @@ from ccenv.network.path import MBPS_IN_BPS, MODELS, Grid, Model, Path, grid_of
 Floats = NDArray[np.float64]
 
 MAX_FILE_BYTES = 256 << 20
-"""Largest trace, compressed or not, that :func:`load_trace` reads unless told otherwise."""
+"""Default size limit of :func:`load_trace`, compressed or not."""
 
 PER_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes")
 PER_PATH = ("G", "link_rate_Bps")
@@ -43,21 +43,21 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal traces are equal files
 
 
 class TraceHeader(StrictModel):
-    """What a trace says about itself.
+    """Header of a trace.
 
     Attributes:
         format: always ``"ccenv-trace"``.
         version: of the format, 1.
-        path: the path that it ran on.
+        path: of the run.
         model: network model, a key of ``ccenv.network.path.MODELS``.
         timing: ``"engine"``, or ``"smt"`` for proof timing.
         steps_per_rtt: K, steps per smallest Rm.
         dt_s: length of a step; follows from path and K.
         history: ``"empty"``: nothing happened before row 0; ``"free"``: rows before 0 are unknown (solver traces, cut-outs).
-        past_rows: rows before the one at which the trace proper begins: a solver's counterexample says there how its start came
-            about, with bytes that the sender's rule did not choose.
+        past_rows: rows before the start of the trace proper: in a solver's counterexample they explain the initial state, with
+            bytes that the sender's rule did not choose.
         senders: one name per flow.
-        adversary: name of the network player.
+        adversary: its name.
         seed: of the run, or None where there is none.
         ccenv_version: version that wrote the trace.
         notes: free text.
@@ -84,11 +84,11 @@ class Trace:
     """A run of N flows over T steps. Arrays are float64 copies and read-only; ``dataclasses.replace`` makes a changed trace.
 
     Attributes:
-        header: path, model, grid, who played.
+        header: path, model, grid, senders, adversary.
         A: (T+1, N) cumulative bytes sent.
         L: (T+1, N) cumulative bytes lost, congestive and not.
         L_free: (T+1, N) cumulative bytes lost without congestion, part of L.
-        S: (T+1, N) cumulative bytes delivered to the receiver side of the jitter box.
+        S: (T+1, N) cumulative bytes delivered behind the delay element.
         G: (T+1,) cumulative tokens admitted, in bytes, after retroactive expiry.
         link_rate_Bps: (T+1,) C during the step that ends at the row; entry 0 equals entry 1.
         rate_Bps: (T+1, N) sending rate in force during the step; infinite: not paced.
@@ -111,7 +111,6 @@ class Trace:
     beliefs: dict[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Freeze and check the arrays."""
         for name in PER_FLOW + PER_PATH:
             object.__setattr__(self, name, _frozen(name, getattr(self, name)))
         object.__setattr__(self, "beliefs", {name: _frozen(name, array) for name, array in self.beliefs.items()})
@@ -252,11 +251,7 @@ def _check_values(name: str, array: np.ndarray, shape: tuple[int, ...], *, may_b
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace as one .npz without pickled objects, at once or not at all. Equal traces make equal files.
-
-    Args:
-        trace: what to write.
-        path: the file, conventionally ending in ``.npz``.
+    """Write a trace atomically as one .npz without pickled objects. Equal traces make equal files.
 
     Raises:
         CcenvError: if the file cannot be written.
@@ -279,19 +274,17 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> Trace:
     """Read a trace and check format, version, names, shapes and numbers. ``ccenv.network.laws`` decides whether it is *legal*.
 
-    Args:
-        path: a file that :func:`save_trace` wrote.
-        max_bytes: largest size accepted, on disk and unpacked.
+    ``max_bytes`` limits the size, on disk and unpacked.
 
     Raises:
         TraceError: with the file name and what is wrong.
     """
-    where = path_of("trace", path)
+    file = path_of("trace", path)
     try:
-        content = read_bounded(where, max_bytes)
+        content = read_bounded(file, max_bytes)
     except InputError as error:
         raise TraceError(str(error)) from None
-    return parse_trace(content, shown_path(where), max_bytes)
+    return parse_trace(content, shown_path(file), max_bytes)
 
 
 def parse_trace(content: bytes, where: str, max_bytes: int = MAX_FILE_BYTES) -> Trace:
@@ -311,13 +304,13 @@ def _assemble(arrays: dict[str, np.ndarray]) -> Trace:
         raise TraceError("not a ccenv trace: array 'header' is missing")
     header = _read_header(arrays.pop("header"))
     beliefs = {name.removeprefix(_BELIEF_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_BELIEF_PREFIX)}
-    known = {item.name for item in fields(Trace)} - {"header", "beliefs"}
-    missing = sorted(known - set(arrays))
+    expected = {item.name for item in fields(Trace)} - {"header", "beliefs"}
+    missing = sorted(expected - set(arrays))
     if missing:
         raise TraceError(f"array {missing[0]!r} is missing")
-    foreign = sorted(set(arrays) - known)
+    foreign = sorted(set(arrays) - expected)
     if foreign:
-        raise TraceError(str(unknown_name("array", foreign[0][:40], known)))
+        raise TraceError(str(unknown_name("array", foreign[0][:40], expected)))
     return Trace(header=header, beliefs=beliefs, **arrays)
 
 

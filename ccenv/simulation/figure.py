@@ -1,4 +1,4 @@
-"""The picture of a run: rate, window, RTT, queue, retransmissions and applications over time."""
+"""The figure of a run: rate, window, RTT, queue, retransmissions and applications over time."""
 
 from __future__ import annotations
 
@@ -28,15 +28,9 @@ def plot_run(
     link_log: np.ndarray,
     applications: Sequence[AppRun] = (),
 ) -> None:
-    """Draw a run into a file; equal runs make equal files.
+    """Draw a run into a .png or .svg file; equal runs make equal files. Logs are those of ``ccenv.simulation.result.Result``.
 
-    Args:
-        path: a .png or .svg file.
-        scenario: what was run.
-        names: of the flows.
-        flow_log: as in ``ccenv.simulation.result.Result``.
-        link_log: likewise.
-        applications: a panel more for each: bitrate and buffer of a video, delays of a call's frames, times of a page's visits.
+    Each application adds a panel: bitrate and buffer of a video, delays of a call's frames, times of a page's visits.
 
     Raises:
         InputError: unless the file ends in ``.png`` or ``.svg``.
@@ -87,9 +81,9 @@ def _application(axis: Axes, application: AppRun) -> None:
 
 
 def thin(time_s: np.ndarray, values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Average a series down to at most so many points."""
+    """Average a series down to at most ``points`` points."""
     group = -(-len(values) // points)
     if group <= 1:
         return time_s, values
-    whole = len(values) // group * group
-    return time_s[:whole].reshape(-1, group).mean(axis=1), values[:whole].reshape(-1, group).mean(axis=1)
+    covered = len(values) // group * group
+    return time_s[:covered].reshape(-1, group).mean(axis=1), values[:covered].reshape(-1, group).mean(axis=1)

@@ -1,9 +1,7 @@
-"""What becomes of a packet log: a file, and a trace that the independent legality checker can judge.
+"""Packet logs as files and as traces, and the check of such traces: the laws with a slack of packets, link rates over windows.
 
-Is a trace of whole packets legal? The laws of ``ccenv.network.laws`` with the slack of packets, and link rates over windows.
-
-A law that compares the two ends of one step cannot tell link rates apart once it forgives whole packets: a step of a packet trace
-carries about one. Over many steps the slack stays what it is, and the bytes that a wrong rate is worth grow.
+A law over one step cannot distinguish link rates once it allows for whole packets, since a step of a packet trace carries about
+one. Over windows of many steps the slack stays constant, while the excess bytes of a wrong rate grow.
 """
 
 from __future__ import annotations
@@ -29,20 +27,13 @@ from ccenv.simulation.scenario import Scenario
 
 LOG_FORMAT, LOG_VERSION = "ccenv-packet-log", 1
 FINEST = 64  # steps per smallest Rm
-ROUNDING = 1e-9  # of a step: what happens at a grid time has happened by then
+ROUNDING = 1e-9  # of a step: an event at a grid time counts as before it
 OF_PACKETS = "whole packets of"  # in the notes of a trace
-NO_BUDGET = 0.999  # of loss: random losses keep to none
+NO_BUDGET = 0.999  # of loss: random losses have no budget
 
 
 def save_packet_log(path: str | os.PathLike[str], scenario: Scenario, names: Sequence[str], log: np.ndarray) -> None:
-    """Write a run's packet log as one .npz without pickled objects: its columns, and a JSON header.
-
-    Args:
-        path: the file.
-        scenario: what was run.
-        names: of the flows.
-        log: records of ``ccenv.engine.packet.layout.LOG_DTYPE`` in the order of time.
-    """
+    """Write a packet log (LOG_DTYPE of ``ccenv.engine.packet.layout``, in order of time) as one .npz with a JSON header."""
     header = {
         "format": LOG_FORMAT,
         "version": LOG_VERSION,
@@ -65,22 +56,21 @@ def packet_trace(
     """Return a run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
     Args:
-        scenario: what was run, on one drop-tail link.
+        scenario: with one drop-tail link.
         log: its packet log.
         least_rate_share: smallest legal link rate, as a share of the scenario's, in a run of the strong model.
-        moves: when such a run set the link's rate, in the order of time, and to what, in bytes/s. A row of the trace has the mean
-            rate of its step.
+        moves: (time in s, link rate in bytes/s) in order of time, for such a run. A row of the trace has its step's mean rate.
 
     Raises:
-        InputError: for other networks, or where no grid fits the RTTs.
+        InputError: for other networks, or if no grid fits the RTTs.
     """
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
     link = scenario.links[0]
     if any(flow.arrivals for flow in scenario.flows):
         raise InputError(f"{scenario.name}: a trace is of flows that stay; this run has a packet log only")
-    own_sizes = any(scenario.mss_of(index) != scenario.mss_bytes for index in range(len(scenario.flows)))
-    if own_sizes or any(flow.reordering or flow.ack_path for flow in scenario.flows):
+    mixed_sizes = any(scenario.mss_of(index) != scenario.mss_bytes for index in range(len(scenario.flows)))
+    if mixed_sizes or any(flow.reordering or flow.ack_path for flow in scenario.flows):
         raise InputError(
             f"{scenario.name}: a trace is of packets of one size in their order, and of ACKs that only take time; this run has a "
             "packet log only"
@@ -89,7 +79,7 @@ def packet_trace(
         raise InputError(
             f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
         )
-    path, steps_per_rtt = _on_a_grid(scenario)
+    path, steps_per_rtt = _fit_grid(scenario)
     dt_s = grid_of(path, steps_per_rtt).dt_s
     known_s = scenario.duration_s - link.delay_s  # until then all deliveries are known
     times_s = np.arange(max(1, math.floor(known_s / dt_s + ROUNDING)) + 1) * dt_s
@@ -103,20 +93,20 @@ def packet_trace(
         low_Bps, high_Bps = least_rate_share * link.rate_Bps, link.rate_Bps
         path = path.model_copy(update={"link_rate_min_Bps": low_Bps, "link_rate_max_Bps": high_Bps})
 
-    def counted(event: str, flow: int, delay_s: float = 0.0, on_link: bool | None = None) -> np.ndarray:
+    def count_bytes(event: str, flow: int, delay_s: float = 0.0, on_link: bool | None = None) -> np.ndarray:
         rows = (log["event"] == EVENTS.index(event)) & (log["flow"] == flow)
         if on_link is not None:
             rows &= (log["link"] >= 0) == on_link
-        found: np.ndarray = np.searchsorted(log["time_s"][rows] - delay_s, times_s + ROUNDING * dt_s, "right")
-        found[0] = 0  # nothing has happened before row 0: what happens at 0 s belongs to the first step
-        return found * scenario.mss_bytes
+        counts: np.ndarray = np.searchsorted(log["time_s"][rows] - delay_s, times_s + ROUNDING * dt_s, "right")
+        counts[0] = 0  # nothing has happened before row 0: what happens at 0 s belongs to the first step
+        return counts * scenario.mss_bytes
 
     def per_flow(event: str, on_link: bool | None = None) -> np.ndarray:
-        return np.stack([counted(event, i, 0.0, on_link) for i in range(len(scenario.flows))], axis=1)
+        return np.stack([count_bytes(event, i, 0.0, on_link) for i in range(len(scenario.flows))], axis=1)
 
     free = per_flow("drop", on_link=False)
     lost = per_flow("drop", on_link=True)
-    # An adversary's box comes before the link's propagation delay, the others after it.
+    # An adversary's delay element comes before the link's propagation delay, others after it.
     delays_s = [0.0 if flow.jitter.kind == "adversary" else link.delay_s for flow in scenario.flows]
     nothing = np.full_like(free, np.inf)
     return Trace(
@@ -133,7 +123,7 @@ def packet_trace(
         A=per_flow("enqueue") + lost + free,
         L=lost + free,
         L_free=free,
-        S=np.stack([counted("deliver", i, delay_s) for i, delay_s in enumerate(delays_s)], axis=1),
+        S=np.stack([count_bytes("deliver", i, delay_s) for i, delay_s in enumerate(delays_s)], axis=1),
         G=_tokens(log, scenario, times_s, ROUNDING * dt_s),
         link_rate_Bps=rate,
         rate_Bps=nothing,
@@ -142,7 +132,7 @@ def packet_trace(
 
 
 def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s: np.ndarray) -> np.ndarray:
-    """Return the mean link rate between each two times, given what it was set to and when."""
+    """Return the mean link rate between each two times, for the moves (time, rate)."""
     set_s = np.array([0.0, *(time_s for time_s, _ in moves)])
     rates = np.array([first_Bps, *(rate_Bps for _, rate_Bps in moves)])
     carried = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(set_s))])
@@ -153,25 +143,25 @@ def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s:
 
 
 def is_of_packets(trace: Trace) -> bool:
-    """Tell whether a trace says that it is one of whole packets."""
+    """Tell whether the notes of a trace declare whole packets."""
     return OF_PACKETS in trace.header.notes
 
 
 def packet_slack_bytes(trace: Trace) -> float:
-    """Return by how much a trace of whole packets may be off the fluid laws, in bytes.
+    """Return by how many bytes a trace of whole packets may deviate from the fluid laws.
 
-    That is a packet in service, what the link carries in a step (a packet at least), and with several flows what the others
-    bring in one step: in which order packets came within it, a trace does not say.
+    That is a packet in service, what the link carries in a step (at least a packet), and with several flows what the others
+    bring in one step: a trace does not show the order of packets within it.
     """
     mss_bytes = trace.header.path.mss_bytes
     carried = max(mss_bytes, float(trace.link_rate_Bps.max()) * trace.header.dt_s)
     arrived = np.diff(trace.A - trace.L_free, axis=0)
-    others = float((arrived.sum(axis=1) - arrived.max(axis=1)).max())
-    return mss_bytes + carried + others
+    cross_bytes = float((arrived.sum(axis=1) - arrived.max(axis=1)).max())
+    return mss_bytes + carried + cross_bytes
 
 
 def _tokens(log: np.ndarray, scenario: Scenario, times_s: np.ndarray, rounding_s: float) -> np.ndarray:
-    """Return what the link has served by each time, of the packet in service the share of its time that has passed."""
+    """Return the bytes that the link has served by each time, including the elapsed share of the packet in service."""
     finish_s = log["time_s"][log["event"] == EVENTS.index("depart")]
     arrive_s = log["time_s"][log["event"] == EVENTS.index("enqueue")]
     done = np.searchsorted(finish_s, times_s + rounding_s, "right")
@@ -186,14 +176,14 @@ def _tokens(log: np.ndarray, scenario: Scenario, times_s: np.ndarray, rounding_s
     return tokens
 
 
-def _on_a_grid(scenario: Scenario) -> tuple[Path, int]:
+def _fit_grid(scenario: Scenario) -> tuple[Path, int]:
     """Return the path of a one-link scenario, and the finest grid on which a step carries at least a packet."""
     link = scenario.links[0]
     shortest_s = min(flow.rtt_s for flow in scenario.flows)
     finest = max(1, min(FINEST, math.floor(shortest_s * link.rate_Bps / scenario.mss_bytes)))
     refused: PathError | None = None
     for steps_per_rtt in range(finest, 0, -1):
-        path = _path(scenario, shortest_s / steps_per_rtt)
+        path = _make_path(scenario, shortest_s / steps_per_rtt)
         try:
             grid_of(path, steps_per_rtt)
         except PathError as error:
@@ -203,7 +193,7 @@ def _on_a_grid(scenario: Scenario) -> tuple[Path, int]:
     raise InputError(f"{scenario.name}: no grid of up to {finest} steps per Rm fits its RTTs: {refused}")
 
 
-def _path(scenario: Scenario, dt_s: float) -> Path:
+def _make_path(scenario: Scenario, dt_s: float) -> Path:
     link = scenario.links[0]
     return Path(
         link_rate_Bps=link.rate_Bps,
@@ -213,20 +203,20 @@ def _path(scenario: Scenario, dt_s: float) -> Path:
         link_rate_min_Bps=None,
         link_rate_max_Bps=None,
         rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(_flow_path(flow, dt_s) for flow in scenario.flows),
+        flows=tuple(_make_flow_path(flow, dt_s) for flow in scenario.flows),
     )
 
 
-def _flow_path(flow: FlowSpec, dt_s: float) -> FlowPath:
+def _make_flow_path(flow: FlowSpec, dt_s: float) -> FlowPath:
     work = flow.workload
-    kinds = {"rate": {"rate_Bps": work.rate_Bps}, "finite": {"size_bytes": work.size_bytes}}
+    fields = {"rate": {"rate_Bps": work.rate_Bps}, "finite": {"size_bytes": work.size_bytes}}
     return FlowPath(
         rtt_s=flow.rtt_s,
-        start_s=0.0,  # when a flow sends is left open, as its rate and window are
+        start_s=0.0,  # times of sending are left open, like rate and window
         stop_s=math.inf,
         jitter_s=math.ceil(flow.jitter.max_s / dt_s - ROUNDING) * dt_s,
         loss_budget=NO_BUDGET if flow.loss_rate > 0 or flow.loss_bursts else 0.0,
-        workload=Workload.model_validate({"kind": work.kind, **kinds[work.kind]} if work.kind in kinds else {}),
+        workload=Workload.model_validate({"kind": work.kind, **fields[work.kind]} if work.kind in fields else {}),
     )
 
 
@@ -239,22 +229,14 @@ _FORMULAS = {
 
 
 def check_packet_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE) -> list[Violation]:
-    """Check a trace of whole packets against every law of its model, and its link rates over all windows.
+    """Check a trace of :func:`packet_trace` against every law of its model, and its link rates over all windows.
 
-    Args:
-        trace: of ``ccenv.simulation.packet_trace.packet_trace``.
-        tolerance: as of ``check_trace``.
-
-    Returns:
-        Where each broken law is first broken, earliest first; empty for a legal trace.
-
-    Raises:
-        InputError: as ``check_trace``.
+    Returns and raises as ``check_trace``: the first violation of each broken law, earliest first.
     """
     slack_bytes = packet_slack_bytes(trace)
-    found = check_trace(trace, tolerance, slack_bytes)
+    violations = check_trace(trace, tolerance, slack_bytes)
     changes_s = np.array([change.time_s for change in trace.header.path.rate_changes])
-    # A packet in service keeps the rate that it began with when a rate step of the path comes.
+    # A packet in service keeps its initial rate through a rate step of the path.
     kept_bytes = trace.header.path.mss_bytes * np.searchsorted(np.sort(changes_s), trace.times_s, "right")
     wasted = trace.W
     carried_too_much = np.maximum.accumulate(wasted) - wasted
@@ -268,5 +250,5 @@ def check_packet_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE) -> li
             row = int(np.argmax(broken))
             time_s, worst = row * trace.header.dt_s, float(amount[row])
             message = f"{law}: step {row} (t = {time_s:g} s): {_FORMULAS[law]} is broken by {worst:.6g} bytes"
-            found.append(Violation(law, None, row, time_s, worst, int(broken.sum()), message))
-    return sorted(found, key=lambda violation: violation.step)
+            violations.append(Violation(law, None, row, time_s, worst, int(broken.sum()), message))
+    return sorted(violations, key=lambda violation: violation.step)

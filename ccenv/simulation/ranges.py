@@ -1,10 +1,10 @@
-"""Scenario distributions: a scenario in which numbers may be ranges. A scenario without ranges is a distribution of one.
+"""Scenario distributions: scenarios in which numbers may be ranges. Without ranges there is a single scenario.
 
 In links and flows, every number may be
 
     rate_mbps: [1, 128]                          # uniform
-    rate_mbps: {range: [1, 128], log: true}      # uniform in the logarithm
-    loss_rate: {choice: [0, 0, 0.01]}            # each entry as often as the others
+    rate_mbps: {range: [1, 128], log: true}      # log-uniform
+    loss_rate: {choice: [0, 0, 0.01]}            # entries with equal probability
 
 and ``sender`` may be a choice of senders, ``trace`` of a link a choice of traces. A flow that starts after ``duration_s`` is
 absent. All ranges are independent.
@@ -35,15 +35,9 @@ _KEYS = ("range", "log", "choice")
 
 @dataclass(frozen=True)
 class Leaf:
-    """A number of a scenario that is drawn.
+    """A random number of a scenario: from low to high, log-uniform with ``log``, integers with ``whole``; or of ``choices``.
 
-    Attributes:
-        place: keys and indices that lead to it, in the units of the file.
-        low: smallest value.
-        high: largest value.
-        log: uniform in the logarithm.
-        choices: instead of a range.
-        whole: only whole numbers.
+    ``place`` are the keys and indices that lead to it, in the units of the file.
     """
 
     place: Place
@@ -55,25 +49,21 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """The place as messages write it."""
+        """The place as text for messages."""
         return ".".join(map(str, self.place))
 
     @property
     def extremes(self) -> tuple[Any, ...]:
-        """What must be possible: the smallest and the largest value, or all choices of names."""
+        """Values that must be valid: the smallest and the largest, or all choices of names."""
         if not self.choices:
             return self.low, self.high
         return self.choices if isinstance(self.choices[0], str) else (min(self.choices), max(self.choices))
 
     def draw(self, u: np.ndarray) -> np.ndarray:
-        """Return values for uniform numbers in [0, 1); for choices their indices.
-
-        Args:
-            u: (n,).
-        """
+        """Return values for uniform numbers (n,) in [0, 1); for choices their indices."""
         if self.choices:
-            places: np.ndarray = np.minimum(np.floor(u * len(self.choices)), len(self.choices) - 1).astype(np.int64)
-            return places
+            indices: np.ndarray = np.minimum(np.floor(u * len(self.choices)), len(self.choices) - 1).astype(np.int64)
+            return indices
         if self.log:
             return np.clip(self.low * (self.high / self.low) ** u, self.low, self.high)
         if self.whole:
@@ -83,12 +73,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class ScenarioDistribution:
-    """A scenario with ranges, checked: whatever is drawn is a scenario.
+    """A checked scenario with ranges: every draw is a valid scenario.
 
-    Attributes:
-        where: for messages.
-        leaves: what is drawn, in the order of the file.
-        corners: scenarios at the extremes: among them are those with the largest and smallest of everything.
+    ``leaves`` are its random numbers, in the order of the file; ``corners`` are scenarios at the extremes, among them those with
+    the largest and smallest values of everything.
     """
 
     where: str
@@ -102,57 +90,55 @@ class ScenarioDistribution:
         return self.corners[0]
 
     def given_buffers(self) -> list[tuple[str, float]]:
-        """Return for each link the unit that its buffer is given in, and the number where it is none of the ranges."""
-        found = []
+        """Return the unit of each link's buffer and its value; 0 for a range, infinite by default."""
+        buffers = []
         for link in self._data["links"]:
             unit = next((key for key in ("buffer_bytes", "buffer_packets", "buffer_bdp") if key in link), "")
             value = link.get(unit, np.inf)
-            found.append((unit, float(value) if isinstance(value, int | float) else 0.0))
-        return found
+            buffers.append((unit, float(value) if isinstance(value, int | float) else 0.0))
+        return buffers
 
     def at(self, values: Mapping[Place, Any]) -> Scenario:
         """Return the scenario with these values, in the units of the file."""
-        return read_scenario(_with(self._data, (), values), self.where)
+        return read_scenario(_fill(self._data, (), values), self.where)
 
     def drawn(self, generator: np.random.Generator) -> Scenario:
-        """Return a scenario that some random numbers draw."""
-        found: dict[Place, Any] = {}
+        """Draw a scenario."""
+        values: dict[Place, Any] = {}
         for leaf in self.leaves:
             value = leaf.draw(generator.random(1))[0]
-            found[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
-        return self.at(found)
+            values[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
+        return self.at(values)
 
 
 def read_distribution(data: Any, where: str = "scenario") -> ScenarioDistribution:
-    """Validate a scenario that may hold ranges.
-
-    Args:
-        data: as for ``ccenv.simulation.scenario.read_scenario``, with ranges in place of numbers.
-        where: for messages.
+    """Validate the data of a scenario (``ccenv.simulation.scenario.read_scenario``) with ranges in place of numbers.
 
     Raises:
-        InputError: one line with the key; for ranges that hold something that no scenario can have, which one and what.
+        InputError: one line with the key; for a range with an invalid value, the range and the value.
     """
     if isinstance(data, Scenario):
         data = data.model_dump()
     if not isinstance(data, Mapping):
         raise InputError(f"{where}: a mapping is needed, not {type(data).__name__}")
     leaves: list[Leaf] = []
-    _find(data, (), where, leaves)
+    _collect_leaves(data, (), where, leaves)
     if len(leaves) > MAX_RANGES:
         raise InputError(f"{where}: {len(leaves)} ranges; at most {MAX_RANGES} are allowed")
     low = {leaf.place: leaf.extremes[0] for leaf in leaves}
     high = {leaf.place: leaf.extremes[-1] for leaf in leaves}
     corners = []
-    for values, others in ((high, "highest"), (low, "lowest")):
-        corners.append(_drawn(data, where, values, leaves, others))
+    for values, extreme in ((high, "highest"), (low, "lowest")):
+        corners.append(_read_corner(data, where, values, leaves, extreme))
     for leaf in leaves:
         for value in leaf.extremes:
             for values in (high, low):
                 try:
-                    corners.append(read_scenario(_with(data, (), {**values, leaf.place: value}), where))
+                    corners.append(read_scenario(_fill(data, (), {**values, leaf.place: value}), where))
                 except InputError as error:
-                    raise InputError(f"{where}: {leaf.name}: {shown(value)} cannot be drawn: {_reason(error, where)}") from None
+                    raise InputError(
+                        f"{where}: {leaf.name}: {shown(value)} cannot be drawn: {_strip_location(error, where)}"
+                    ) from None
     return ScenarioDistribution(where, tuple(leaves), tuple(corners), data)
 
 
@@ -168,42 +154,42 @@ def load_distribution(name: str) -> ScenarioDistribution:
     return read_distribution(read_yaml(file), file.name)
 
 
-def _drawn(data: Any, where: str, values: dict[Place, Any], leaves: list[Leaf], which: str) -> Scenario:
+def _read_corner(data: Any, where: str, values: dict[Place, Any], leaves: list[Leaf], extreme: str) -> Scenario:
     try:
-        return read_scenario(_with(data, (), values), where)
+        return read_scenario(_fill(data, (), values), where)
     except InputError as error:
-        reason = _reason(error, where)
+        reason = _strip_location(error, where)
         if not leaves:
             raise
         named = next((leaf.name for leaf in leaves if str(leaf.place[-1]).split("_")[0] in reason), "")
         among = f"range {named}" if named else "its ranges"
-        raise InputError(f"{where}: with the {which} values of {among} it cannot be drawn: {reason}") from None
+        raise InputError(f"{where}: with the {extreme} values of {among} it cannot be drawn: {reason}") from None
 
 
-def _reason(error: InputError, where: str) -> str:
+def _strip_location(error: InputError, where: str) -> str:
     return str(error).removeprefix(f"{where}: ")
 
 
-def _find(value: Any, place: Place, where: str, leaves: list[Leaf]) -> None:
+def _collect_leaves(value: Any, place: Place, where: str, leaves: list[Leaf]) -> None:
     """Collect the ranges of a part of a scenario."""
     inside = place[:1] in (("links",), ("flows",)) and len(place) > 2
     if isinstance(value, Mapping):
         if value and inside and any(key in value for key in _KEYS):
-            leaves.append(_leaf(value, place, where))
+            leaves.append(_read_leaf(value, place, where))
             return
         if any(key in ("range", "choice") for key in value):
             raise InputError(f"{where}: {'.'.join(map(str, place))}: ranges are allowed for numbers of links and flows only")
         for key, item in value.items():
-            _find(item, (*place, str(key)), where, leaves)
+            _collect_leaves(item, (*place, str(key)), where, leaves)
     elif isinstance(value, list | tuple):
         if inside and place[-1] not in _LISTS and len(value) == 2 and all(map(is_finite, value)):
-            leaves.append(_leaf({"range": value}, place, where))
+            leaves.append(_read_leaf({"range": value}, place, where))
             return
         for index, item in enumerate(value):
-            _find(item, (*place, index), where, leaves)
+            _collect_leaves(item, (*place, index), where, leaves)
 
 
-def _leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
+def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
     at = f"{where}: {'.'.join(map(str, place))}"
     for key in value:
         if key not in _KEYS:
@@ -226,26 +212,26 @@ def _leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
         raise InputError(
             f"{at}: range must be two finite numbers, the lower one first, above 0 with log: true (got {shown(dict(value))})"
         )
-    whole = place[-1] in _WHOLE
-    if whole and (low != int(low) or high != int(high) or log):
+    is_integer = place[-1] in _WHOLE
+    if is_integer and (low != int(low) or high != int(high) or log):
         raise InputError(f"{at}: range must be two whole numbers, without log (got {shown(dict(value))})")
-    return Leaf(place, low, high, log, (), whole)
+    return Leaf(place, low, high, log, (), is_integer)
 
 
-def _with(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:
+def _fill(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:
     """Return a part of a scenario with values in place of its ranges."""
     if place in values:
-        found = values[place]
-        return int(found) if place[-1] in _WHOLE else found
+        number = values[place]
+        return int(number) if place[-1] in _WHOLE else number
     if isinstance(value, Mapping):
-        return {key: _with(item, (*place, str(key)), values) for key, item in value.items()}
+        return {key: _fill(item, (*place, str(key)), values) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with(item, (*place, index), values) for index, item in enumerate(value)]
+        return [_fill(item, (*place, index), values) for index, item in enumerate(value)]
     return value
 
 
 def inside_units(key: str) -> tuple[str, float]:
-    """Return the name of a quantity in SI units, and what a number of the file is multiplied with."""
+    """Return the name of a quantity in SI units, and the factor for numbers of the file."""
     for ending, (inside, factor) in UNITS.items():
         if key.endswith(ending):
             return key.removesuffix(ending) + inside, factor

@@ -1,7 +1,4 @@
-"""What a run of the packet engine gave: time series at intervals, a summary, a picture.
-
-Profiles of scenarios: what hosts do beyond the bare CCA. ``plain`` adds nothing; ``linux`` is a Linux host of today.
-"""
+"""Results of packet runs (time series, summary, figure), and profiles of hosts: ``plain`` or ``linux``, a current Linux host."""
 
 from __future__ import annotations
 
@@ -29,11 +26,11 @@ from ccenv.simulation.scenario import Scenario
 Profile = Literal["plain", "linux"]
 BURST_S = 0.001  # tcp_tso_autosize: sk_pacing_shift 10, a burst is 2**-10 s at the pacing rate
 ACK_EVERY, ACK_TIMEOUT_S = 2, 0.04  # tcp_ack_snd_check: every second full segment; TCP_DELACK_MIN
-NOISE_S = 0.0005  # of a host that wakes late: fitted to docs/data/kernel.jsonl as a whole (docs/packet-engine.md)
+NOISE_S = 0.0005  # wake-up delay of a host: fitted to docs/data/kernel.jsonl as a whole (docs/packet-engine.md)
 HEADERS_BYTES = 52.0  # IPv4 20, TCP 20, time stamps 12: 1448 of 1500 bytes are payload
 PHASE_COUNTER = 2.0**44  # random numbers of start phases
 
-# Parameters that senders of the kernel have.
+# Parameters of the Linux kernel's senders.
 PARAMETERS = {
     "cubic": {"hystart": "1"},
     "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1"},
@@ -43,9 +40,9 @@ PARAMETERS = {
 def as_run(scenario: Scenario) -> Scenario:
     """Return the plain scenario that is run for one with a profile.
 
-    The profile ``linux`` completes what the scenario leaves open: senders have the parameters of the kernel's, paced senders
-    send the bursts of TSO, receivers delay ACKs, packets reach a busy host late (a jitter box of kind ``batch``), and flows start
-    at a phase within one RTT that the seed draws.
+    The profile ``linux`` sets what the scenario leaves open: senders have the kernel's parameters, paced senders send TSO bursts,
+    receivers delay ACKs, packets reach a busy host late (jitter of type ``batch``), and flows start at a random phase within one
+    RTT that follows from the seed.
     """
     if scenario.profile == "plain":
         return scenario
@@ -54,29 +51,29 @@ def as_run(scenario: Scenario) -> Scenario:
 
 
 def check_profile(name: str) -> Profile:
-    """Return a profile's name. Raises UnknownNameError for another one."""
-    for known in get_args(Profile):
-        if name == known:
-            return known  # type: ignore[no-any-return]
+    """Return the name if it is a profile's. Raises UnknownNameError otherwise."""
+    for profile in get_args(Profile):
+        if name == profile:
+            return profile  # type: ignore[no-any-return]
     raise unknown_name("profile", name, get_args(Profile))
 
 
 def payload_share(profile: str, packet_bytes: float) -> float:
-    """Return the share of a packet that applications see: under ``linux`` packets have headers."""
+    """Return the payload share of a packet: under ``linux`` packets have headers."""
     return 1.0 if profile == "plain" else max(0.0, packet_bytes - HEADERS_BYTES) / packet_bytes
 
 
 def _linux_flow(flow: FlowSpec, index: int, seed: int) -> FlowSpec:
-    given = flow.model_fields_set
+    set_fields = flow.model_fields_set
     phase_s = flow.rtt_s * uniform(float(seed), 0.0, float(index), PHASE_COUNTER)
     update: dict[str, Any] = {
         "name": flow.name or flow.sender,
-        "sender": _with_parameters(flow.sender),
+        "sender": _add_parameters(flow.sender),
         "start_s": flow.start_s + phase_s if flow.start_s + phase_s < flow.stop_s else flow.start_s,
     }
-    if "burst_s" not in given:
+    if "burst_s" not in set_fields:
         update["burst_s"] = BURST_S
-    if "jitter" not in given:
+    if "jitter" not in set_fields:
         update["jitter"] = JitterSpec(kind="batch", max_s=NOISE_S)
     if "ack_every" not in flow.receiver.model_fields_set:
         changed: dict[str, Any] = {"ack_every": ACK_EVERY}
@@ -86,11 +83,11 @@ def _linux_flow(flow: FlowSpec, index: int, seed: int) -> FlowSpec:
     return flow.model_copy(update=update)
 
 
-def _with_parameters(sender: str) -> str:
-    name, _, own = sender.partition(":")
-    given = {part.partition("=")[0].strip() for part in own.split(",")}
-    added = [f"{key}={value}" for key, value in PARAMETERS.get(name, {}).items() if key not in given]
-    return f"{name}:{','.join([*filter(None, [own]), *added])}" if added else sender
+def _add_parameters(sender: str) -> str:
+    name, _, parameters = sender.partition(":")
+    set_names = {part.partition("=")[0].strip() for part in parameters.split(",")}
+    added = [f"{key}={value}" for key, value in PARAMETERS.get(name, {}).items() if key not in set_names]
+    return f"{name}:{','.join([*filter(None, [parameters]), *added])}" if added else sender
 
 
 # The cumulative fields of the logs.
@@ -103,19 +100,18 @@ class Result:
     """The outcome of ``simulate``.
 
     Attributes:
-        scenario: what was run; a profile's part is written out in it.
-        flow_log: (rows, flows) records with the fields of ``ccenv.engine.packet.layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
+        scenario: as run, with the settings of the profile.
+        flow_log: (rows, flows) structs with the fields of ``ccenv.engine.packet.layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
             inflight_bytes, rtt_s (newest sample), and cumulative counts; row k is time k * log_s.
-        link_log: (rows, links) records with the fields of ``LINK_LOG``.
+        link_log: (rows, links) structs with the fields of ``LINK_LOG``.
         finished_s: (flows,) when a finite transfer was acknowledged; infinite: not.
         events: processed.
         wall_s: time that the kernel took.
-        packet_log: what happened to each packet, records of ``ccenv.engine.packet.layout.LOG_DTYPE`` in the order of time, where
-            the run was to keep it.
-        profile: of the scenario as it was given.
-        applications: what they were worth.
+        packet_log: events of each packet, structs of ``ccenv.engine.packet.layout.LOG_DTYPE`` in order of time; None: not kept.
+        profile: of the original scenario.
+        applications: their quality.
         transfers: of the flows with arrivals, by flow: (n, 3) bytes, begin and end in seconds; NaN: not done.
-        turned_away: how many of them found no free slot, by flow; they count as not done.
+        turned_away: transfers that found no free slot, by flow; they count as not done.
     """
 
     scenario: Scenario
@@ -136,7 +132,7 @@ class Result:
         return np.arange(len(self.flow_log)) * self.scenario.log_s
 
     def names(self) -> list[str]:
-        """Return the flows' names: as given, else the sender's, numbered where it occurs again."""
+        """Return the flows' names, by default the sender's; repeated names are numbered."""
         flows = self.scenario.flows
         plain = [flow.name or flow.sender for flow in flows]
         return [name if plain.count(name) == 1 else f"{name} #{plain[: i + 1].count(name)}" for i, name in enumerate(plain)]
@@ -151,13 +147,13 @@ class Result:
         return rate
 
     def summary(self) -> dict[str, Any]:
-        """Return averages between the warm-up and the end, each flow over the time in which it was to send.
+        """Return averages from the warm-up to the end, each flow over its active time.
 
         Returns:
             dict: ``flows`` (name, sender, throughput_mbps, loss as a share of what was sent, rtt and one_way_delay as mean
             seconds per ACK and packet, retransmitted share, timeouts, finished_s), ``ratio`` (largest over smallest
-            throughput; None for one flow), ``links`` (name, utilisation, queue_packets and loss), ``applications`` (where there
-            are any: kind, name and values), ``reference``.
+            throughput; None for one flow), ``links`` (name, utilisation, queue_packets and loss), ``applications`` (if any:
+            kind, name and values), ``reference``.
         """
         scenario = self.scenario
         flows = [self._flow(index, name) for index, name in enumerate(self.names())]
@@ -170,9 +166,9 @@ class Result:
             "seed": scenario.seed,
             "profile": self.profile,
             "flows": flows,
-            "ratio": _share(max(rates), min(rates)) if len(rates) > 1 else None,
+            "ratio": _divide(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
-            **({"applications": [_worth(app) for app in self.applications]} if self.applications else {}),
+            **({"applications": [_describe_application(app) for app in self.applications]} if self.applications else {}),
             "reference": scenario.reference.model_dump() if scenario.reference else None,
             "notes": scenario.notes,
             "events": self.events,
@@ -200,13 +196,13 @@ class Result:
         """Show averages, rates and the first link's queue in a notebook."""
         keys = ("name", "throughput_mbps", "loss", "rtt", "timeouts")
         head = ("flow", "Mbit/s", "loss", "RTT (s)", "time-outs")
-        own = table(repr(self), head, [[flow[key] for key in keys] for flow in self.summary()["flows"]])
+        averages = table(repr(self), head, [[flow[key] for key in keys] for flow in self.summary()["flows"]])
         rates = dict(zip(self.names(), self.throughput_Bps().T / MBPS_IN_BPS, strict=True))
         queue = {"queue": self.link_log["queue_bytes"][:, 0] / 1e3}
-        return f"{own}{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
+        return f"{averages}{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
 
     def measured(self) -> PacketRun:
-        """Return what metrics know about the run (``ccenv.network.metrics.table.measure_run``)."""
+        """Return the run as metrics see it (``ccenv.network.metrics.table.measure_run``)."""
         flows = tuple(
             RunFlow(
                 name=flow.name or flow.sender,
@@ -222,9 +218,9 @@ class Result:
             )
             for index, (flow, finished_s) in enumerate(zip(self.scenario.flows, self.finished_s, strict=True))
         )
-        own = self.scenario
-        buffer_bytes = own.links[0].buffer_bytes
-        shape = (own.log_s, own.duration_s, own.mss_bytes, buffer_bytes)
+        scenario = self.scenario
+        buffer_bytes = scenario.links[0].buffer_bytes
+        shape = (scenario.log_s, scenario.duration_s, scenario.mss_bytes, buffer_bytes)
         return PacketRun(self.flow_log, self.link_log, flows, *shape, self.applications)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -242,11 +238,11 @@ class Result:
     def trace(self) -> Trace:
         """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
-        Needs a packet log and one drop-tail link. Rates and windows are left open, so the laws of sending say nothing. Whole
-        packets keep to the fluid laws up to ``ccenv.simulation.packet_trace.packet_slack_bytes``.
+        Needs a packet log and one drop-tail link. Rates and windows are left open, so the laws of sending do not apply. Whole
+        packets obey the fluid laws up to ``ccenv.simulation.packet_trace.packet_slack_bytes``.
 
         Raises:
-            InputError: without a packet log, for other networks, or where no grid fits the RTTs.
+            InputError: without a packet log, for other networks, or if no grid fits the RTTs.
         """
         return packet_trace(self.scenario, self._kept_log())
 
@@ -271,11 +267,11 @@ class Result:
         return {
             "name": name,
             "sender": spec.sender,
-            "throughput_mbps": _share(grown["goodput_bytes"] * self._payload(index) / MBPS_IN_BPS, seconds) or 0.0,
-            "loss": _share(grown["dropped_bytes"] + grown["random_lost_bytes"], grown["sent_bytes"]),
-            "rtt": _share(grown["rtt_sum_s"], grown["rtt_samples"]),
-            "one_way_delay": _share(grown["one_way_sum_s"], grown["one_way_samples"]),
-            "retransmitted": _share(grown["resent_bytes"], grown["sent_bytes"]),
+            "throughput_mbps": _divide(grown["goodput_bytes"] * self._payload(index) / MBPS_IN_BPS, seconds) or 0.0,
+            "loss": _divide(grown["dropped_bytes"] + grown["random_lost_bytes"], grown["sent_bytes"]),
+            "rtt": _divide(grown["rtt_sum_s"], grown["rtt_samples"]),
+            "one_way_delay": _divide(grown["one_way_sum_s"], grown["one_way_samples"]),
+            "retransmitted": _divide(grown["resent_bytes"], grown["sent_bytes"]),
             "timeouts": int(grown["timeouts"]),
             "finished_s": float(self.finished_s[index]) if math.isfinite(self.finished_s[index]) else None,
             **({"transfers": self._transfers(index)} if index in self.transfers else {}),
@@ -286,8 +282,8 @@ class Result:
         window = RunWindow(run, ((self.scenario.warmup_s, self.scenario.duration_s),), (index,))
         begun = came[:, 1] <= self.scenario.duration_s
         names = ("fct_slowdown_p50", "fct_slowdown_p99", "fct_small_p99", "fct_large_p50", "fct_done_share")
-        found = {name: run_metric(name).of_run for name in names}
-        values = {name: function(window) for name, function in found.items() if function is not None}
+        metrics = {name: run_metric(name).of_run for name in names}
+        values = {name: function(window) for name, function in metrics.items() if function is not None}
         return {
             "come": int(begun.sum()),
             "done": int(np.isfinite(came[:, 2]).sum()),
@@ -303,15 +299,15 @@ class Result:
         seconds = (len(log) - 1) * log_s
         return {
             "name": self.scenario.links[index].name,
-            "utilisation": _share(grown["served_bytes"], carried_bytes),
-            "queue_packets": _share(grown["queue_byte_s"] / self.scenario.mss_bytes, seconds),
-            "loss": _share(grown["dropped_bytes"], grown["arrived_bytes"]),
+            "utilisation": _divide(grown["served_bytes"], carried_bytes),
+            "queue_packets": _divide(grown["queue_byte_s"] / self.scenario.mss_bytes, seconds),
+            "loss": _divide(grown["dropped_bytes"], grown["arrived_bytes"]),
         }
 
 
-def _worth(app: AppRun) -> dict[str, Any]:
+def _describe_application(app: AppRun) -> dict[str, Any]:
     return {"kind": app.kind, "name": app.name, **app.values}
 
 
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole > 0 else None
+def _divide(part: float, total: float) -> float | None:
+    return part / total if total > 0 else None

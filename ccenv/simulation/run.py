@@ -1,7 +1,4 @@
-"""Run a scenario.
-
-Applications of a scenario on the packet engine: every 10 ms they look at their flows and ask for more.
-"""
+"""Running scenarios on the packet engine, with applications that look at their flows every 10 ms and request more data."""
 
 from __future__ import annotations
 
@@ -27,12 +24,12 @@ from ccenv.simulation.applications.spec import Call, Page, Video
 from ccenv.simulation.result import Result, as_run, check_profile
 from ccenv.simulation.scenario import Scenario, carrier, load_scenario, read_scenario
 
-BEFORE_TICK_S = 1e-9  # an application decides just before the tick at which its flows look for something to send
+BEFORE_TICK_S = 1e-9  # an application decides just before the tick at which its flows look for data to send
 ASKED = WorkloadSpec(kind="asked")
 
 
 def with_applications(scenario: Scenario) -> Scenario:
-    """Return the scenario in which flows of pages and videos send what these ask for."""
+    """Return the scenario in which flows of pages and videos send what these request."""
     asking = {carrier(application) for application in scenario.applications if not isinstance(application, Call)}
     flows = tuple(
         flow.model_copy(update={"workload": ASKED}) if (flow.name or flow.sender) in asking else flow for flow in scenario.flows
@@ -41,21 +38,17 @@ def with_applications(scenario: Scenario) -> Scenario:
 
 
 class Stage:
-    """The applications of a run.
-
-    Args:
-        scenario: of :func:`with_applications`.
-    """
+    """The applications of a run of a scenario (of :func:`with_applications`)."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         names = [flow.name or flow.sender for flow in scenario.flows]
         self._flows = [[i for i, name in enumerate(names) if name == carrier(app)] for app in scenario.applications]
         self._plays: list[PagePlay | VideoPlay | None] = []
-        for application, own in zip(scenario.applications, self._flows, strict=True):
-            flows = [scenario.flows[i] for i in own]
+        for application, indices in zip(scenario.applications, self._flows, strict=True):
+            flows = [scenario.flows[i] for i in indices]
             start_s = max(flow.start_s for flow in flows)
-            requests_s = [scenario.return_s(i) for i in own]
+            requests_s = [scenario.return_s(i) for i in indices]
             if isinstance(application, Page):
                 rtts_s = [flow.rtt_s for flow in flows]
                 self._plays.append(PagePlay(application, rtts_s, requests_s, start_s, scenario.mss_bytes))
@@ -66,55 +59,46 @@ class Stage:
         self._steps = 0
 
     def play(self, engine: PacketEngine, until_s: float) -> None:
-        """Advance the engine from tick to tick up to a time, each with what the applications ask for."""
+        """Advance the engine tick by tick up to a time, with the requests of the applications."""
         for now_s in self.ticks(until_s):
             engine.advance(now_s - BEFORE_TICK_S)
             for flow, more_bytes in self.step(now_s, engine.flow("goodput_bytes")):
                 engine.offer(flow, more_bytes)
 
     def ticks(self, until_s: float) -> Iterator[float]:
-        """Yield the times of the ticks up to a time at which applications look, each once; none without pages and videos."""
+        """Yield the times of the remaining ticks up to a time; none without pages and videos."""
         while any(self._plays) and (now_s := (self._steps + 1) * TICK_S) <= until_s:
             self._steps += 1
             yield now_s
 
     def step(self, now_s: float, delivered_bytes: np.ndarray) -> Iterator[tuple[int, float]]:
-        """Yield which flows are to send how much more.
-
-        Args:
-            now_s: of :meth:`ticks`, in their order.
-            delivered_bytes: (flows,) in order and for the first time, until just before it.
-        """
-        for own, play in zip(self._flows, self._plays, strict=True):
+        """Yield (flow, further bytes to send) at a tick, given the (flows,) new bytes delivered in order just before it."""
+        for indices, play in zip(self._flows, self._plays, strict=True):
             if play is None:
                 continue
-            for flow, more_bytes in zip(own, play.step(now_s, delivered_bytes[own].tolist()), strict=True):
+            for flow, more_bytes in zip(indices, play.step(now_s, delivered_bytes[indices].tolist()), strict=True):
                 if more_bytes > 0.0:
                     yield flow, more_bytes
 
     def worth(self, name: str, end_s: float) -> float:
-        """Return a value of pages and videos up to a time, the mean over those that have it; NaN where none has."""
+        """Return a value of pages and videos up to a time, the mean over those that have it; NaN if none has."""
         values = [play.outcome(end_s)[0] for play in self._plays if play is not None]
-        found = [one[name] for one in values if name in one]
-        return sum(found) / len(found) if found else UNDEFINED
+        numbers = [outcome[name] for outcome in values if name in outcome]
+        return sum(numbers) / len(numbers) if numbers else UNDEFINED
 
     def outcomes(self, flow_log: np.ndarray) -> tuple[AppRun, ...]:
-        """Return what the applications were worth.
-
-        Args:
-            flow_log: (rows, flows) of the run.
-        """
-        end_s, found = self.scenario.duration_s, []
-        for application, own, play in zip(self.scenario.applications, self._flows, self._plays, strict=True):
+        """Return the quality of the applications, given the run's (rows, flows) log."""
+        end_s, runs = self.scenario.duration_s, []
+        for application, indices, play in zip(self.scenario.applications, self._flows, self._plays, strict=True):
             if isinstance(application, Call):
-                log, start_s = flow_log[:, own[0]], self.scenario.flows[own[0]].start_s
+                log, start_s = flow_log[:, indices[0]], self.scenario.flows[indices[0]].start_s
                 time_s = np.arange(len(log)) * self.scenario.log_s
                 fresh_bytes = log["sent_bytes"] - log["resent_bytes"]
                 values, series = call_outcome(application, time_s, fresh_bytes, log["goodput_bytes"], start_s, end_s)
             elif play is not None:
                 values, series = play.outcome(end_s)
-            found.append(AppRun(application.kind, carrier(application), tuple(own), values, series))
-        return tuple(found)
+            runs.append(AppRun(application.kind, carrier(application), tuple(indices), values, series))
+        return tuple(runs)
 
 
 def simulate(
@@ -128,7 +112,7 @@ def simulate(
     senders: Mapping[str, SenderLike] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
-    """Run an experiment per packet.
+    """Run a packet-level experiment.
 
     Args:
         scenario: a scenario, a mapping with its fields (``read_scenario``), a shipped name or a YAML file.
@@ -136,8 +120,8 @@ def simulate(
         duration_s: instead of the scenario's.
         profile: instead of the scenario's: ``plain`` or ``linux``.
         max_events: end the run with an error when it takes more.
-        senders: what a name in the scenario stands for, instead of a registered one: ``{"mine": ccenv.from_sb3(model)}``.
-        packet_log: keep what happened to each packet, ``ccenv.engine.packet.layout.DEFAULT_ROWS`` at most.
+        senders: further senders by their names in the scenario: ``{"mine": ccenv.from_sb3(model)}``.
+        packet_log: keep the events of each packet, ``ccenv.engine.packet.layout.DEFAULT_ROWS`` at most.
         progress: called with the simulated time after every simulated second.
 
     Returns:
@@ -154,14 +138,14 @@ def simulate(
         scenario = load_scenario(str(path_of("scenario", scenario)))
     options = {"seed": seed, "duration_s": duration_s, "profile": None if profile is None else check_profile(profile)}
     changed = {name: value for name, value in options.items() if value is not None}
-    if changed:  # what the scenario leaves open stays open: a profile completes it
+    if changed:  # unset fields stay unset, for the profile to set
         scenario = read_scenario({**scenario.model_dump(exclude_unset=True), **changed}, scenario.name)
     profile, scenario = scenario.profile, with_applications(as_run(scenario))
-    given = {name: as_sender(sender) for name, sender in (senders or {}).items()}
+    user_senders = {name: as_sender(sender) for name, sender in (senders or {}).items()}
     engine = PacketEngine(
         scenario,
-        [given[flow.sender] if flow.sender in given else load_sender(flow.sender) for flow in scenario.flows],
-        adversaries=_adversaries(scenario),
+        [user_senders[flow.sender] if flow.sender in user_senders else load_sender(flow.sender) for flow in scenario.flows],
+        adversaries=_load_adversaries(scenario),
         log_s=scenario.log_s,
         duration_s=scenario.duration_s,
         seed=scenario.seed,
@@ -182,11 +166,11 @@ def simulate(
     return Result(scenario, *logs, engine.events, wall_s, log, profile, applications, engine.transfers(), engine.turned_away())
 
 
-def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
-    made = {}
+def _load_adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
+    adversaries = {}
     for spec in {flow.jitter.adversary for flow in scenario.flows if flow.jitter.adversary}:
-        player = load_adversary(spec)
-        if not isinstance(player, ScriptedAdversary):
+        adversary = load_adversary(spec)
+        if not isinstance(adversary, ScriptedAdversary):
             raise InputError(f"adversary {spec!r} is not scripted; a jitter box needs a scripted adversary")
-        made[spec] = player
-    return made
+        adversaries[spec] = adversary
+    return adversaries

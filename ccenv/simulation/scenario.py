@@ -18,18 +18,12 @@ from ccenv.simulation.applications.spec import Application, Page
 
 CONFIGS = "ccenv.configs.sim"
 MAX_DELAYS_BYTES = 16 << 20
-# Units of people by key ending -> unit inside, factor.
+# Ending of a key in files -> ending inside, factor.
 UNITS = {"_ms": ("_s", 1e-3), "_mbps": ("_Bps", MBPS_IN_BPS)}
 
 
 class Reference(StrictModel):
-    """What a paper measured in this setting.
-
-    Attributes:
-        source: paper and section.
-        throughput_mbps: per flow, where it is given.
-        ratio: largest throughput over smallest, where it is given.
-    """
+    """Measurements of a paper in this setting, if published: throughputs by flow, and the largest over the smallest."""
 
     source: str
     throughput_mbps: tuple[Positive, ...] = ()
@@ -37,18 +31,18 @@ class Reference(StrictModel):
 
 
 class Scenario(NetworkSpec):
-    """A network and how long it runs.
+    """A network with a duration.
 
     Attributes:
         name: of the scenario.
-        notes: how it differs from its source.
+        notes: differences from its source.
         duration_s: length of the run.
         warmup_s: left out of the summary.
         log_s: interval of the time series.
         seed: of all random numbers.
-        profile: what hosts do beyond their CCA (``ccenv.simulation.result``): plain, nothing; linux, as a Linux host.
-        applications: which decide what their flows send (``ccenv.simulation.applications.spec``).
-        reference: what is known about it.
+        profile: behaviour of hosts beyond their CCA (``ccenv.simulation.result``): ``plain``, none; ``linux``, a Linux host.
+        applications: they decide what their flows send (``ccenv.simulation.applications.spec``).
+        reference: published measurements.
     """
 
     name: str = "scenario"
@@ -94,15 +88,11 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
 
 
 def read_scenario_as(kind: type[ScenarioT], data: Any, where: str) -> ScenarioT:
-    """Validate a scenario of a kind.
+    """Validate a mapping against Scenario or a subclass; ``where`` is its name in messages.
 
-    Args:
-        kind: the model: Scenario, or one with more fields.
-        data: a mapping with its fields; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
-            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); replayed
-            delays may be ``delays_file``, a text file with one number of milliseconds per line, in or below the folder in
-            which the command runs.
-        where: for messages.
+    Times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead of ``_Bps``; a link's buffer may be ``buffer_packets``
+    or ``buffer_bdp`` (of its rate and the smallest rtt); replayed delays may be ``delays_file``, a text file with one number of
+    milliseconds per line, in or below the working folder.
 
     Raises:
         InputError: one line with the key, the value seen and what is allowed.
@@ -116,9 +106,9 @@ def read_scenario_as(kind: type[ScenarioT], data: Any, where: str) -> ScenarioT:
     scenario = validate(kind, converted, where)
     if scenario.warmup_s >= scenario.duration_s:
         raise InputError(f"{where}: warmup_s {scenario.warmup_s:g} is not below duration_s {scenario.duration_s:g}")
-    given = scenario.reference.throughput_mbps if scenario.reference else ()
-    if given and len(given) != len(scenario.flows):
-        raise InputError(f"{where}: reference.throughput_mbps has {len(given)} values for {len(scenario.flows)} flows")
+    throughputs_mbps = scenario.reference.throughput_mbps if scenario.reference else ()
+    if throughputs_mbps and len(throughputs_mbps) != len(scenario.flows):
+        raise InputError(f"{where}: reference.throughput_mbps has {len(throughputs_mbps)} values for {len(scenario.flows)} flows")
     return scenario
 
 
@@ -137,8 +127,10 @@ def _to_si(value: Any, where: str, at: str) -> Any:
             for ending, (inside, factor) in UNITS.items():
                 if at != "reference" and name.endswith(ending):
                     name = name.removesuffix(ending) + inside
-                    many = isinstance(item, list | tuple)
-                    converted = [_number(x, where, path) * factor for x in item] if many else _number(item, where, path) * factor
+                    is_list = isinstance(item, list | tuple)
+                    converted = (
+                        [_finite(x, where, path) * factor for x in item] if is_list else _finite(item, where, path) * factor
+                    )
             if name in out or (name != key and name in value):
                 raise InputError(f"{where}: {path} is given twice, in two units")
             out[name] = converted
@@ -149,7 +141,7 @@ def _to_si(value: Any, where: str, at: str) -> Any:
 
 
 def _set_mean_rates(data: dict[str, Any], where: str) -> None:
-    """Give links with a trace or generator their mean rate, of which buffers are told."""
+    """Give links with a trace or generator their mean rate, from which buffers are computed."""
     links = data.get("links")
     if not isinstance(links, list):
         return
@@ -166,20 +158,20 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
     for index, link in enumerate(links if isinstance(links, list) else []):
         if not isinstance(link, dict):
             continue
-        given = [key for key in ("buffer_bytes", "buffer_packets", "buffer_bdp") if key in link]
-        if len(given) > 1:
-            raise InputError(f"{where}: links.{index} has {' and '.join(given)}; one of them is allowed")
+        buffer_keys = [key for key in ("buffer_bytes", "buffer_packets", "buffer_bdp") if key in link]
+        if len(buffer_keys) > 1:
+            raise InputError(f"{where}: links.{index} has {' and '.join(buffer_keys)}; one of them is allowed")
         if "buffer_packets" in link:
-            mss_bytes = _number(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
-            link["buffer_bytes"] = _number(link.pop("buffer_packets"), where, f"links.{index}.buffer_packets") * mss_bytes
+            mss_bytes = _finite(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
+            link["buffer_bytes"] = _finite(link.pop("buffer_packets"), where, f"links.{index}.buffer_packets") * mss_bytes
         if "buffer_bdp" in link:
-            rates_Bps = _number(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
+            rates_Bps = _finite(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
             rtts_s = [
-                _number(f.get("rtt_s"), where, "rtt_ms")
+                _finite(f.get("rtt_s"), where, "rtt_ms")
                 for f in (flows if isinstance(flows, list) else [])
                 if isinstance(f, dict)
             ]
-            bdp = _number(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
+            bdp = _finite(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
             link["buffer_bytes"] = bdp * rates_Bps * min(rtts_s, default=0.0)
 
 
@@ -199,7 +191,7 @@ def _read_delays(data: dict[str, Any], where: str) -> None:
             raise InputError(f"{at}: one number of milliseconds per line is needed: {error}") from None
 
 
-def _number(value: Any, where: str, at: str) -> float:
+def _finite(value: Any, where: str, at: str) -> float:
     if not is_finite(value):
         raise InputError(f"{where}: {at}: a finite number is needed (got {shown(value)})")
     return float(value)

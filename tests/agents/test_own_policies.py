@@ -16,7 +16,7 @@ import pytest
 
 import ccenv
 from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.agents.learned.convert import action_of, from_onnx, from_sb3, from_torch
+from ccenv.agents.learned.convert import from_onnx, from_sb3, from_torch, reference_actions
 from ccenv.agents.learned.observation import ELEMENTS, Observation
 from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine
@@ -55,13 +55,13 @@ def test_features_are_sums_of_elements_within_their_bounds() -> None:
 def test_a_torch_module_acts_as_in_torch(activation: Any) -> None:
     module, seen = network(activation=activation), observations()
     expected = module(torch.tensor(VIEW.of(seen))).detach().numpy()[:, 0].clip(-1, 1)
-    np.testing.assert_allclose(action_of(from_torch(module, observation=VIEW), seen), expected, atol=1e-5)
+    np.testing.assert_allclose(reference_actions(from_torch(module, observation=VIEW), seen), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["legacy", "new"])
 def test_an_onnx_file_acts_as_in_torch(name: str) -> None:
     known = json.loads((DATA / "onnx_actions.json").read_text())
-    actions = action_of(from_onnx(DATA / f"{name}_export.onnx"), np.array(known["observations"]))
+    actions = reference_actions(from_onnx(DATA / f"{name}_export.onnx"), np.array(known["observations"]))
     np.testing.assert_allclose(actions, np.clip(known[name], -1, 1), atol=1e-6)
 
 
@@ -83,7 +83,7 @@ def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None
     seen = observations()
     features = VIEW.of(seen)
     expected = model.predict(env.normalize_obs(features) if normalised else features, deterministic=True)[0][:, 0]
-    np.testing.assert_allclose(action_of(from_sb3(model, observation=VIEW), seen), expected, atol=1e-4)
+    np.testing.assert_allclose(reference_actions(from_sb3(model, observation=VIEW), seen), expected, atol=1e-4)
 
 
 def test_the_kernel_plays_the_policy() -> None:
@@ -252,7 +252,7 @@ def test_a_memory_in_onnx_acts_as_in_torch(name: str) -> None:
     known = json.loads((DATA / "onnx_memory_actions.json").read_text())
     sender = from_onnx(DATA / f"{name}.onnx", interface=FIVE)
     assert {"gru", "lstm"} & set(sender.stage_kinds)
-    actions = action_of(sender, np.array(known["observations"]))
+    actions = reference_actions(sender, np.array(known["observations"]))
     np.testing.assert_allclose(actions, np.clip(known[name], -1, 1), atol=1e-6)
 
 
@@ -273,7 +273,7 @@ def test_discrete_actions_and_other_signals_of_sb3() -> None:
 def test_scores_of_torch_are_actions() -> None:
     sender = from_torch(Steps("GRUCell", 3), interface=SEES, head="categorical")
     seen = np.random.default_rng(2).uniform(-1, 2, (4, 6, WIDTH))
-    assert set(np.unique(action_of(sender, seen))) <= {-1.0, 0.0, 1.0}
+    assert set(np.unique(reference_actions(sender, seen))) <= {-1.0, 0.0, 1.0}
 
 
 @pytest.mark.parametrize(

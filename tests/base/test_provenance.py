@@ -43,7 +43,7 @@ def hash_after(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
         with monkeypatch.context() as patch:
             patch.setattr(provenance, "module_source", source)
-            patch.setattr(provenance, "_hash_of", provenance._hash_of.__wrapped__)
+            patch.setattr(provenance, "_hash_entries", provenance._hash_entries.__wrapped__)
             return provenance.code_hash(entry)
 
     return hashed

@@ -11,7 +11,7 @@ import pytest
 from legal_traces import legal_trace
 
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.network.figure import draw_trace, figure_of, plot_trace
+from ccenv.network.figure import build_figure, draw_trace, plot_trace
 
 
 def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) -> None:
@@ -28,7 +28,7 @@ def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) ->
 
 def test_panels_show_the_curves() -> None:
     trace = legal_trace("cbr_delay", 4, n_flows=2, n_steps=60, buffer_bdp=0.3)
-    curves, queue, rates, beliefs = figure_of(trace).axes
+    curves, queue, rates, beliefs = build_figure(trace).axes
     lines = {line.get_label(): line.get_ydata() for line in curves.get_lines()}
     np.testing.assert_allclose(lines["A sent"], trace.A.sum(axis=1) / 1e6)
     np.testing.assert_allclose(lines["S delivered"], trace.S.sum(axis=1) / 1e6)
@@ -43,7 +43,7 @@ def test_panels_show_the_curves() -> None:
 
 def test_without_beliefs_and_buffer_there_is_less_to_show() -> None:
     trace = replace(legal_trace("ideal", 0, n_steps=10, buffer_bdp=math.inf), beliefs={})
-    _, queue, _ = figure_of(trace).axes
+    _, queue, _ = build_figure(trace).axes
     assert {line.get_label() for line in queue.get_lines()} == {"queue", "held by jitter"}
 
 

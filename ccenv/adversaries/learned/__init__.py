@@ -1,6 +1,6 @@
-"""Learned adversaries on disk: weights beside a card (``ccenv.agents.learned.weights``), adversary.* in a folder.
+"""Learned adversaries on disk: adversary.safetensors and adversary.json (``ccenv.agents.learned.weights``), and the shipped ones.
 
-The shipped learned adversaries: weights with cards, ``adversary.*`` of the runs of the shipped configs of these names.
+Shipped adversaries are copies of ``adversary.*`` of the runs of the shipped configs of these names.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ccenv.network.adversary import MlpAdversary
 
 
 class AdversaryCard(Card):
-    """The card of a policy over the observation of ``ccenv/Network-v0``; whether it fits a path the engine checks.
+    """The card of a policy over the observation of ``ccenv/Network-v0``; the engine checks whether it fits a path.
 
     Attributes:
         observation_version: of the observation that it reads.
-        columns: which moves it makes (``MlpAdversary``).
+        columns: the moves that it makes (``MlpAdversary``).
         decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
-        episode_rtts: length of the episodes that it was trained on.
+        episode_rtts: length of the training episodes.
         levels: values of each move; 0: continuous moves.
     """
 
@@ -36,8 +36,8 @@ class AdversaryCard(Card):
 
 def _describe(adversary: MlpAdversary, layers: list[int]) -> dict[str, Any]:
     about = {name: getattr(adversary, name) for name in ("name", "activation", "observation_version")}
-    own = ("columns", "decision_steps", "episode_rtts", "levels")
-    return {**about, "layers": layers, **{name: getattr(adversary, name) for name in own}}
+    fields = ("columns", "decision_steps", "episode_rtts", "levels")
+    return {**about, "layers": layers, **{name: getattr(adversary, name) for name in fields}}
 
 
 NETWORKS = LearnedKind(
@@ -49,12 +49,7 @@ NETWORKS = LearnedKind(
 
 
 def save_adversary(path: FilePath | str, adversary: MlpAdversary, notes: dict[str, Any] | None = None) -> None:
-    """Write an adversary as a pair of files.
-
-    Args:
-        path: an existing folder, or the path of the pair with or without one of the two endings.
-        adversary: what to write; stored as float64.
-        notes: anything JSON can hold.
+    """Write an adversary as a pair of files in float64, to a folder or the path of the pair.
 
     Raises:
         InputError: if the adversary could not be read back or the notes are not JSON.
@@ -63,14 +58,7 @@ def save_adversary(path: FilePath | str, adversary: MlpAdversary, notes: dict[st
 
 
 def load_adversary(path: FilePath | str) -> MlpAdversary:
-    """Read an adversary written by ``save_adversary``.
-
-    Args:
-        path: the folder, or the path of the pair with or without one of the two endings.
-
-    Raises:
-        InputError: if a file is missing, damaged or foreign.
-    """
+    """Read an adversary from a folder or a pair of files. Raises InputError if a file is missing, damaged or foreign."""
     card, network = NETWORKS.load(path)
     return MlpAdversary(
         card.name,
@@ -87,8 +75,8 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
 
 def is_adversary(path: FilePath | str) -> bool:
     """Tell whether a path names an adversary's pair of files or a folder that holds one."""
-    given = FilePath(path)
-    return given.suffix == ".safetensors" or (is_folder(given) and is_file(NETWORKS.files(given)[1]))
+    file = FilePath(path)
+    return file.suffix == ".safetensors" or (is_folder(file) and is_file(NETWORKS.files(file)[1]))
 
 
 FOLDER = FilePath(__file__).parent / "zoo"

@@ -1,7 +1,4 @@
-"""Scripted network adversaries, one file each, over the records of ``ccenv.agents.callbacks``.
-
-What several scripted adversaries share.
-"""
+"""Scripted network adversaries, one file each, over the structs of ``ccenv.agents.callbacks``, and their shared helpers."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from ccenv.base.registry import number
 from ccenv.network.adversary import ScriptedAdversary
 
-# Counters of random draws start here, so that no draw of an adversary equals one of a CCA with the same key.
+# Counters of random draws start here, so that adversaries and CCAs never share a draw.
 FIRST_COUNTER = 2.0**40
 
 # A step ends at a multiple of dt_s only up to rounding.
@@ -20,7 +17,7 @@ TIME_TOLERANCE = 1e-9
 
 
 def scripted(name: str, module: types.ModuleType, state: np.dtype, **parameters: float) -> ScriptedAdversary:
-    """Return the adversary made of a module's init and play."""
+    """Make an adversary from a module's init and play."""
     return ScriptedAdversary(name, state, module.init, module.play, parameters)
 
 

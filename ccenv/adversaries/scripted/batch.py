@@ -1,7 +1,7 @@
 """Random ACK aggregation: hold everything for agg_delay, release it as one batch, draw the next agg_delay from U[0, D).
 
-This is the jitter of the experiments in [CCmatic] App. H (there C * agg_delay bytes are served after agg_delay seconds, so
-that the average rate stays C).
+This is the jitter of the experiments in [CCmatic] App. H (C * agg_delay bytes are served after agg_delay seconds, so that the
+average rate stays C).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The benign network: delivers at once, keeps no spare tokens, runs at its full rate, loses nothing.
+"""The benign network: delivers at once, keeps no spare tokens, runs at full rate, loses nothing.
 
-With it every model behaves as the ideal link of [CCmatic] s.3.
+Every model then behaves as the ideal link of [CCmatic] s.3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def adversary() -> ScriptedAdversary:
 
 
 def init(state: Any, view: Any) -> None:
-    """Do nothing: no memory is needed."""
+    """Do nothing: it has no memory."""
 
 
 def play(state: Any, view: Any, move: Any) -> None:

@@ -1,7 +1,7 @@
 """Token hoarding: keep every spare token and hold service, then deliver in a burst (`ccac`).
 
-CCAC's token bucket is non-deterministic ([CCmatic] s.3, Listing 3; s.6.2.1 "Discussion"): kept tokens, at most D old, let a
-burst pass that exceeds the link rate, so that a sender overestimates it. In models without tokens only the service wave acts.
+CCAC's token bucket is non-deterministic ([CCmatic] s.3, Listing 3; s.6.2.1 "Discussion"): hoarded tokens, at most D old, pass a
+burst above the link rate, so that a sender overestimates it. In models without tokens only the service wave acts.
 """
 
 from __future__ import annotations

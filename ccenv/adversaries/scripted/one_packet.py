@@ -1,11 +1,11 @@
 """One early delivery, then a constant extra delay of D.
 
-[Starvation] s.5.1: on a path of 60 ms a single packet is seen with 59 ms; Copa (and Vegas and FAST alike) takes the 1 ms that
-all others have more for queueing and starves. Here Rm = 59 ms and D = 1 ms: all bytes are held for D but one delivery.
+[Starvation] s.5.1: on a path of 60 ms a single packet has an RTT of 59 ms; Copa (as well as Vegas and FAST) mistakes the extra
+1 ms of all others for queueing and starves. Here Rm = 59 ms and D = 1 ms: all bytes but one delivery are held for D.
 
 FIFO order allows a byte without jitter only if nothing before it is still held. So the early bytes are (nearly all of) the
-first that ever leave the bottleneck, or, where bytes are held already, everything that is held, released at once: the newest
-of it has no jitter. A CCA that keeps its minimum RTT for some time only (Copa, BBR: 10 s) recovers unless it is repeated.
+first that ever leave the bottleneck, or, if bytes are held already, all of them, released at once: the newest of them has no
+jitter. A CCA whose minimum RTT expires (Copa, BBR: 10 s) recovers unless the delivery is repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ccenv.base.registry import number
 from ccenv.network.adversary import ScriptedAdversary
 
 ALL_FLOWS = -1.0
-FIRST_SHARE = 1.0 - 2.0**-20  # a trace of the first bytes stays held, so that the next view shows that there were any
+FIRST_SHARE = 1.0 - 2.0**-20  # a tiny part of the first bytes stays held, so that the next view shows that there were any
 
 STATE = record("at_s", "every_s", "flow", "waiting", "done")
 
@@ -43,7 +43,7 @@ def adversary(at_ms: float = 0.0, every_ms: float = 0.0, flow: int = 0) -> Scrip
 
 
 def init(state: Any, view: Any) -> None:
-    """Nothing was delivered early yet."""
+    """Start without an early delivery."""
     state.waiting = 0.0
     state.done = 0.0
 

@@ -1,7 +1,6 @@
 """Periodic release: bytes (or their ACKs) are delivered only at integer multiples of an interval.
 
-[Starvation] s.5.3 starves Vivace with ACKs at multiples of 60 ms. An interval above D cannot be kept: what is due after D is
-delivered then.
+[Starvation] s.5.3 starves Vivace with ACKs at multiples of 60 ms. With an interval above D, bytes are delivered after D.
 """
 
 from __future__ import annotations
@@ -19,17 +18,13 @@ STATE = record("interval_s")
 
 
 def adversary(interval_ms: float = 0.0) -> ScriptedAdversary:
-    """Build the periodic network.
-
-    Args:
-        interval_ms: time between releases in ms, >= 0; 0: the jitter bound D of the flow.
-    """
+    """Build the periodic network; ``interval_ms`` >= 0 is the time between releases, 0: the jitter bound D of the flow."""
     interval_s = number("periodic", "interval_ms", interval_ms, low=0, high=1e6) / 1e3
     return scripted("periodic", sys.modules[__name__], STATE, interval_s=interval_s)
 
 
 def init(state: Any, view: Any) -> None:
-    """Take D where no interval is given."""
+    """Use D by default."""
     if state.interval_s <= 0.0:
         state.interval_s = view.jitter_s
 

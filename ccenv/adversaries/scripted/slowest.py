@@ -1,4 +1,4 @@
-"""The slowest legal network: every byte waits as long as the law allows.
+"""The slowest legal network: every byte is held as long as the law allows.
 
 In `cbr_delay` this is a constant extra delay of D; in `ccac` no spare token survives and served bytes are held for D; in
 `strong` the link also runs at its smallest rate.

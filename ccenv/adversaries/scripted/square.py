@@ -1,4 +1,4 @@
-"""A square wave between the kindest and the slowest legal service (also called bang-bang jitter)."""
+"""A square wave between the fastest and the slowest legal service (bang-bang jitter)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Independent uniform moves: every number of every step is drawn from [0, 1).
 
-The plainest random jitter within the law; it averages out over a few steps, so it is weaker than patterns that persist.
+This is the simplest random jitter; it averages out over a few steps, so it is weaker than persistent patterns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def init(state: Any, view: Any) -> None:
 def play(state: Any, view: Any, move: Any) -> None:
     """Draw all four numbers."""
     seed, env, flow, draws = view.seed, view.env, view.flow, state.draws
-    # Drawn before any is stored: the compiler then does once what the four have in common.
+    # Drawn before any is stored, so that the compiler shares common subexpressions.
     service, waste = uniform(seed, env, flow, draws), uniform(seed, env, flow, draws + 1.0)
     rate, loss = uniform(seed, env, flow, draws + 2.0), uniform(seed, env, flow, draws + 3.0)
     move.service, move.waste, move.rate, move.loss = service, waste, rate, loss

@@ -1,14 +1,12 @@
-"""What several classic CCAs share: constants, windowed filters, and the factory.
+"""Code shared by classic CCAs: constants, windowed filters, the factory, Proportional Rate Reduction and HyStart++.
 
-Proportional Rate Reduction: in fast recovery send in proportion to what arrives, down to ssthresh (RFC 9937).
+PRR (RFC 9937): in fast recovery send in proportion to deliveries, down to ssthresh. Deviations: no ACK is safe (SafeACK of
+s.6): the cumulative acknowledgement advances when the first retransmission arrives, which is when recovery ends here. What was
+sent follows from what is in flight.
 
-Deviations: no ACK is safe (SafeACK of s.6): the cumulative acknowledgement advances when the first retransmission arrives, which
-is when recovery ends here. What was sent follows from what is in flight.
-
-HyStart++: leave slow start when the RTT rises, through a phase of slower growth (RFC 9406).
-
-Deviations: no limit on the bytes that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count
-bytes; a round is a round trip of the engine's delivery samples.
+HyStart++ (RFC 9406): leave slow start when the RTT rises, through a phase of slower growth. Deviations: no limit on the bytes
+that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count bytes; a round is a round trip of
+the engine's delivery samples.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def smoothed_rtt(srtt_s: float, rtt_s: float, share: float) -> float:
 
 @kernel
 def windowed_min(filter_state: Samples, now: float, value: float, window: float) -> Samples:
-    """Update a windowed minimum in constant space: the three-sample estimator of K. Nichols.
+    """Return a windowed minimum, updated in constant space: the three-sample estimator of K. Nichols.
 
     The first sample is the minimum and always at most ``window`` old. The second and third are the smallest since the first
     and since the second, taken afresh when they are older than a quarter and a half of the window, so that a good
@@ -57,9 +55,6 @@ def windowed_min(filter_state: Samples, now: float, value: float, window: float)
         now: time of the new sample, in any unit (seconds, rounds).
         value: the new sample, not 0.
         window: length of the window in the unit of now.
-
-    Returns:
-        tuple: the updated samples.
     """
     best, best_at, second, second_at, third, third_at = filter_state
     if best == 0.0 or value <= best or now - third_at > window:

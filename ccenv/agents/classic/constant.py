@@ -15,11 +15,7 @@ STATE = state_record("rate_Bps")
 
 
 def sender(rate_mbps: float = 10.0) -> ClassicSender:
-    """Build a sender of constant rate.
-
-    Args:
-        rate_mbps: the rate in Mbit/s, > 0.
-    """
+    """Build a sender of constant rate in Mbit/s, > 0."""
     rate_Bps = number("constant", "rate_mbps", rate_mbps, above=0, high=1e6) * MBPS_IN_BPS
     return classic_sender("constant", sys.modules[__name__], STATE, rate_Bps=rate_Bps)
 

@@ -1,23 +1,19 @@
-"""4CP with a fixed target loss rate ([4CP] s.3): low priority that yields when the loss rate passes the target.
+"""4CP ([4CP] s.3): low priority that yields when the loss rate passes a target, which is fixed or adapts (s.3.1.1).
 
 A virtual window wnd may go below zero, down to -wndbnd; the congestion window is max(wnd, mincwnd). Per acknowledged segment
 wnd grows by 1/cwnd, per loss event it falls by 1/(tarp cwnd): its drift is 1 - p/tarp per round trip. Below mincwnd it
-detects bad phases: it comes back only when the loss rate has been below tarp for long enough. ``fourcp_auto`` runs the same
-functions with a tarp that adapts.
+detects bad phases: it comes back only when the loss rate has been below tarp for long enough.
+
+Automatic mode (``fourcp_auto``) adapts tarp so that 4CP is TCP-friendly in the long run. Per acknowledged segment
+tarp <- tarp + a (f(tarp) - cwnd)/cwnd (eq. 6), so that the mean window tends to that of TCP at tarp. The gain a falls linearly
+with the number of updates (s.3.3.3).
 
 Deviations: a loss event is the first loss of an episode (as the triple duplicate ACK of standard TCP), or a time-out, which
 the paper leaves to standard TCP; slow start ends at the first loss, from where wnd is half the flight; after a time-out slow
 start runs up to the window in force (the paper: as standard TCP). The rate-based variant of s.5.1 is not specified in the
-paper: here it paces cwnd/srtt and allows twice the window in flight.
-
-4CP in automatic mode ([4CP] s.3.1.1): ``fourcp_fixed`` with a target loss rate that makes it TCP-friendly in the long run.
-
-Per acknowledged segment tarp <- tarp + a (f(tarp) - cwnd)/cwnd (eq. 6), so that the mean window tends to that of TCP at tarp.
-The gain a falls linearly with the number of updates (s.3.3.3).
-
-Deviations: those of ``fourcp_fixed``; the paper gives no numbers for the gain: here from 1e-5 to 1e-7 over 20,000 segments,
-so that at 50 segments (tarp 6e-4) tarp follows within 2 tarp/(a cwnd) round trips, 2.4 at first and 240 in the end; tarp
-stays within [1e-7, 0.1] and changes at most by a factor 2 per signal.
+paper: here it paces cwnd/srtt and allows twice the window in flight. In automatic mode, for whose gain the paper gives no
+numbers, a falls from 1e-5 to 1e-7 over 20,000 segments, so that at 50 segments (tarp 6e-4) tarp follows within 2 tarp/(a cwnd)
+round trips, 2.4 at first and 240 in the end; tarp stays within [1e-7, 0.1] and changes at most by a factor 2 per signal.
 """
 
 from __future__ import annotations
@@ -69,7 +65,7 @@ STATE = state_record(
 )
 
 
-def parameters_of(
+def make_parameters(
     name: str,
     mincwnd_mss: float,
     maxcwnd_mss: float,
@@ -122,7 +118,7 @@ def sender(
         rate_based: 1: pace the window over the RTT; 0: window only.
         initial_window_mss: window at the start in segments, >= 1.
     """
-    shared = parameters_of("fourcp_fixed", mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
+    shared = make_parameters("fourcp_fixed", mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
     return classic_sender(
         "fourcp_fixed",
         sys.modules[__name__],
@@ -279,7 +275,7 @@ def automatic_sender(
         initial_window_mss: window at the start in segments, >= 1.
     """
     name = "fourcp_auto"
-    shared = parameters_of(name, mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
+    shared = make_parameters(name, mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
     return classic_sender(
         name,
         sys.modules[__name__],

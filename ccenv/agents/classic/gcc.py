@@ -117,8 +117,8 @@ def on_ack(state: Any, ack: Any) -> None:
         _begin_group(s, sent_s)
     elif sent_s > s.last_sent_s:  # others are out of order: ignored by the model (s.5.1)
         burst = sent_s - s.first_sent_s <= BURST_S
-        late = ack.now_s - s.arrived_s
-        if not burst and not (late < BURST_S and late < sent_s - s.last_sent_s):  # s.5.2
+        gap_s = ack.now_s - s.arrived_s
+        if not burst and not (gap_s < BURST_S and gap_s < sent_s - s.last_sent_s):  # s.5.2
             if s.groups > 1.0:
                 _filter(s)
             s.before_sent_s = s.last_sent_s

@@ -55,7 +55,7 @@ def sender(rtt0_ms: float = 1e3 * RTT0_S, initial_window_mss: float = INITIAL_WI
 
 
 @kernel
-def rho_of(rtt_s: float, rtt0_s: float) -> float:
+def relative_rtt(rtt_s: float, rtt0_s: float) -> float:
     """Return rho = max(RTT/RTT0, 1) (2004 s.3): a flow faster than the reference is left as it is."""
     return max(1.0, rtt_s / rtt0_s)
 
@@ -72,7 +72,7 @@ def on_ack(state: Any, ack: Any) -> None:
     """Grow by 2^rho - 1 per byte in slow start, by rho^2 segments per window after it (2004 s.3)."""
     if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
         return
-    rho = rho_of(ack.min_rtt_s, state.rtt0_s)
+    rho = relative_rtt(ack.min_rtt_s, state.rtt0_s)
     acked_bytes = ack.acked_bytes
     if state.cwnd_bytes < state.ssthresh_bytes:
         gain = 2.0 ** min(rho, MAX_SLOW_START_RHO) - 1.0

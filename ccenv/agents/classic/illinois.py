@@ -43,11 +43,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a TCP-Illinois sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-    """
+    """Build a TCP-Illinois sender with an initial window in segments, >= 1."""
     parameter = initial_window("illinois", initial_window_mss)
     return classic_sender("illinois", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

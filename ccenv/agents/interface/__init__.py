@@ -1,1 +1,1 @@
-"""What a policy sees, what it sets and what it is rewarded for: named tables, with their formulas compiled beside them."""
+"""The interface of policies: tables of signals, actions and reward terms, each with its compiled formula."""

@@ -1,15 +1,13 @@
-"""Actions: what a policy may set. One table drives the kernels, the spaces, the cards and the docs.
+"""Actions of a policy, and the probing of ``cwnd_exp2_probe``. One table drives the kernels, the spaces, the cards and the docs.
 
-What a flow learns from small changes of its own window, and what it remembers of the intervals so far.
+A sender with a constant window cannot tell its own queue from one that others fill. With ``cwnd_exp2_probe`` a flow's window is
+slightly larger or smaller than the policy asks for, by a level of -1 or 1 that each decision draws anew. The response of the RTT
+is an instrumental-variable estimate whose instrument is the change of the level: 1 if all packets of a full queue are the
+flow's own, about its share of them otherwise.
 
-A sender that never moves cannot tell a queue of its own from one that others fill: both look alike. With the action
-``cwnd_exp2_probe`` a flow's window is a little larger or smaller than the policy asks for, at random, by a level of -1 or 1 that
-each decision draws anew. How the RTT follows, the response, is an instrumental-variable estimate whose instrument is the
-level's change: 1 where all packets of a full queue are the flow's own, about its share of them where others are there.
-
-What is left of the RTT's changes, the rest, is the work of others. Flows of one's own kind probe too: their levels come and go,
-so that rests of neighbouring intervals have opposite signs. A sender that fills a queue steadily leaves rests of one sign,
-one that fills it in bursts large ones.
+The residual of the RTT's changes is due to other flows. Flows with the same policy probe too: their levels alternate, so that
+residuals of neighbouring intervals have opposite signs. A sender that fills a queue steadily leaves residuals of one sign, a
+bursty one leaves large ones.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ class Action:
     """A map from a number a in [-1, 1] to a rate or a window.
 
     Attributes:
-        name: as configs and cards write it.
+        name: used in configs and cards.
         sets: ``"rate"`` (the window is open) or ``"cwnd"`` (paced at ``pacing_gain`` windows per smoothed RTT).
-        formula: what it sets.
-        source: paper that it comes from; empty: common knowledge.
-        parameters: names, default values and smallest and largest allowed values, at most two.
-        needs: what a flow must have: ``"beliefs"``, ``"contract"``, ``"inner"`` (a CCA inside), or nothing.
+        formula: of the rate or window.
+        source: paper; empty: common knowledge.
+        parameters: name -> (default, smallest, largest allowed value), at most two.
+        needs: what a flow must have: ``"beliefs"``, ``"contract"``, ``"inner"`` (an inner CCA), or nothing.
     """
 
     name: str
@@ -86,7 +84,7 @@ _RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CW
 MIN_CWND_SEGMENTS = 2.0
 PROBE_PACING_GAIN = 2.0
 START_SEGMENTS = 10.0
-"""Segments per told Rm, or in the window, that a flow starts with before its first decision (RFC 6928 s.2)."""
+"""Segments per known Rm, or in the window, before the first decision of a flow (RFC 6928 s.2)."""
 
 
 def action(name: str) -> Action:
@@ -97,7 +95,7 @@ def action(name: str) -> Action:
 
 
 @kernel(inline="always")
-def _scaled(value, change):
+def _scale(value, change):
     return value * (1.0 + change) if change >= 0.0 else value / (1.0 - change)
 
 
@@ -108,23 +106,23 @@ def set_by_action(number, first, second, a, m):
     Args:
         number: of the action in ACTIONS.
         first: its first parameter, in the order of its table row.
-        second: its second one.
-        a: the action, clipped to [-1, 1]; a number that is none counts as -1.
-        m: a record of MEASURES; rate_Bps and cwnd_bytes are those that hold now.
+        second: its second parameter.
+        a: the action, clipped to [-1, 1]; NaN counts as -1.
+        m: a struct of MEASURES; rate_Bps and cwnd_bytes are those in force.
     """
     a = -1.0 if np.isnan(a) else min(1.0, max(-1.0, a))
     least_Bps = m.mss_bytes / m.srtt_s if m.srtt_s > 0.0 else 0.0
     if number == _RATE_LOG2:
         return max(m.C_L_Bps * 2.0 ** (first * a), m.mss_bytes / m.told_rtt_s), np.inf
     if number == _RATE_DELTA:
-        return max(_scaled(m.rate_Bps, first * second * a), least_Bps), np.inf
+        return max(_scale(m.rate_Bps, first * second * a), least_Bps), np.inf
     if number == _RATE_EXP2:
         return max(m.rate_Bps * 2.0 ** (first * a), least_Bps), np.inf
     if number == _RATE_BETWEEN:
         rate_Bps = m.contract_low_Bps + 0.5 * (a + 1.0) * (m.contract_high_Bps - m.contract_low_Bps)
         return min(m.contract_high_Bps, max(m.contract_low_Bps, rate_Bps)), np.inf
     if number == _CWND_DELTA:
-        cwnd_bytes = _scaled(m.cwnd_bytes, first * a)
+        cwnd_bytes = _scale(m.cwnd_bytes, first * a)
     elif number == _CWND_EXP2:
         cwnd_bytes = m.cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_OVER:
@@ -136,13 +134,13 @@ def set_by_action(number, first, second, a, m):
 
 
 DECAY = 0.9
-"""What each interval leaves of the sums of the intervals before."""
+"""Decay per interval of the sums over earlier intervals."""
 PRIOR = 0.28
-"""Level changes times changes of the window (log2) that are taken for granted, without a change of the RTT."""
+"""Prior sum of level changes times changes of the window (log2), without a change of the RTT."""
 FLOOR_WEIGHT, PEAK_WEIGHT, LOSS_WEIGHT, REST_WEIGHT = 0.1, 0.05, 0.05, 0.07
-"""Weights of the newest interval, by which floor and peak give way, and loss rate, roughness and persistence are smoothed."""
+"""Weights of the newest interval in the decay of floor and peak and in the averages of loss, roughness and persistence."""
 LEAST_SQUARES = 1e-5
-"""Added to the squares of two rests (log2) over which their product is taken."""
+"""Added to the sum of squares of two residuals (log2), by which their product is divided."""
 
 PROBE_FIELDS = tuple(
     (name, "<f8")
@@ -162,7 +160,7 @@ PROBE_FIELDS = tuple(
         "heard",  # 1 after the first interval with an RTT
     )
 )
-"""Fields that a monitor of an engine needs."""
+"""Fields that an engine's monitor needs."""
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(63))
@@ -179,11 +177,11 @@ def drawn_level(now_s, rtt_s):
 
 @kernel
 def follow_probes(monitor, m):
-    """Bring up to date what a flow remembers, and draw the level of the interval that begins.
+    """Update a flow's memory, and draw the level of the interval that begins.
 
     Args:
-        monitor: a record with ``decisions``, those before this one, and PROBE_FIELDS.
-        m: a record of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
+        monitor: a struct with ``decisions``, those before this one, and PROBE_FIELDS.
+        m: a struct of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
             ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``.
     """
     if monitor.decisions == 0:

@@ -1,7 +1,4 @@
-"""The interface of a policy: signals, history, action and decision times, as configs and cards write them.
-
-The Sender-v0 observation: the belief signals of the table (``ccenv.agents.interface.signals``), of a flow of an engine.
-"""
+"""The interface of a policy (signals, history, action, decision times), as in configs and cards, and that of Sender-v0."""
 
 from __future__ import annotations
 
@@ -23,28 +20,28 @@ from ccenv.base.kernels.decorator import kernel
 MAX_HISTORY = 32
 
 
-def _known_signal(name: str) -> str:
+def _check_signal(name: str) -> str:
     return signal(name).name
 
 
-def _known_action(name: str) -> str:
+def _check_action(name: str) -> str:
     return action(name).name
 
 
 def as_weights(value: Any) -> Any:
-    """Return the weights of a reward that may be a name of REWARDS. Raises UnknownNameError with suggestions."""
+    """Return the weights of a reward, which may be a name of REWARDS. Raises UnknownNameError with suggestions."""
     if isinstance(value, str) and value not in REWARDS:
         raise unknown_name("reward", value, REWARDS)
     return dict(REWARDS[value]) if isinstance(value, str) else value
 
 
 class Clock(StrictModel):
-    """When a flow decides.
+    """Decision times of a flow.
 
     Attributes:
-        every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (told), seconds, ACKs, or the smallest RTT that it
-            has seen (0.1 s before the first), for senders that are told nothing.
-        count: how many of them.
+        every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (oracle knowledge), seconds, ACKs, or for senders
+            without oracle knowledge the minimum RTT seen (0.1 s before the first sample).
+        count: units between two decisions.
         common: all controlled flows of a network decide at the same times (those of the first one).
     """
 
@@ -54,23 +51,23 @@ class Clock(StrictModel):
 
 
 class Interface(StrictModel):
-    """What a policy sees, what it sets, and when.
+    """The observation, action and decision times of a policy.
 
     Attributes:
         version: of the tables of signals and actions.
         signals: names, in the order of the observation.
-        history: intervals that the observation holds, the newest last; before the first decision they are those of an idle flow.
-        action: name of the action.
-        parameters: of the action; those that are missing have their defaults.
-        inner: CCA inside, for actions that build on one.
-        clock: when it decides.
-        extra: what functions of a user add to the observation, after the history; None: nothing. No document holds it.
+        history: intervals in the observation, the newest last; before the first decision they are those of an idle flow.
+        action: its name.
+        parameters: of the action; missing ones have their defaults.
+        inner: inner CCA, for actions that build on one.
+        clock: decision times.
+        extra: elements that user functions add after the history; None: none. Never stored.
     """
 
     version: Literal[1] = 1
-    signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(min_length=1, max_length=64)
+    signals: tuple[Annotated[str, AfterValidator(_check_signal)], ...] = Field(min_length=1, max_length=64)
     history: int = Field(default=1, ge=1, le=MAX_HISTORY, strict=True)
-    action: Annotated[str, AfterValidator(_known_action)] = "rate_log2"
+    action: Annotated[str, AfterValidator(_check_action)] = "rate_log2"
     parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     clock: Clock = Clock()
@@ -79,7 +76,7 @@ class Interface(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _named_set(cls, data: Any) -> Any:
-        """Let ``signals`` be the name of a set, whose history is the default."""
+        """Expand the name of a set of signals; its history is the default."""
         if isinstance(data, dict) and isinstance(data.get("signals"), str):
             if data["signals"] not in SIGNAL_SETS and data["signals"] not in SIGNAL_NUMBERS:
                 raise unknown_name("signal or set of signals", data["signals"], [*SIGNAL_SETS, *SIGNAL_NUMBERS])
@@ -88,8 +85,8 @@ class Interface(StrictModel):
         return data
 
     @model_validator(mode="after")
-    def _fits(self) -> Interface:
-        """Check the parameters of the action, and that it has what it needs."""
+    def _check_action_parameters(self) -> Interface:
+        """Check the parameters of the action and its inner CCA."""
         row = action(self.action)
         for name, value in self.parameters.items():
             if name not in row.parameters:
@@ -105,7 +102,7 @@ class Interface(StrictModel):
 
     @property
     def extra(self) -> ExtraSignals | None:
-        """What functions of a user add to the observation."""
+        """Elements that user functions add to the observation."""
         return self._extra
 
     @property
@@ -120,14 +117,14 @@ class Interface(StrictModel):
 
     @property
     def action_row(self) -> tuple[int, float, float]:
-        """Number of the action and its two parameters, 0 where there is none."""
+        """Number of the action and its two parameters, 0 for a missing one."""
         values = [self.parameters.get(name, default) for name, (default, _, _) in action(self.action).parameters.items()]
         first, second = [*values, 0.0, 0.0][:2]
         return ACTION_NUMBERS[self.action], first, second
 
     @property
     def table_width(self) -> int:
-        """Length of the part of the observation that is of the table: the history."""
+        """Length of the history of table signals in the observation."""
         return len(self.signals) * self.history
 
     @property
@@ -143,7 +140,7 @@ class Interface(StrictModel):
         return low.astype(np.float32), high.astype(np.float32)
 
     def require_data(self) -> None:
-        """Raise ValueError where functions of a user add to the observation: policies that are stored are data."""
+        """Raise ValueError if user functions add to the observation: stored policies are data."""
         if self._extra is not None:
             raise ValueError(
                 f"signals: {', '.join(self._extra.elements)} are Python code, and no signals of a config, whose policies are "
@@ -151,10 +148,10 @@ class Interface(StrictModel):
             )
 
     def with_extra(self, seen: np.ndarray) -> np.ndarray:
-        """Return observations with what functions of a user add: (..., table_width) to (..., width).
+        """Append the elements of user functions: (..., table_width) to (..., width).
 
         Raises:
-            InputError: with file and line, where such a function fails.
+            InputError: with file and line, if such a function fails.
         """
         if self._extra is None:
             return seen
@@ -162,31 +159,27 @@ class Interface(StrictModel):
 
 
 def read_interface(data: Mapping[str, Any], where: str) -> Interface:
-    """Return an interface for what a user asks for: its signals may hold functions of their own (``own_signals``).
-
-    Args:
-        data: fields of ``Interface``.
-        where: for messages.
+    """Return the interface of the fields in ``data``, whose signals may include user functions (``interface.user``).
 
     Raises:
         InputError: one line, with file and line for a function that fails.
     """
-    of_table, owns = split(as_signals(data.get("signals")))
-    found = validate(Interface, {**data, "signals": of_table}, where)
-    if owns:
-        found._extra = ExtraSignals(owns, found.signals, found.history)
-    return found
+    table_signals, functions = split(as_signals(data.get("signals")))
+    interface = validate(Interface, {**data, "signals": table_signals}, where)
+    if functions:
+        interface._extra = ExtraSignals(functions, interface.signals, interface.history)
+    return interface
 
 
-def _known_weights(value: dict[str, float]) -> dict[str, float]:
+def _check_weights(value: dict[str, float]) -> dict[str, float]:
     for name in value:
         term(name)
     return value
 
 
-Weights = Annotated[dict[str, float], BeforeValidator(as_weights), AfterValidator(_known_weights)]
+Weights = Annotated[dict[str, float], BeforeValidator(as_weights), AfterValidator(_check_weights)]
 SENDER_V0 = Interface(signals="beliefs", action="rate_log2", clock=Clock(every="rtt"))  # type: ignore[arg-type]
-"""What ``ccenv/Sender-v0`` has had from its first version."""
+"""The interface of ``ccenv/Sender-v0`` since its first version: the ten belief signals."""
 
 
 OBSERVATION_VERSION = 1
@@ -194,14 +187,7 @@ OBSERVATION_VERSION = 1
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an observation.
-
-    Attributes:
-        name: what it is.
-        unit: unit after scaling.
-        low: smallest value (clipped).
-        high: largest value (clipped).
-    """
+    """One element of an observation: name, unit after scaling, and the range that it is clipped to."""
 
     name: str
     unit: str

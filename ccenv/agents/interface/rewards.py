@@ -1,4 +1,4 @@
-"""Terms of rewards: one number per flow and decision each. A reward is a weighted sum of terms."""
+"""Reward terms, one number per flow and decision each. A reward is a weighted sum of terms."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from ccenv.base.kernels.decorator import kernel
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a reward.
-
-    Attributes:
-        name: as configs write it.
-        unit: of the term.
-        formula: how it is computed from ``ccenv.agents.interface.signals``.
-        source: paper that it comes from; empty: common knowledge.
-    """
+    """A term of a reward, with its formula over ``ccenv.agents.interface.signals`` and its source (empty: common knowledge)."""
 
     name: str
     unit: str
@@ -45,7 +38,7 @@ TERMS = (
     Term("team_share_log2", "log2", "min(log2(mean share of the controlled flows / fair share), 0), smoothed"),
     Term("jain", "1", "Jain's index of the smoothed shares of all flows"),
     Term("change", "1", "|action - the one before|"),
-    # the same where other senders' flows are there, and 0 where there are none
+    # the same if other senders' flows are active, otherwise 0
     Term("beside", "1", "1 where other senders' flows are there, else 0"),
     Term("beside_utilisation", "1", "utilisation beside other senders, else 0"),
     Term("beside_delay_log2", "log2", "delay_log2 beside other senders, else 0"),
@@ -64,7 +57,7 @@ REWARDS: dict[str, dict[str, float]] = {
     "aurora": {"aurora": 1.0},
     "vivace": {"vivace": 1.0},
     "orca": {"orca": 1.0},
-    # Of its own kind: utilisation - delay_log2 / 2 - 4 loss + (below_share_log2 + team_share_log2) / 4; beside other senders:
+    # Intra-CCA: utilisation - delay_log2 / 2 - 4 loss + (below_share_log2 + team_share_log2) / 4; against other senders:
     # 0.5 - off_share_log2 / 2 - (1 - utilisation) / 4 - loss.
     "fair": {
         **{"utilisation": 1.0, "delay_log2": -0.5, "loss": -4.0, "below_share_log2": 0.25, "team_share_log2": 0.25},
@@ -89,13 +82,7 @@ def _ratio(a, b, none):
 
 @kernel
 def fill_terms(m, action_before, out):
-    """Compute all terms of a flow.
-
-    Args:
-        m: a record of MEASURES.
-        action_before: the action before ``m.action``.
-        out: (N_TERMS,) float64, in the order of TERMS.
-    """
+    """Write all terms of a struct of MEASURES to out, (N_TERMS,) float64; ``action_before`` preceded ``m.action``."""
     throughput = _ratio(m.acked_bytes, m.true_link_Bps * m.interval_s, 0.0)
     stretch = _ratio(m.rtt_mean_s, m.true_rtt_s, 1.0) if m.rtt_mean_s > 0.0 else 1.0
     own_stretch = _ratio(m.rtt_mean_s, m.min_rtt_s, 1.0)

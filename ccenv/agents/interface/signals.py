@@ -1,9 +1,7 @@
-"""Signals: what a policy may see of a flow. One table drives the kernels, the spaces, the cards and the docs.
+"""Signals that a policy may observe of a flow. One table drives the kernels, the spaces, the cards and the docs.
 
-What is known of a flow at the end of a decision interval: one record that every engine fills, and all formulas read.
-
-An interval ends when the flow decides. Fields are float64. Fields whose names begin with ``true_`` are facts about the network
-that no sender can measure: rewards may use them, and critics that exist in training only.
+Every engine fills one struct of MEASURES at the end of each decision interval, and all formulas read it. Fields are float64.
+Those that begin with ``true_`` are facts about the network that no sender can measure: only rewards and critics use them.
 """
 
 from __future__ import annotations
@@ -21,17 +19,17 @@ BOTH = frozenset({PACKET, CURVE})
 
 @dataclass(frozen=True)
 class Signal:
-    """A number that a policy may see.
+    """A number that a policy may observe.
 
     Attributes:
-        name: as configs and cards write it.
+        name: used in configs and cards.
         unit: after scaling.
         low: smallest value (clipped).
         high: largest value (clipped).
-        formula: how it is computed from ``ccenv.agents.interface.signals``.
-        source: paper or text that it comes from; empty: common knowledge.
-        engines: which engines can give it.
-        needs: what a flow must have: ``"beliefs"`` (and so a told Rm), ``"finite"`` (bytes of an application that ends),
+        formula: over the fields of MEASURES.
+        source: paper or text; empty: common knowledge.
+        engines: those that provide it.
+        needs: what a flow must have: ``"beliefs"`` (and so a known Rm), ``"finite"`` (bytes of an application that ends),
             ``"truth"`` (for critics only), or nothing.
     """
 
@@ -124,7 +122,7 @@ FIRST_BELIEF = SIGNAL_NUMBERS[BELIEF_SIGNALS[0]]
 SIGNALS_LOW = np.array([signal.low for signal in SIGNALS])
 SIGNALS_HIGH = np.array([signal.high for signal in SIGNALS])
 
-# Sets of signals that configs may name, with the length of history that they were published with.
+# Sets of signals that configs may name, with their published history lengths.
 SIGNAL_SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "aurora": (("latency_gradient", "latency_ratio", "send_ratio"), 10),
     "beliefs": (BELIEF_SIGNALS, 1),
@@ -169,15 +167,15 @@ def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_byte
     """Compute the ten belief signals of a flow, not yet clipped.
 
     Args:
-        b: a record with the beliefs ``C_L_Bps``, ``C_U_Bps``, ``C_L_lambda_Bps``, ``q_U_bytes``, ``qdel_L_s``, ``qdel_U_s`` and
+        b: a struct with the beliefs ``C_L_Bps``, ``C_U_Bps``, ``C_L_lambda_Bps``, ``q_U_bytes``, ``qdel_L_s``, ``qdel_U_s`` and
             ``utilised``, and with ``rate_Bps``.
-        told_rtt_s: the Rm that the sender was told.
+        told_rtt_s: the Rm that the sender knows.
         mss_bytes: segment size.
         sent_bytes: in the interval.
         lost_bytes: found lost in it.
-        inflight_bytes: sent, and neither acknowledged nor found lost.
+        inflight_bytes: now.
         out: float array.
-        first: where the first of the ten goes.
+        first: index of the first of the ten in ``out``.
     """
     bdp = b.C_L_Bps * told_rtt_s
     out[first] = np.log2(max(_ratio(b.C_U_Bps, b.C_L_Bps, 1.0), 1.0))
@@ -194,12 +192,7 @@ def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_byte
 
 @kernel
 def fill_signals(m, out):
-    """Compute all signals of a flow.
-
-    Args:
-        m: a record of MEASURES.
-        out: (N_SIGNALS,) float64, in the order of SIGNALS, each clipped to its range.
-    """
+    """Write all signals of a struct of MEASURES to out, (N_SIGNALS,) float64, each clipped to its range."""
     acked, base_s, bdp = m.acked_bytes, m.min_rtt_s, m.throughput_most_Bps * m.min_rtt_s
     excess = _ratio(m.sent_bytes, acked, 1.0 if m.sent_bytes == 0.0 else np.inf)
     stretch = _ratio(m.rtt_mean_s, base_s, 1.0)
@@ -292,7 +285,7 @@ MEASURES = np.dtype(
             "app_left_bytes",  # that the application has still to send; infinite for a bulk flow
             "action",  # the last one, in [-1, 1]; 0 before any
             "mss_bytes",
-            # what it remembers (``ccenv.agents.interface.actions``)
+            # its memory (``ccenv.agents.interface.actions``)
             "probe_change",  # of the level that ``cwnd_exp2_probe`` sets at this decision, -2 to 2
             "probe_response",  # change of log2 of the smoothed RTT over that of the window, where the level's change moved both
             "roughness",  # moving average of the difference between the RTT's changes that its probes do not explain
@@ -300,8 +293,8 @@ MEASURES = np.dtype(
             "floor_log2",  # log2(smallest RTT of the last intervals / min_rtt_s)
             "peak_log2",  # log2(largest mean RTT of the last intervals / min_rtt_s)
             "loss_smoothed",  # lost / (lost + acknowledged bytes), a moving average
-            # beliefs, where the engine keeps them (docs/beliefs.md); else 0
-            "told_rtt_s",  # the Rm that the sender was told
+            # beliefs, if the engine keeps them (docs/beliefs.md); else 0
+            "told_rtt_s",  # the Rm that the sender knows
             "C_L_Bps",
             "C_U_Bps",
             "C_L_lambda_Bps",
@@ -314,7 +307,7 @@ MEASURES = np.dtype(
             "contract_high_Bps",
             # window of the inner CCA that an action builds on; 0 without one
             "inner_cwnd_bytes",
-            # what only the network knows
+            # known to the network only
             "true_rtt_s",  # propagation
             "true_link_Bps",  # bytes that the bottleneck could carry in the interval / interval_s
             "true_served_Bps",  # bytes of all flows that it carried in the interval / interval_s
@@ -329,6 +322,6 @@ MEASURES = np.dtype(
     ]
 )
 UNKNOWN_RTT_S = 0.1
-"""What a clock of smallest RTTs takes for the first one: between decisions before any RTT sample."""
+"""Interval between decisions of a clock of smallest RTTs before any RTT sample."""
 SHARE_WEIGHT = 0.1
 """Weight of the newest interval in the moving average of a share."""

@@ -1,6 +1,6 @@
-"""Learned senders on disk: a policy's weights beside its card (``ccenv.agents.learned.weights``), policy.* in a folder.
+"""Learned senders on disk: policy.safetensors with the weights and policy.json, the card (``ccenv.agents.learned.weights``).
 
-The card of a policy that chooses inside a contract holds the contract: its output means nothing without it.
+The card of a policy that chooses inside a contract contains the contract, without which its output has no meaning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import FIRST_OBSERVATION
 from ccenv.agents.interface.interface import SENDER_V0, Interface
-from ccenv.agents.learned.preferences import Preference, PreferenceSender, described, with_preference
+from ccenv.agents.learned.preferences import Preference, PreferenceSender, describe_preference, with_preference
 from ccenv.agents.learned.weights import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
 from ccenv.agents.programs import parse_program, to_data
 from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
@@ -35,8 +35,8 @@ class PolicyCard(Card):
     Attributes:
         observation_version: 1, of the observation of ``ccenv/Sender-v0``; None: the card has an interface.
         interface: signals, history, action with its parameters, inner CCA, clock.
-        stages: kind of each stage; empty: all dense.
-        head: what the last stage is.
+        stages: type of each stage; empty: all dense.
+        head: type of the last stage.
     """
 
     observation_version: int | None = Field(default=None, strict=True)
@@ -46,12 +46,12 @@ class PolicyCard(Card):
 
     @property
     def sees(self) -> Interface:
-        """The interface, also that of a card of the first version."""
+        """The interface, also for cards of the first version."""
         return self.interface or SENDER_V0
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Kind of each stage."""
+        """Type of each stage."""
         return self.stages or super().stage_kinds
 
     @model_validator(mode="after")
@@ -85,17 +85,13 @@ def check_playable(layers: tuple[int, ...], stages: tuple[str, ...], head: str, 
 
 
 def inner_cca(sees: Interface, where: str) -> ClassicSender | None:
-    """Return the CCA inside that an interface names; None if it needs none.
-
-    Raises:
-        InputError: if there is no classic CCA of that name.
-    """
+    """Return the inner CCA of an interface; None if it has none. Raises InputError if no classic CCA has its name."""
     if not sees.inner:
         return None
     sender = make_sender(sees.inner) if sees.inner.partition(":")[0] in AGENTS else None
     if not isinstance(sender, ClassicSender):
-        known = ", ".join(AGENTS.names("classic"))
-        raise InputError(f"{where}: interface.inner {sees.inner[:60]!a} is no classic CCA of this ccenv; there are {known}")
+        names = ", ".join(AGENTS.names("classic"))
+        raise InputError(f"{where}: interface.inner {sees.inner[:60]!a} is no classic CCA of this ccenv; there are {names}")
     return sender
 
 
@@ -109,11 +105,7 @@ def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
 
 
 class PreferenceCard(PolicyCard):
-    """The card of a policy that sees a preference.
-
-    Attributes:
-        preference: what the last inputs are.
-    """
+    """The card of a policy whose last inputs are a preference."""
 
     preference: Preference
 
@@ -124,36 +116,32 @@ class PreferenceCard(PolicyCard):
 
 
 class ContractCard(PolicyCard):
-    """The card of a policy that chooses inside a contract.
-
-    Attributes:
-        contract: the contract, a belief program of version 2.
-    """
+    """The card of a policy that chooses inside a contract, which is a belief program of version 2."""
 
     contract: dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
-class _Whole(PolicySender):
-    """What is written of a policy that sees a preference."""
+class _PreferenceNetwork(PolicySender):
+    """Stored form of a policy that sees a preference."""
 
     preference: dict[str, Any] = field(default_factory=dict)
 
 
-def _describe_whole(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
-    if not isinstance(sender, _Whole):
+def _describe_preference(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
+    if not isinstance(sender, _PreferenceNetwork):
         raise InputError(f"{sender.name!r} sees no preference")
     return {**_describe(sender, layers), **sender.preference}
 
 
 @dataclass(frozen=True, repr=False)
 class _InsideContract(PolicySender):
-    """What is written of a policy inside a contract."""
+    """Stored form of a policy inside a contract."""
 
     contract: dict[str, Any] = field(default_factory=dict)
 
 
-def _describe_inside(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
+def _describe_contract(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
     if not isinstance(sender, _InsideContract):
         raise InputError(f"{sender.name!r} is no policy inside a contract")
     return {**_describe(sender, layers), "contract": sender.contract}
@@ -165,13 +153,13 @@ PREFERENCE_POLICIES = LearnedKind(
     "policy",
     Format("ccenv-preference-policy", 1, "the card of a policy that sees a preference", rules=_RULES, indent=2),
     PreferenceCard,
-    _describe_whole,
+    _describe_preference,
 )
 CONTRACT_POLICIES = LearnedKind(
     "policy",
     Format("ccenv-contract-policy", 1, "the card of a policy inside a contract", rules=_RULES, indent=2),
     ContractCard,
-    _describe_inside,
+    _describe_contract,
 )
 
 
@@ -181,8 +169,8 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
     Args:
         path: an existing folder (the files become policy.safetensors and policy.json) or the path of the pair, with or
             without one of the two endings.
-        sender: the policy, or one inside a contract; stored as float64.
-        notes: anything JSON can hold: how it was trained, versions, scores.
+        sender: a policy, also inside a contract; stored as float64.
+        notes: JSON: how it was trained, versions, scores.
 
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
@@ -200,9 +188,9 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
             "that builds the sender"
         )
     if isinstance(sender, PreferenceSender):
-        whole = sender.whole
-        own = {one.name: getattr(whole, one.name) for one in fields(PolicySender)}
-        PREFERENCE_POLICIES.save(file, _Whole(**own, preference=described(sender)), notes)
+        network = sender.network
+        arrays = {one.name: getattr(network, one.name) for one in fields(PolicySender)}
+        PREFERENCE_POLICIES.save(file, _PreferenceNetwork(**arrays, preference=describe_preference(sender)), notes)
         return
     if isinstance(sender, PolicySender):
         inner_cca(sender.interface, sender.name)
@@ -211,42 +199,36 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
     inside = sender.policy
     if inside is None:
         raise InputError(f"{sender.name!r} chooses by {sender.chooser!r}: there are no weights to write")
-    own = {one.name: getattr(inside, one.name) for one in fields(inside)}
-    CONTRACT_POLICIES.save(file, _InsideContract(**{**own, "name": sender.name}, contract=to_data(sender.program)), notes)
+    arrays = {one.name: getattr(inside, one.name) for one in fields(inside)}
+    CONTRACT_POLICIES.save(file, _InsideContract(**{**arrays, "name": sender.name}, contract=to_data(sender.program)), notes)
 
 
 def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
-    """Read a policy written by ``save_policy``.
-
-    Args:
-        path: the folder, or the path of the pair with or without one of the two endings.
-
-    Returns:
-        PolicySender or ContractSender: with float64 weights, as it was saved; of a family the policy of its default preference.
+    """Read a policy written by ``save_policy``; of a family the policy of its default preference.
 
     Raises:
-        InputError: if a file is missing, damaged or foreign, or the card names what there is not.
+        InputError: if a file is missing, damaged or foreign, or the card names something unknown.
         ProgramError: if the contract is damaged.
     """
-    kind = _kind_of(path)
-    if kind is POLICIES:
-        return _policy_of(*POLICIES.load(path), POLICIES.files(path)[1])
-    if kind is PREFERENCE_POLICIES:
+    form = _find_form(path)
+    if form is POLICIES:
+        return _build_policy(*POLICIES.load(path), POLICIES.files(path)[1])
+    if form is PREFERENCE_POLICIES:
         return load_family(path).plain
     card, network = CONTRACT_POLICIES.load(path)
     file = CONTRACT_POLICIES.files(path)[1]
     program = parse_program(card.contract, f"{file}: contract")
-    return ContractSender(card.name, program, "policy", _policy_of(card, network, file))
+    return ContractSender(card.name, program, "policy", _build_policy(card, network, file))
 
 
 def load_family(path: FilePath | str) -> PreferenceSender:
     """Read a policy that sees a preference, with all that ``with_preference`` needs; else as ``load_policy``."""
-    card, whole = PREFERENCE_POLICIES.load(path)
+    card, network = PREFERENCE_POLICIES.load(path)
     weights = dict(zip(card.preference.objectives, card.preference.default, strict=True))
-    return with_preference(_policy_of(card, whole, POLICIES.files(path)[1]), weights)
+    return with_preference(_build_policy(card, network, POLICIES.files(path)[1]), weights)
 
 
-def _policy_of(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:
+def _build_policy(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:
     return PolicySender(
         card.name,
         network.weights,
@@ -261,27 +243,27 @@ def _policy_of(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:
     )
 
 
-def _kind_of(path: FilePath | str) -> LearnedKind[Any, Any]:
-    """Return the kind of policy that a card says it is of; a plain one where it says nothing that is known."""
+def _find_form(path: FilePath | str) -> LearnedKind[Any, Any]:
+    """Return the form of policy that a card declares; by default a plain policy."""
     card = POLICIES.files(path)[1]
     data = read_json(card, _RULES) if is_file(card) else None
-    form = data.get("format") if isinstance(data, dict) else None
-    return next((kind for kind in (CONTRACT_POLICIES, PREFERENCE_POLICIES) if kind.form.name == form), POLICIES)
+    format_name = data.get("format") if isinstance(data, dict) else None
+    return next((form for form in (CONTRACT_POLICIES, PREFERENCE_POLICIES) if form.form.name == format_name), POLICIES)
 
 
 def policy_notes(path: FilePath | str) -> dict[str, Any]:
-    """Return the notes on a policy's card: for one that was trained here its config, status and score.
+    """Return the notes of a policy's card: of a trained one its config, status and score.
 
     Raises:
         InputError: if the card is missing, damaged or foreign.
     """
-    notes: dict[str, Any] = _kind_of(path).read_card(path).notes
+    notes: dict[str, Any] = _find_form(path).read_card(path).notes
     return notes
 
 
 def is_policy(path: FilePath | str) -> bool:
     """Tell whether a path names a policy pair or a folder that should hold one."""
-    given = FilePath(path)
-    if is_folder(given) or given.suffix == ".safetensors":
+    file = FilePath(path)
+    if is_folder(file) or file.suffix == ".safetensors":
         return True
-    return given.suffix == ".json" and is_file(POLICIES.files(given)[0])
+    return file.suffix == ".json" and is_file(POLICIES.files(file)[0])

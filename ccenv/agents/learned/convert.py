@@ -1,9 +1,7 @@
-"""Policies of other libraries as senders: Stable-Baselines3, torch, ONNX. What comes out is data, ready for the board.
+"""Policies of Stable-Baselines3, torch and ONNX as senders that are pure data, and the NumPy reference of policies.
 
-The engines play dense layers with tanh or ReLU and GRU and LSTM cells, over signals by name (``ccenv.agents.interface``) with
-their history. What is exactly such a network is taken; anything else is refused with what is in the way.
-
-What a flow's policy does, in NumPy: slow and plain, what the kernels are held to.
+The engines evaluate dense layers with tanh or ReLU and GRU and LSTM cells, over the history of named signals
+(``ccenv.agents.interface``). Networks that are exactly of this form are converted; others are refused with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ccenv.agents.interface.interface import SENDER_V0, Interface, read_interfac
 from ccenv.agents.learned import MAX_WIDTH, Head, check_playable, inner_cca
 from ccenv.agents.learned.observation import Observation
 from ccenv.agents.learned.onnx_file import read_onnx
-from ccenv.agents.learned.steps import Linear, Step, is_recurrent, stages_of, torch_player, torch_steps, width_of
+from ccenv.agents.learned.steps import Linear, Step, build_stages, is_recurrent, make_torch_play, output_width, torch_steps
 from ccenv.agents.learned.weights import MAX_LAYERS
 from ccenv.agents.sender import GATES, PolicySender
 from ccenv.base.errors import InputError, require_extra, shown
@@ -28,31 +26,30 @@ from ccenv.base.registry import load_target
 
 
 class PolicyReference:
-    """What a flow's policy does, in NumPy: slow and plain.
+    """NumPy reference of a flow's policy, which the kernels are tested against.
 
     Attributes:
         sender: the policy.
         states: of its recurrent cells, one array each; an LSTM's holds output and cell.
-        history: intervals seen, each a list of signals; empty before the first decision.
+        history: observed intervals, each a list of signals; empty before the first decision.
         action: the last one.
     """
 
     def __init__(self, sender: PolicySender) -> None:
-        """Begin with empty memory."""
         sizes = {"gru": 1, "lstm": 2}
-        cells = [kind for kind in sender.stage_kinds if kind in GATES]
+        cells = [stage for stage in sender.stage_kinds if stage in GATES]
         self.sender = sender
-        self.states = [np.zeros(sizes[kind] * len(u)) for kind, u in zip(cells, sender.hidden_weights, strict=True)]
+        self.states = [np.zeros(sizes[stage] * len(u)) for stage, u in zip(cells, sender.hidden_weights, strict=True)]
         self.history: list[np.ndarray] = []
         self.action = 0.0
 
     def outputs(self, x: np.ndarray) -> np.ndarray:
         """Return the outputs of the network and advance its states."""
         sender, cell, value = self.sender, 0, np.asarray(x, dtype=np.float64)
-        for i, kind in enumerate(sender.stage_kinds):
+        for i, stage in enumerate(sender.stage_kinds):
             value = value @ sender.weights[i] + sender.biases[i]
-            if kind in GATES:
-                value, self.states[cell] = _cell_reference(kind, value, self.states[cell], sender, cell)
+            if stage in GATES:
+                value, self.states[cell] = _cell_reference(stage, value, self.states[cell], sender, cell)
                 cell += 1
             elif i < len(sender.weights) - 1:
                 value = np.tanh(value) if sender.activation == "tanh" else np.maximum(0.0, value)
@@ -66,7 +63,7 @@ class PolicyReference:
         return self.act(self.sender.interface.with_extra(np.concatenate(self.history)))
 
     def act(self, x: np.ndarray) -> float:
-        """Return the action for an observation, the whole history of it."""
+        """Return the action for an observation with its whole history."""
         outputs = self.outputs(x)
         if self.sender.head == "categorical":
             self.action = 2.0 * int(np.argmax(outputs)) / (len(outputs) - 1) - 1.0
@@ -77,17 +74,17 @@ class PolicyReference:
 
 
 def _cell_reference(
-    kind: str, gates: np.ndarray, state: np.ndarray, sender: PolicySender, cell: int
+    cell_type: str, gates: np.ndarray, state: np.ndarray, sender: PolicySender, cell: int
 ) -> tuple[np.ndarray, np.ndarray]:
     n = len(sender.hidden_weights[cell])
     h = state[:n]
-    own = h @ sender.hidden_weights[cell] + sender.hidden_biases[cell]
-    if kind == "gru":
-        r, z = (1 / (1 + np.exp(-(gates[i * n : (i + 1) * n] + own[i * n : (i + 1) * n]))) for i in (0, 1))
-        new = np.tanh(gates[2 * n :] + r * own[2 * n :])
+    hidden = h @ sender.hidden_weights[cell] + sender.hidden_biases[cell]
+    if cell_type == "gru":
+        r, z = (1 / (1 + np.exp(-(gates[i * n : (i + 1) * n] + hidden[i * n : (i + 1) * n]))) for i in (0, 1))
+        new = np.tanh(gates[2 * n :] + r * hidden[2 * n :])
         h = (1 - z) * new + z * h
         return h, h
-    i, f, g, o = ((gates + own)[k * n : (k + 1) * n] for k in range(4))
+    i, f, g, o = ((gates + hidden)[k * n : (k + 1) * n] for k in range(4))
     c = state[n:] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
     h = np.tanh(c) / (1 + np.exp(-o))
     return h, np.concatenate([h, c])
@@ -96,17 +93,17 @@ def _cell_reference(
 _AGENTS = "ccenv.agents:AGENTS"  # looked up at run time: the registry lists the policies of this room
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-_PROBES, _DECISIONS = 64, 8  # of a memory; a network without one has a single decision
-_WIDEST = 16.0  # of a probed signal: float32 of the other library would round away what a kilosecond changes
+_PROBES, _DECISIONS = 64, 8  # decisions of a recurrent network; others take a single one
+_WIDEST = 16.0  # largest probed signal: in the other library's float32, large values hide small changes
 _TOLERANCE = 1e-3  # of an action in [-1, 1]; the other library computes in float32
 
 InterfaceLike = Interface | Mapping[str, Any] | str
-"""Signals, history, action and clock: an Interface, what a card or a config says of one, or the name of a set of signals.
+"""An Interface, its fields as in a card or config, or the name of a set of signals.
 
-Signals in a mapping may hold functions of one's own, as those of environments do (``ccenv.agents.interface.user``).
+Signals in a mapping may include user functions, as in environments (``ccenv.agents.interface.user``).
 """
-Player = Callable[[np.ndarray], np.ndarray]
-"""(n, T, width) observations of T decisions to (n, T) actions of the other library, of discrete ones their numbers."""
+Play = Callable[[np.ndarray], np.ndarray]
+"""(n, T, width) observations of T decisions to (n, T) actions of the other library, or indices of discrete actions."""
 
 
 def from_sb3(
@@ -117,15 +114,12 @@ def from_sb3(
     Args:
         model: a trained PPO, A2C, SAC, TD3, DDPG or DQN with ``MlpPolicy``, or RecurrentPPO with ``MlpLstmPolicy``; its action in
             [-1, 1], or one of n. Its VecNormalize is built in.
-        observation: what it saw instead of the ten elements of ``ccenv/Sender-v0``.
-        interface: instead, the signals by name that it saw, what it set and when; ``env.interface`` of the environments.
+        observation: its features, if not the ten elements of ``ccenv/Sender-v0``.
+        interface: or the interface that it was trained on; ``env.interface`` of the environments.
         name: of the sender.
 
-    Returns:
-        PolicySender: for ``ccenv.compare``, ``ccenv.attack`` and ``ccenv.save_policy``.
-
     Raises:
-        InputError: for a model that is no network of this kind, or does something else than its layers say.
+        InputError: for a model of another form, or whose output differs from that of its layers.
         MissingExtraError: without Stable-Baselines3.
     """
     require_extra("stable_baselines3", "train")
@@ -133,30 +127,30 @@ def from_sb3(
     if policy is None:
         hint = ": load it first, as with PPO.load(path)" if isinstance(model, (str, FilePath)) else ""
         raise InputError(f"from_sb3: {shown(model)} is no model of Stable-Baselines3{hint}")
-    kind, space = type(model).__name__, model.action_space
+    algorithm, space = type(model).__name__, model.action_space
     discrete = int(getattr(space, "n", 0))
     if discrete < 2 and (getattr(space, "shape", None) != (1,) or not (np.all(space.low == -1) and np.all(space.high == 1))):
-        raise InputError(f"from_sb3: {kind} acts in {space}; Box(-1, 1, (1,)) or Discrete(n) of one flow is needed")
-    sees = _interface("from_sb3", interface, observation)
-    steps = _sb3_steps(policy, kind)
+        raise InputError(f"from_sb3: {algorithm} acts in {space}; Box(-1, 1, (1,)) or Discrete(n) of one flow is needed")
+    sees = _read_interface("from_sb3", interface, observation)
+    steps = _sb3_steps(policy, algorithm)
     normalise = model.get_vec_normalize_env()
     if normalise is not None and normalise.norm_obs:
-        steps = [_normaliser(normalise, *_features(sees, observation)), *steps]
+        steps = [_make_normaliser(normalise, *_describe_features(sees, observation)), *steps]
 
     def play(seen: np.ndarray) -> np.ndarray:
         out, state, begins = np.empty(seen.shape[:2]), None, np.ones(len(seen), bool)
         for decision in range(seen.shape[1]):
-            given = seen[:, decision]
-            given = normalise.normalize_obs(given) if normalise is not None else given
-            acted, state = model.predict(given.astype(np.float32), state=state, episode_start=begins, deterministic=True)
-            out[:, decision], begins = np.asarray(acted, np.float64).reshape(len(seen)), np.zeros(len(seen), bool)
+            observations = seen[:, decision]
+            observations = normalise.normalize_obs(observations) if normalise is not None else observations
+            actions, state = model.predict(observations.astype(np.float32), state=state, episode_start=begins, deterministic=True)
+            out[:, decision], begins = np.asarray(actions, np.float64).reshape(len(seen)), np.zeros(len(seen), bool)
         return out
 
     head: Head = "categorical" if discrete else "mean"
-    return _sender("from_sb3", steps, sees, observation, name, head, play, discrete)
+    return _build_sender("from_sb3", steps, sees, observation, name, head, play, discrete)
 
 
-def _sb3_steps(policy: Any, kind: str) -> list[Step]:
+def _sb3_steps(policy: Any, algorithm: str) -> list[Step]:
     if hasattr(policy, "action_net"):
         memory = torch_steps("from_sb3", policy.lstm_actor) if hasattr(policy, "lstm_actor") else []
         steps = [*memory, *torch_steps("from_sb3", policy.mlp_extractor.policy_net, policy.action_net)]
@@ -167,7 +161,7 @@ def _sb3_steps(policy: Any, kind: str) -> list[Step]:
         return torch_steps("from_sb3", policy.actor.mu)
     if hasattr(getattr(policy, "q_net", None), "q_net"):
         return torch_steps("from_sb3", policy.q_net.q_net)
-    raise InputError(f"from_sb3: {kind} has no actor; PPO, A2C, SAC, TD3, DDPG, DQN and RecurrentPPO are known")
+    raise InputError(f"from_sb3: {algorithm} has no actor; PPO, A2C, SAC, TD3, DDPG, DQN and RecurrentPPO are known")
 
 
 def from_torch(
@@ -184,14 +178,14 @@ def from_torch(
         module: from observations to actions. Without memory: (n, width) to (n, outputs). With GRU or LSTM: (n, T, width), or
             (T, n, width) where they are not ``batch_first``, to as many actions, or a tuple that begins with them. With GRUCell
             or LSTMCell: called with an observation (n, width) and a state, None at first; it returns actions and the next state.
-        observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
-        interface: instead, the signals by name that it sees, what it sets and when.
+        observation: its features, if not the ten elements of ``ccenv/Sender-v0``.
+        interface: or its interface.
         head: ``"mean"``: one output, clipped to [-1, 1]; ``"squashed"``: its tanh is the action; ``"categorical"``: scores of
             evenly spaced actions from -1 to 1.
         name: of the sender.
 
     Raises:
-        InputError: for other layers, or a module that does something else than its layers say.
+        InputError: for other layers, or a module whose output differs from that of its layers.
         MissingExtraError: without torch.
     """
     require_extra("torch", "train")
@@ -199,8 +193,10 @@ def from_torch(
 
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"from_torch: {shown(module)} is no torch.nn.Module")
-    sees = _interface("from_torch", interface, observation)
-    return _sender("from_torch", torch_steps("from_torch", module), sees, observation, name, head, torch_player(module, head))
+    sees = _read_interface("from_torch", interface, observation)
+    return _build_sender(
+        "from_torch", torch_steps("from_torch", module), sees, observation, name, head, make_torch_play(module, head)
+    )
 
 
 def from_onnx(
@@ -214,15 +210,15 @@ def from_onnx(
 ) -> PolicySender:
     """Return the sender that plays the network of an ONNX file.
 
-    The file is read as data with a reader of its own (``onnx_file``): no further package, and nothing in it runs.
+    The file is read as data by ``onnx_file``: it needs no other package, and nothing in it runs.
 
     Args:
         file: with one input, the observations (n, width), or with GRU or LSTM (T, n, width); further inputs may be initial states
             of cells, which begin at 0.
-        observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
-        interface: instead, the signals by name that it sees, what it sets and when.
+        observation: its features, if not the ten elements of ``ccenv/Sender-v0``.
+        interface: or its interface.
         head: as of :func:`from_torch`.
-        output: which output of the graph is the action; by default the first.
+        output: output of the graph that is the action; by default the first.
         name: of the sender; by default that of the file.
 
     Raises:
@@ -230,54 +226,49 @@ def from_onnx(
             chain.
     """
     path = path_of("file", file)
-    sees = _interface("from_onnx", interface, observation)
-    return _sender("from_onnx", read_onnx(path, output), sees, observation, name or path.stem, head, None)
+    sees = _read_interface("from_onnx", interface, observation)
+    return _build_sender("from_onnx", read_onnx(path, output), sees, observation, name or path.stem, head, None)
 
 
-def action_of(sender: PolicySender, observations: np.ndarray) -> np.ndarray:
-    """Return the actions of a policy in plain numpy, in [-1, 1].
+def reference_actions(sender: PolicySender, observations: np.ndarray) -> np.ndarray:
+    """Return the actions (n,) or (n, T) in [-1, 1] of a policy in plain NumPy, starting with zero states.
 
-    Args:
-        sender: the policy.
-        observations: (n, width) of n flows, or (n, T, width) of T decisions of each; memories begin at 0.
-
-    Returns:
-        np.ndarray: (n,) or (n, T).
+    Observations are (n, width) of n flows, or (n, T, width) of T decisions of each.
     """
     seen = np.asarray(observations, np.float64)
     if seen.ndim == 2:
-        return action_of(sender, seen[:, None])[:, 0]
+        return reference_actions(sender, seen[:, None])[:, 0]
     flows = [PolicyReference(sender) for _ in seen]
     return np.array([[flow.act(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])
 
 
-def _interface(what: str, given: InterfaceLike | None, observation: Observation | None) -> Interface:
+def _read_interface(what: str, spec: InterfaceLike | None, observation: Observation | None) -> Interface:
     if observation is not None and not isinstance(observation, Observation):
         raise InputError(f"{what}: observation is {shown(observation)}; make it with ccenv.Observation(...)")
-    if given is None:
+    if spec is None:
         return SENDER_V0
     if observation is not None:
         raise InputError(
             f"{what}: observation is about the elements of ccenv/Sender-v0, interface names others; give one of them"
         )
-    if isinstance(given, Interface):
-        return given
-    if not isinstance(given, (str, Mapping)):
-        raise InputError(f"{what}: interface is {shown(given)}; a set of signals, or a table with signals and action is needed")
-    return read_interface({"signals": given} if isinstance(given, str) else dict(given), f"{what}: interface")
+    if isinstance(spec, Interface):
+        return spec
+    if not isinstance(spec, (str, Mapping)):
+        raise InputError(f"{what}: interface is {shown(spec)}; a set of signals, or a table with signals and action is needed")
+    return read_interface({"signals": spec} if isinstance(spec, str) else dict(spec), f"{what}: interface")
 
 
-def _features(sees: Interface, view: Observation | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Return names, smallest and largest values of what the network sees."""
+def _describe_features(sees: Interface, view: Observation | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Return names, smallest and largest values of the network's inputs."""
     if view is not None:
         return view.names, view.low, view.high
-    own = sees.extra.elements if sees.extra else ()
+    extra = sees.extra.elements if sees.extra else ()
     low, high = (ends.astype(np.float64) for ends in sees.limits())
-    return (*(row.name for row in sees.rows * sees.history), *own), low, high
+    return (*(row.name for row in sees.rows * sees.history), *extra), low, high
 
 
-def _normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> Linear:
-    """Return what VecNormalize does; its clipping must not cut off anything that the features can be."""
+def _make_normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> Linear:
+    """Return VecNormalize as a layer; its clipping must not affect any value that the features can have."""
     mean, scale = np.asarray(normalise.obs_rms.mean), np.sqrt(np.asarray(normalise.obs_rms.var) + normalise.epsilon)
     if mean.shape != low.shape:
         raise InputError(f"from_sb3: it saw {mean.size} numbers, the interface has {low.size}; name what it saw")
@@ -291,14 +282,14 @@ def _normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: n
     return Linear(np.diag(1.0 / scale), -mean / scale)
 
 
-def _sender(
+def _build_sender(
     what: str,
     steps: Sequence[Step],
     sees: Interface,
     view: Observation | None,
     name: str,
     head: Head,
-    play: Player | None,
+    play: Play | None,
     n_actions: int = 0,
 ) -> PolicySender:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -308,8 +299,8 @@ def _sender(
     if head not in ("mean", "squashed", "categorical"):
         raise InputError(f"{what}: head is {shown(head)}; mean, squashed and categorical are allowed")
     steps = [*([] if view is None else [Linear(view.matrix.T, view.offset)]), *steps]
-    stages = stages_of(what, sees.width, steps)
-    outputs = width_of(steps, sees.width)
+    stages = build_stages(what, sees.width, steps)
+    outputs = output_width(steps, sees.width)
     if head == "categorical" and outputs < 2:
         raise InputError(f"{what}: the network gives {outputs} number; a score for each of two or more actions is needed")
     if head != "categorical" and outputs != 1:
@@ -340,13 +331,13 @@ def _sender(
     except ValueError as error:
         raise InputError(f"{what}: {error}") from None
     if play is not None:
-        _compare(what, sender, view, play, n_actions)
+        _require_same_actions(what, sender, view, play, n_actions)
     return sender
 
 
-def _compare(what: str, sender: PolicySender, view: Observation | None, play: Player, n_actions: int) -> None:
-    """Refuse a network that acts otherwise than its layers say, as a forward() of its own may."""
-    _, low, high = _features(sender.interface, None)
+def _require_same_actions(what: str, sender: PolicySender, view: Observation | None, play: Play, n_actions: int) -> None:
+    """Refuse a network whose output differs from that of its layers, as with a custom forward()."""
+    _, low, high = _describe_features(sender.interface, None)
     low, high = np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
     n_decisions = _DECISIONS if is_recurrent(sender) else 1
     shares = np.random.Generator(np.random.Philox(0)).random((_PROBES, n_decisions, len(low)))
@@ -360,16 +351,16 @@ def _compare(what: str, sender: PolicySender, view: Observation | None, play: Pl
             f"{what}: the network does not take {features.shape[-1]} numbers ({type(error).__name__}: {message})"
         ) from error
     n_actions = sender.weights[-1].shape[1] if sender.head == "categorical" else n_actions
-    ours = action_of(sender, seen)
+    ours = reference_actions(sender, seen)
     if sender.head == "categorical":
-        apart = np.abs(2.0 * theirs / (n_actions - 1) - 1.0 - ours) * _decided(sender, seen)
+        apart = np.abs(2.0 * theirs / (n_actions - 1) - 1.0 - ours) * _is_clear(sender, seen)
     else:
         apart = np.abs(np.clip(theirs, -1.0, 1.0) - ours)
     if not apart.max() <= _TOLERANCE:
         raise InputError(f"{what}: the network acts otherwise than its layers one after the other, by up to {apart.max():.3g}")
 
 
-def _decided(sender: PolicySender, seen: np.ndarray) -> np.ndarray:
+def _is_clear(sender: PolicySender, seen: np.ndarray) -> np.ndarray:
     """Tell for each decision whether the highest score is clearly the highest, (n, T)."""
     flows = [PolicyReference(sender) for _ in seen]
     scores = np.array([[flow.outputs(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])

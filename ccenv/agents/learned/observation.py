@@ -1,7 +1,4 @@
-"""Observations of one's own: named features, each a sum of elements of the observation of ``ccenv/Sender-v0``.
-
-A policy over such features is a policy over the elements themselves: the sums go into its first layer, exactly.
-"""
+"""Custom observations: named linear features of the observation of ``ccenv/Sender-v0``, folded exactly into the first layer."""
 
 from __future__ import annotations
 
@@ -32,12 +29,7 @@ MOST_FEATURES = 256
 
 
 class Observation:
-    """An observation of one's own over the elements that a sender sees.
-
-    Attributes:
-        names: of the features, in their order.
-        matrix: (n, N_OBSERVATION) coefficients.
-        offset: (n,) constants.
+    """A custom observation: n linear features, (n, N_OBSERVATION) ``matrix`` and ``offset``, of what a sender sees.
 
     Example:
         >>> view = ccenv.Observation("rate_ratio", "lost_share", gap={"qdel_U": 1, "qdel_L": -1})
@@ -48,7 +40,7 @@ class Observation:
         """Name the features.
 
         Args:
-            elements: names of ELEMENTS, taken as they are.
+            elements: names of ELEMENTS, used unchanged.
             features: name -> element -> coefficient; the element ``"1"`` is a constant.
 
         Raises:
@@ -92,8 +84,8 @@ class Observation:
         return self._bound(OBSERVATION_HIGH, OBSERVATION_LOW)
 
     def _bound(self, where_positive: np.ndarray, where_negative: np.ndarray) -> np.ndarray:
-        found = np.maximum(self.matrix, 0) @ where_positive + np.minimum(self.matrix, 0) @ where_negative + self.offset
-        bound: np.ndarray = found.astype(np.float32)
+        total = np.maximum(self.matrix, 0) @ where_positive + np.minimum(self.matrix, 0) @ where_negative + self.offset
+        bound: np.ndarray = total.astype(np.float32)
         return bound
 
     def of(self, observation: np.ndarray) -> np.ndarray:
@@ -102,10 +94,10 @@ class Observation:
         Raises:
             InputError: for another number of elements, as with several controlled flows.
         """
-        given = np.asarray(observation)
-        if given.shape[-1:] != (N_OBSERVATION,):
-            raise InputError(f"observation: shape {given.shape}; the last axis must have {N_OBSERVATION} elements, of one flow")
-        return np.asarray(given @ self.matrix.T + self.offset, np.float32)
+        seen = np.asarray(observation)
+        if seen.shape[-1:] != (N_OBSERVATION,):
+            raise InputError(f"observation: shape {seen.shape}; the last axis must have {N_OBSERVATION} elements, of one flow")
+        return np.asarray(seen @ self.matrix.T + self.offset, np.float32)
 
     def space(self) -> Any:
         """Return the Gymnasium space of the features."""
@@ -114,10 +106,7 @@ class Observation:
         return Box(self.low, self.high, dtype=np.float32)
 
     def wrap(self, env: Any) -> Any:
-        """Return an environment whose agent sees the features.
-
-        Args:
-            env: ``ccenv/Sender-v0`` with one controlled flow, as a ``gymnasium.Env`` or a ``VecEnv`` of Stable-Baselines3.
+        """Wrap ``ccenv/Sender-v0`` with one controlled flow, a ``gymnasium.Env`` or an SB3 ``VecEnv``, to show the features.
 
         Raises:
             InputError: for anything else.

@@ -1,7 +1,7 @@
-"""Policies that see a preference: weights of objectives that the application chooses, the same for the whole life of a flow.
+"""Policies that see a preference: weights of objectives that the application chooses, constant for a flow.
 
-A preference is a constant input of the first layer, so it is a part of that layer's bias: for one preference the policy is a
-plain one over the signals of its interface, which every engine plays. On disk the whole family is one card.
+A preference is a constant input of the first layer and folds into its bias: for one preference the policy is a plain one over
+the signals of its interface, which every engine evaluates. On disk the whole family is one card.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ MAX_OBJECTIVES = 8
 
 
 class Preference(StrictModel):
-    """What the card of such a policy says of its last inputs.
-
-    Attributes:
-        objectives: names, in the order of the inputs that follow the signals.
-        default: weight of each where nobody gives one.
-    """
+    """The preference in a card: objectives, in the order of the inputs that follow the signals, and their default weights."""
 
     objectives: tuple[str, ...] = Field(min_length=2, max_length=MAX_OBJECTIVES)
     default: tuple[float, ...]
@@ -50,7 +45,7 @@ def _is_preference(weights: tuple[float, ...]) -> bool:
 
 @dataclass(frozen=True)
 class PreferenceSender(PolicySender):
-    """The policy of one preference, and what makes it one of another.
+    """The policy of one preference, with the arrays that turn it into that of another.
 
     Attributes:
         objectives: names.
@@ -65,26 +60,25 @@ class PreferenceSender(PolicySender):
     base: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
-        """Return one line."""
         weights = ", ".join(f"{name} {value:g}" for name, value in zip(self.objectives, self.preference, strict=True))
         return f"PreferenceSender({self.name}: {weights})"
 
     @property
     def plain(self) -> PolicySender:
-        """The policy of this preference alone, as engines and results know policies."""
+        """The policy of this preference alone, as engines evaluate it."""
         return PolicySender(**{one.name: getattr(self, one.name) for one in fields(PolicySender)})
 
     @property
-    def whole(self) -> PolicySender:
-        """The network with the preference among its inputs, as it was trained; it is no policy over the interface."""
-        own = {one.name: getattr(self, one.name) for one in fields(PolicySender)}
-        own["weights"] = (np.vstack([self.weights[0], self.slopes]), *self.weights[1:])
-        own["biases"] = (self.base, *self.biases[1:])
-        return PolicySender(**own)
+    def network(self) -> PolicySender:
+        """The network with the preference among its inputs, as trained; it is no policy over the interface."""
+        arrays = {one.name: getattr(self, one.name) for one in fields(PolicySender)}
+        arrays["weights"] = (np.vstack([self.weights[0], self.slopes]), *self.weights[1:])
+        arrays["biases"] = (self.base, *self.biases[1:])
+        return PolicySender(**arrays)
 
 
 def with_preference(sender: PolicySender, weights: Mapping[str, float]) -> PreferenceSender:
-    """Return a policy as one preference makes it.
+    """Return the policy of a preference.
 
     Args:
         sender: a policy of a family; or the whole network, whose last inputs are the weights in the order of ``weights``.
@@ -97,28 +91,28 @@ def with_preference(sender: PolicySender, weights: Mapping[str, float]) -> Prefe
     for name in weights:
         if name not in names:
             raise InputError(f"{sender.name}: unknown objective {shown(name)}.{did_you_mean(str(name), names)}")
-    given = tuple(weights.get(name, 0.0) for name in names)
-    if not _is_preference(given):
-        said = ", ".join(f"{name} {shown(weight)}" for name, weight in zip(names, given, strict=True))
-        raise InputError(f"{sender.name}: weights {said}; numbers from 0 to 1 that add up to 1 are needed")
+    preference = tuple(weights.get(name, 0.0) for name in names)
+    if not _is_preference(preference):
+        text = ", ".join(f"{name} {shown(weight)}" for name, weight in zip(names, preference, strict=True))
+        raise InputError(f"{sender.name}: weights {text}; numbers from 0 to 1 that add up to 1 are needed")
     if isinstance(sender, PreferenceSender):
-        biases = (sender.base + _mixed(given, sender.slopes), *sender.biases[1:])
-        return replace(sender, biases=biases, preference=given)
-    own = {one.name: getattr(sender, one.name) for one in fields(PolicySender)}
+        biases = (sender.base + _mix(preference, sender.slopes), *sender.biases[1:])
+        return replace(sender, biases=biases, preference=preference)
+    arrays = {one.name: getattr(sender, one.name) for one in fields(PolicySender)}
     slopes, base = sender.weights[0][-len(names) :], sender.biases[0]
-    own["weights"] = (sender.weights[0][: -len(names)], *sender.weights[1:])
-    own["biases"] = (base + _mixed(given, slopes), *sender.biases[1:])
-    return PreferenceSender(**own, objectives=names, preference=given, slopes=slopes, base=base)
+    arrays["weights"] = (sender.weights[0][: -len(names)], *sender.weights[1:])
+    arrays["biases"] = (base + _mix(preference, slopes), *sender.biases[1:])
+    return PreferenceSender(**arrays, objectives=names, preference=preference, slopes=slopes, base=base)
 
 
-def _mixed(weights: tuple[float, ...], slopes: np.ndarray) -> np.ndarray:
-    """Return the sum of rows times weights, added one by one: a library's product rounds by where its arrays lie in memory."""
+def _mix(weights: tuple[float, ...], slopes: np.ndarray) -> np.ndarray:
+    """Return the sum of rows times weights, added one by one: the rounding of a BLAS product depends on memory alignment."""
     total = np.zeros(slopes.shape[1])
     for weight, row in zip(weights, slopes, strict=True):
         total += weight * row
     return total
 
 
-def described(sender: PreferenceSender) -> dict[str, Any]:
-    """Return what a card says of the preference."""
+def describe_preference(sender: PreferenceSender) -> dict[str, Any]:
+    """Return the preference as in a card."""
     return {"preference": Preference(objectives=sender.objectives, default=sender.preference).model_dump(mode="json")}

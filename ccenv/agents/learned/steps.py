@@ -1,7 +1,4 @@
-"""A network as a list of steps, between a foreign format and the stages that the engines play.
-
-A torch module as steps, and how it is called to compare the two.
-"""
+"""Networks as lists of steps, between torch or ONNX and the stages that the engines evaluate."""
 
 from __future__ import annotations
 
@@ -47,15 +44,7 @@ Step = Linear | Cell | Activation
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a ``PolicySender``.
-
-    Attributes:
-        weights, biases: of each stage.
-        activation: after each dense stage but the last.
-        kinds: of the stages; empty: all dense.
-        hidden_weights, hidden_biases: of the cells.
-        squashed: the output is the tanh of the last stage.
-    """
+    """The stages of a ``PolicySender``; ``squashed``: the output is the tanh of the last stage."""
 
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
@@ -66,10 +55,10 @@ class Stages:
     squashed: bool
 
 
-def stages_of(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
-    """Put linear steps without an activation between them together; a last activation goes through the identity.
+def build_stages(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
+    """Merge neighbouring linear steps into stages; after a final activation comes an identity layer.
 
-    A last tanh after steps with ReLU is the squashing of the output.
+    A final tanh after steps with ReLU squashes the output.
 
     Raises:
         InputError: for steps that do not fit together, or with two kinds of activations.
@@ -77,9 +66,9 @@ def stages_of(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
     _check_widths(what, n_inputs, steps)
     squashed = steps[-1:] == ["tanh"] and "relu" in steps[:-1]
     steps = steps[:-1] if squashed else steps
-    kinds = sorted({step for step in steps if isinstance(step, str)})
-    if len(kinds) > 1:
-        raise InputError(f"{what}: layers with {' and '.join(kinds)}; one kind is needed: give the policy activation_fn=nn.Tanh")
+    names = sorted({step for step in steps if isinstance(step, str)})
+    if len(names) > 1:
+        raise InputError(f"{what}: layers with {' and '.join(names)}; one kind is needed: give the policy activation_fn=nn.Tanh")
     weights, biases, stages, cells = [np.eye(n_inputs)], [np.zeros(n_inputs)], [], []
     for step in steps:
         if isinstance(step, Linear):
@@ -95,7 +84,7 @@ def stages_of(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
     return Stages(
         tuple(weights),
         tuple(biases),
-        "relu" if kinds == ["relu"] else "tanh",
+        "relu" if names == ["relu"] else "tanh",
         (*stages, "dense") if cells else (),
         tuple(cell.hidden_weight for cell in cells),
         tuple(cell.hidden_bias for cell in cells),
@@ -103,8 +92,8 @@ def stages_of(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
     )
 
 
-def width_of(steps: Sequence[Step], n_inputs: int) -> int:
-    """Return how many numbers the steps give."""
+def output_width(steps: Sequence[Step], n_inputs: int) -> int:
+    """Return the number of outputs of the steps."""
     for step in reversed(steps):
         if isinstance(step, Linear):
             return int(step.weight.shape[1])
@@ -114,38 +103,38 @@ def width_of(steps: Sequence[Step], n_inputs: int) -> int:
 
 
 def _check_widths(what: str, n_inputs: int, steps: Sequence[Step]) -> None:
-    before, said = n_inputs, "the observation has {} numbers, the first layer takes {}"
+    width, problem = n_inputs, "the observation has {} numbers, the first layer takes {}"
     for step in steps:
         if isinstance(step, str):
             continue
-        if step.weight.shape[0] != before:
-            raise InputError(f"{what}: {said.format(before, step.weight.shape[0])}")
-        before, said = width_of([step], before), "a layer gives {} numbers, the next one takes {}"
+        if step.weight.shape[0] != width:
+            raise InputError(f"{what}: {problem.format(width, step.weight.shape[0])}")
+        width, problem = output_width([step], width), "a layer gives {} numbers, the next one takes {}"
         gates = GATES[step.kind] if isinstance(step, Cell) else 1
         shapes = [step.weight.shape[1], *step.bias.shape]
         shapes += [step.hidden_weight.shape[1], *step.hidden_bias.shape] if isinstance(step, Cell) else []
-        if any(size != gates * before for size in shapes):
-            raise InputError(f"{what}: a layer of {before} units has weights and biases for {shapes} numbers")
+        if any(size != gates * width for size in shapes):
+            raise InputError(f"{what}: a layer of {width} units has weights and biases for {shapes} numbers")
 
 
 _ALLOWED = "Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"
 
 
 def is_recurrent(sender: PolicySender) -> bool:
-    """Tell whether a policy has a memory."""
+    """Tell whether a policy is recurrent."""
     return bool(sender.hidden_weights)
 
 
 def torch_steps(what: str, *modules: Any) -> list[Step]:
-    """Return the steps of modules, layer after layer in the order in which they were added.
+    """Return the steps of modules, layer by layer in the order in which they were added.
 
     Raises:
-        InputError: for a layer that the engines do not play.
+        InputError: for a layer that the engines do not support.
     """
-    return [step for module in modules for step in _steps(what, module)]
+    return [step for module in modules for step in _convert_module(what, module)]
 
 
-def _steps(what: str, module: Any) -> list[Step]:
+def _convert_module(what: str, module: Any) -> list[Step]:
     from torch import nn
 
     if isinstance(module, nn.Linear):
@@ -158,48 +147,48 @@ def _steps(what: str, module: Any) -> list[Step]:
     if isinstance(module, (nn.Identity, nn.Dropout, nn.Flatten)):
         return []
     if isinstance(module, (nn.GRUCell, nn.LSTMCell)):
-        return [_cell("gru" if isinstance(module, nn.GRUCell) else "lstm", module, "")]
+        return [_convert_cell("gru" if isinstance(module, nn.GRUCell) else "lstm", module, "")]
     if isinstance(module, (nn.GRU, nn.LSTM)):
         if module.bidirectional or getattr(module, "proj_size", False):
             raise InputError(f"{what}: a layer is {module}; the engines play no cells that look ahead or project")
-        kind = "gru" if isinstance(module, nn.GRU) else "lstm"
-        return [_cell(kind, module, f"_l{layer}") for layer in range(module.num_layers)]
+        cell_type = "gru" if isinstance(module, nn.GRU) else "lstm"
+        return [_convert_cell(cell_type, module, f"_l{layer}") for layer in range(module.num_layers)]
     children = list(module.children())
     if not children:
         raise InputError(f"{what}: a layer is {type(module).__name__}; {_ALLOWED}")
-    return [step for child in children for step in _steps(what, child)]
+    return [step for child in children for step in _convert_module(what, child)]
 
 
-def _cell(kind: str, module: Any, ending: str) -> Cell:
+def _convert_cell(cell: str, module: Any, ending: str) -> Cell:
     weight, hidden = (_numbers(getattr(module, f"weight_{side}{ending}")).T for side in ("ih", "hh"))
     if module.bias:
         return Cell(
-            kind, weight, _numbers(getattr(module, f"bias_ih{ending}")), hidden, _numbers(getattr(module, f"bias_hh{ending}"))
+            cell, weight, _numbers(getattr(module, f"bias_ih{ending}")), hidden, _numbers(getattr(module, f"bias_hh{ending}"))
         )
-    return Cell(kind, weight, np.zeros(weight.shape[1]), hidden, np.zeros(weight.shape[1]))
+    return Cell(cell, weight, np.zeros(weight.shape[1]), hidden, np.zeros(weight.shape[1]))
 
 
 def _numbers(tensor: Any) -> np.ndarray:
     return np.asarray(tensor.detach().cpu().numpy(), np.float64)
 
 
-def torch_player(module: Any, head: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what a module does: (n, T, width) observations to (n, T) actions, of a categorical head their numbers."""
+def make_torch_play(module: Any, head: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function from (n, T, width) observations to a module's (n, T) actions, or indices for a categorical head."""
     import torch
     from torch import nn
 
     layers = list(module.modules())
     cells = any(isinstance(layer, (nn.GRUCell, nn.LSTMCell)) for layer in layers)
     sequences = [layer for layer in layers if isinstance(layer, (nn.GRU, nn.LSTM))]
-    kind = next((p.dtype for p in module.parameters()), torch.float32)
+    dtype = next((p.dtype for p in module.parameters()), torch.float32)
 
     def outputs(seen: Any) -> Any:
         if cells:
-            found, state = [], None
+            decisions, state = [], None
             for decision in range(seen.shape[1]):
                 out, state = module(seen[:, decision], state)
-                found.append(out)
-            return torch.stack(found, dim=1)
+                decisions.append(out)
+            return torch.stack(decisions, dim=1)
         if not sequences:
             return module(seen[:, 0])[:, None]
         ahead = all(layer.batch_first for layer in sequences)
@@ -212,12 +201,12 @@ def torch_player(module: Any, head: str) -> Callable[[np.ndarray], np.ndarray]:
         module.eval()
         try:
             with torch.no_grad():
-                out = outputs(torch.as_tensor(seen, dtype=kind))
+                out = outputs(torch.as_tensor(seen, dtype=dtype))
         finally:
             module.train(was_training)
-        found = np.asarray(out.detach().cpu(), np.float64).reshape(*seen.shape[:2], -1)
+        values = np.asarray(out.detach().cpu(), np.float64).reshape(*seen.shape[:2], -1)
         if head == "categorical":
-            return np.asarray(found.argmax(axis=-1), np.float64)
-        return np.tanh(found[..., 0]) if head == "squashed" else found[..., 0]
+            return np.asarray(values.argmax(axis=-1), np.float64)
+        return np.tanh(values[..., 0]) if head == "squashed" else values[..., 0]
 
     return play

@@ -1,7 +1,7 @@
-"""Learned players on disk, senders and adversaries alike: NAME.safetensors with the weights beside NAME.json, the card.
+"""Learned senders and adversaries on disk: NAME.safetensors with the weights and NAME.json, the card that describes them.
 
 The tensors of stage i are w<i> of shape (n_in, n_out) and b<i>; a recurrent cell has the weights of its gates side by side in
-them, and u<i>, c<i> for its state. The card says what they mean. Neither needs torch nor pickle.
+them, and u<i>, c<i> for its state. Reading needs neither torch nor pickle.
 """
 
 from __future__ import annotations
@@ -34,14 +34,9 @@ Layers = tuple[Annotated[int, Field(ge=1, strict=True)], ...]
 
 
 class Card(StrictModel):
-    """What the tensors of a learned player mean; each kind adds its own fields.
+    """The card of a learned sender or adversary: name, activation, widths of the layers (input first), hash of the tensors' file.
 
-    Attributes:
-        name: of the player.
-        activation: between the layers.
-        layers: widths, input first.
-        sha256: of the tensors' file.
-        notes: how it was trained, versions, scores.
+    Each form adds fields. ``notes`` hold training, versions and scores.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
@@ -52,22 +47,17 @@ class Card(StrictModel):
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Kind of each stage."""
+        """Type of each stage."""
         return ("dense",) * (len(self.layers) - 1)
 
 
 CardT = TypeVar("CardT", bound=Card)
-PlayerT = TypeVar("PlayerT", PolicySender, MlpAdversary)
+AgentT = TypeVar("AgentT", PolicySender, MlpAdversary)
 
 
 @dataclass(frozen=True)
 class Network:
-    """The arrays of a network as a player holds them.
-
-    Attributes:
-        weights, biases: per stage.
-        hidden_weights, hidden_biases: per recurrent cell.
-    """
+    """The arrays of a network: weights and biases per stage, hidden ones per recurrent cell."""
 
     weights: Arrays
     biases: Arrays
@@ -76,51 +66,42 @@ class Network:
 
 
 @dataclass(frozen=True)
-class LearnedKind(Generic[CardT, PlayerT]):
-    """A kind of learned players on disk.
+class LearnedKind(Generic[CardT, AgentT]):
+    """A stored form of learned agents.
 
     Attributes:
         stem: name of the pair of files in a folder.
         form: of the card.
         card: model of the card.
-        describe: fields of a player's card, without ``sha256`` and ``notes``; its argument ``layers`` are the widths.
+        describe: fields of an agent's card, without ``sha256`` and ``notes``; its argument ``layers`` are the widths.
     """
 
     stem: str
     form: Format
     card: type[CardT]
-    describe: Callable[[PlayerT, list[int]], dict[str, Any]]
+    describe: Callable[[AgentT, list[int]], dict[str, Any]]
 
     def files(self, path: FilePath | str) -> tuple[FilePath, FilePath]:
-        """Return the files of weights and card.
-
-        Args:
-            path: a folder, or the path of the pair with or without one of the two endings.
-        """
-        given = FilePath(path)
-        if is_folder(given):
-            given = given / self.stem
-        elif given.suffix in {WEIGHTS, CARD}:
-            given = given.with_suffix("")
-        if not given.name:
+        """Return the files of weights and card for a folder, or for the path of the pair with or without an ending."""
+        stem = FilePath(path)
+        if is_folder(stem):
+            stem = stem / self.stem
+        elif stem.suffix in {WEIGHTS, CARD}:
+            stem = stem.with_suffix("")
+        if not stem.name:
             raise InputError(f"{shown(str(path))} names no file")
-        return given.with_name(given.name + WEIGHTS), given.with_name(given.name + CARD)
+        return stem.with_name(stem.name + WEIGHTS), stem.with_name(stem.name + CARD)
 
-    def save(self, path: FilePath | str, player: PlayerT, notes: dict[str, Any] | None) -> None:
-        """Write a player as a pair of files; the card last, so that a card always has its weights.
-
-        Args:
-            path: see :meth:`files`; a folder must exist.
-            player: stored as float64.
-            notes: anything JSON can hold.
+    def save(self, path: FilePath | str, agent: AgentT, notes: dict[str, Any] | None) -> None:
+        """Write an agent as a pair of files in float64; the card last, so that a card always has its weights.
 
         Raises:
-            InputError: if the player could not be read back, or the notes are not JSON.
+            InputError: if the agent could not be read back, or the notes are not JSON.
         """
         weights_file, card_file = self.files(path)
-        layers = checked_widths(player, str(weights_file))
-        content = tensor_file(named_layers(player))
-        data = self.describe(player, layers)
+        layers = checked_widths(agent, str(weights_file))
+        content = tensor_file(named_layers(agent))
+        data = self.describe(agent, layers)
         data |= {"sha256": hashlib.sha256(content).hexdigest(), "notes": notes or {}}
         validate(self.card, data, str(card_file))
         try:
@@ -137,11 +118,7 @@ class LearnedKind(Generic[CardT, PlayerT]):
         return validate(self.card, {key: value for key, value in data.items() if key not in self.form.head}, str(file))
 
     def load(self, path: FilePath | str) -> tuple[CardT, Network]:
-        """Return card and network as :meth:`save` wrote them.
-
-        Raises:
-            InputError: if a file is missing, damaged or foreign, or the two do not belong together.
-        """
+        """Return card and network. Raises InputError if a file is missing, damaged or foreign, or the two do not match."""
         weights_file, _ = self.files(path)
         content = read_bounded(weights_file, MAX_FILE_BYTES)
         card = self.read_card(path)
@@ -149,33 +126,33 @@ class LearnedKind(Generic[CardT, PlayerT]):
             raise InputError(f"{weights_file}: does not belong to its card (sha256 differs)")
         tensors = read_tensors(content, str(weights_file))
         shapes = layer_shapes(card.layers, card.stage_kinds)
-        found = {name: tensor.shape for name, tensor in tensors.items()}
-        if found != shapes or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
-            raise InputError(f"{weights_file}: tensors {shown(found, 200)}; the card asks for finite {shapes}")
+        seen = {name: tensor.shape for name, tensor in tensors.items()}
+        if seen != shapes or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+            raise InputError(f"{weights_file}: tensors {shown(seen, 200)}; the card asks for finite {shapes}")
         return card, network_of(tensors, card.stage_kinds)
 
 
-def named_layers(player: LearnedPlayer) -> dict[str, np.ndarray]:
-    """Return the arrays of a player's network by the names of their tensors."""
+def named_layers(agent: LearnedPlayer) -> dict[str, np.ndarray]:
+    """Return the arrays of an agent's network by tensor name."""
     named: dict[str, np.ndarray] = {}
-    hidden = iter(_cells(player))
-    for i, (kind, weight, bias) in enumerate(zip(_kinds(player), player.weights, player.biases, strict=True)):
+    hidden = iter(_cells(agent))
+    for i, (stage, weight, bias) in enumerate(zip(_stages(agent), agent.weights, agent.biases, strict=True)):
         named |= {f"w{i}": weight, f"b{i}": bias}
-        if kind in GATES:
+        if stage in GATES:
             named[f"u{i}"], named[f"c{i}"] = next(hidden)
     return named
 
 
-def network_of(tensors: dict[str, np.ndarray], kinds: Sequence[str]) -> Network:
+def network_of(tensors: dict[str, np.ndarray], stages: Sequence[str]) -> Network:
     """Return the network of tensors that have the names of :func:`named_layers`."""
-    cells = [i for i, kind in enumerate(kinds) if kind in GATES]
-    every = range(len(kinds))
-    places = {"w": every, "b": every, "u": cells, "c": cells}
-    return Network(*(tuple(tensors[f"{letter}{i}"] for i in which) for letter, which in places.items()))
+    cells = [i for i, stage in enumerate(stages) if stage in GATES]
+    every = range(len(stages))
+    stage_indices = {"w": every, "b": every, "u": cells, "c": cells}
+    return Network(*(tuple(tensors[f"{letter}{i}"] for i in indices) for letter, indices in stage_indices.items()))
 
 
 def layer_shapes(widths: Sequence[int], kinds: Sequence[str] = ()) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a network whose stages have these widths (input first) and kinds (none: all dense)."""
+    """Return the shape of each tensor of a network with these widths (input first) and stage types (none: all dense)."""
     shapes: dict[str, tuple[int, ...]] = {}
     for i, (n_in, n_out) in enumerate(pairwise(widths)):
         gates = GATES.get(kinds[i], 1) if kinds else 1
@@ -185,38 +162,38 @@ def layer_shapes(widths: Sequence[int], kinds: Sequence[str] = ()) -> dict[str, 
     return shapes
 
 
-def layer_widths(player: LearnedPlayer) -> list[int]:
+def layer_widths(agent: LearnedPlayer) -> list[int]:
     """Return the widths of the stages, input first."""
-    outs = [weight.shape[1] // GATES.get(kind, 1) for kind, weight in zip(_kinds(player), player.weights, strict=True)]
-    return [player.weights[0].shape[0], *outs]
+    outs = [weight.shape[1] // GATES.get(stage, 1) for stage, weight in zip(_stages(agent), agent.weights, strict=True)]
+    return [agent.weights[0].shape[0], *outs]
 
 
-def checked_widths(player: LearnedPlayer, where: str) -> list[int]:
+def checked_widths(agent: LearnedPlayer, where: str) -> list[int]:
     """Return the widths of the stages. Raises InputError for arrays that do not fit together or are not finite."""
-    if not 1 <= len(player.weights) == len(player.biases) <= MAX_LAYERS:
-        counts = f"{len(player.weights)} weights and {len(player.biases)} biases"
+    if not 1 <= len(agent.weights) == len(agent.biases) <= MAX_LAYERS:
+        counts = f"{len(agent.weights)} weights and {len(agent.biases)} biases"
         raise InputError(f"{where}: {counts}; 1 to {MAX_LAYERS} layers are allowed")
-    kinds, cells = _kinds(player), _cells(player)
-    if len(kinds) != len(player.weights) or len(cells) != sum(kind in GATES for kind in kinds):
-        raise InputError(f"{where}: stages {list(kinds)} for {len(player.weights)} weights and {len(cells)} cells")
-    n_before, hidden = player.weights[0].shape[:1], iter(cells)
-    for i, (kind, weight, bias) in enumerate(zip(kinds, player.weights, player.biases, strict=True)):
-        gates = GATES.get(kind, 1)
+    stages, cells = _stages(agent), _cells(agent)
+    if len(stages) != len(agent.weights) or len(cells) != sum(stage in GATES for stage in stages):
+        raise InputError(f"{where}: stages {list(stages)} for {len(agent.weights)} weights and {len(cells)} cells")
+    n_before, hidden = agent.weights[0].shape[:1], iter(cells)
+    for i, (stage, weight, bias) in enumerate(zip(stages, agent.weights, agent.biases, strict=True)):
+        gates = GATES.get(stage, 1)
         if weight.ndim != 2 or bias.shape != weight.shape[1:] or weight.shape[:1] != n_before or weight.shape[1] % gates:
             raise InputError(f"{where}: layer {i} has weights of shape {weight.shape} and biases of shape {bias.shape}")
         n_before = (weight.shape[1] // gates,)
-        state = next(hidden) if kind in GATES else ()
+        state = next(hidden) if stage in GATES else ()
         if state and (state[0].shape != (*n_before, *bias.shape) or state[1].shape != bias.shape):
             raise InputError(f"{where}: cell {i} has weights of shape {state[0].shape} and biases of shape {state[1].shape}")
         if not all(np.isfinite(array).all() for array in (weight, bias, *state)):
             raise InputError(f"{where}: layer {i} is not finite")
-    return layer_widths(player)
+    return layer_widths(agent)
 
 
-def _kinds(player: LearnedPlayer) -> tuple[str, ...]:
-    return player.stage_kinds if isinstance(player, PolicySender) else ("dense",) * len(player.weights)
+def _stages(agent: LearnedPlayer) -> tuple[str, ...]:
+    return agent.stage_kinds if isinstance(agent, PolicySender) else ("dense",) * len(agent.weights)
 
 
-def _cells(player: LearnedPlayer) -> list[tuple[np.ndarray, np.ndarray]]:
+def _cells(agent: LearnedPlayer) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return weights and biases of the state of each cell."""
-    return list(zip(player.hidden_weights, player.hidden_biases, strict=True)) if isinstance(player, PolicySender) else []
+    return list(zip(agent.hidden_weights, agent.hidden_biases, strict=True)) if isinstance(agent, PolicySender) else []

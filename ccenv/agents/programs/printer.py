@@ -10,16 +10,10 @@ _INDENT = "    "
 
 
 def pseudo_code(program: Program) -> str:
-    """Print a program as readable pseudo-code; leaves of contracts as ``rate in [lo, hi]``.
+    """Print a program as pseudo-code; leaves of contracts as ``rate in [lo, hi]``.
 
-    A condition is printed with one input alone on the left where it has one with coefficient 1 or -1 (``C_U < 2 C_L``);
-    otherwise its negative terms move to the right-hand side.
-
-    Args:
-        program: the program.
-
-    Returns:
-        str: several lines; the first names the program, the last is line 7 of [CCmatic] Listing 1.
+    The first line names the program, the last is line 7 of [CCmatic] Listing 1. A condition has one input alone on the left if
+    its coefficient is 1 or -1 (``C_U < 2 C_L``); otherwise its negative terms move to the right-hand side.
     """
     head = f"# {program.name}" + (f" ({program.source})" if program.source else "")
     lines = [head]
@@ -54,10 +48,10 @@ def _condition_text(condition: Expression | str) -> str:
         return condition
     for sign, comparison in ((1, ">"), (-1, "<")):
         for name, coefficient in condition.terms:
-            others = tuple((n, -sign * c) for n, c in condition.terms if n != name)
+            remaining = tuple((n, -sign * c) for n, c in condition.terms if n != name)
             # An input with coefficient 1 stands alone where the other side can be read as an amount.
-            if coefficient == sign and (not others or any(c > 0 for _, c in others)):
-                return f"{name} {comparison} {_sum_text(others)}"
+            if coefficient == sign and (not remaining or any(c > 0 for _, c in remaining)):
+                return f"{name} {comparison} {_sum_text(remaining)}"
     positive = tuple((name, c) for name, c in condition.terms if c > 0)
     negative = tuple((name, -c) for name, c in condition.terms if c < 0)
     return f"{_sum_text(positive)} > {_sum_text(negative)}" if positive else f"{_sum_text(negative)} < 0"

@@ -1,4 +1,4 @@
-"""Belief programs as data, and the plain exact reference of their decisions."""
+"""Belief programs as data, and the exact reference of their decisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INPUT_INDEX = {name: index for index, name in enumerate(INPUTS)}
 # No rate leaves a program above this (8 Tbit/s): an unbounded C_U in a leaf must not become an infinite rate.
 MAX_RATE_Bps = 1e12
 
-# In floating point a sum this small beside its terms is 0: q_U = MSS must not depend on the last digit.
+# In floating point a sum this small relative to its terms is 0: q_U = MSS must not depend on the last digit.
 ROUND_OFF = 1e-12
 
 
@@ -90,7 +90,6 @@ class Leaf:
     most: Expression | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an expression of another unit than a rate, and a hold below one interval."""
         for end in self.ends:
             if end.unit != RATE_UNIT:
                 raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {end.unit}")
@@ -105,7 +104,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A condition and what follows.
+    """A condition and its two rules.
 
     Attributes:
         condition: an expression that must be > 0 (strictly), or one of BOOLEANS.
@@ -118,7 +117,6 @@ class Branch:
     otherwise: Rule
 
     def __post_init__(self) -> None:
-        """Refuse an unknown boolean."""
         if isinstance(self.condition, str) and self.condition not in BOOLEANS:
             raise ProgramError(f"unknown condition {self.condition!r}.{did_you_mean(self.condition, BOOLEANS)}")
 
@@ -173,7 +171,7 @@ class Program:
 
 
 class Interval(NamedTuple):
-    """What a contract allows: rates from lo to hi, in bytes/s (or in the unit of the given rates), and for how many intervals."""
+    """Rates from lo to hi that a contract allows, in bytes/s (or the unit of the input rates), and for how many intervals."""
 
     lo: Any
     hi: Any
@@ -181,7 +179,7 @@ class Interval(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A decision: a rate in bytes/s (or in the unit of the given rates), and the number of intervals for which it holds."""
+    """A decision: a rate in bytes/s (or the unit of the input rates), and the number of intervals for which it holds."""
 
     rate: Any
     hold_rtts: int
@@ -209,10 +207,10 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
 
 
 def interval(program: Program, inputs: Mapping[str, Any]) -> Interval:
-    """Return what a program allows; the plain reference of the kernel, exact when all inputs are Fractions or integers.
+    """Return the rates that a program allows; the plain reference of the kernel, exact for Fractions and integers.
 
     Args:
-        program: the program; one that decides a rate allows that rate alone.
+        program: a program without intervals allows exactly its rate.
         inputs: as for :func:`decide`.
 
     Returns:
@@ -231,15 +229,9 @@ def interval(program: Program, inputs: Mapping[str, Any]) -> Interval:
 
 
 def rate_at(lo: float, hi: float, position: float) -> float:
-    """Return the rate at a position of an interval; the plain reference of the kernel.
+    """Return lo + position * (hi - lo), clipped to [lo, hi] after rounding; the plain reference of the kernel.
 
-    Args:
-        lo: lower end.
-        hi: upper end, >= lo.
-        position: 0 stands for lo, 1 for hi; it is clipped to [0, 1], and what is not a number counts as 0.
-
-    Returns:
-        float: lo + position * (hi - lo), clipped to [lo, hi] after rounding.
+    ``position`` is clipped to [0, 1]; NaN counts as 0.
     """
     if not position > 0:
         return lo

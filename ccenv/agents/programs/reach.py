@@ -1,8 +1,8 @@
-"""How far the rates of a program exceed what is known while there is no upper bound: C_U is infinite.
+"""Check that a program's rates stay near what is known while C_U is infinite, that is without an upper bound on the link rate.
 
 Known are C_L and C_L_lambda, which are proved, and the last rate. A rate above 8 times the larger of the two plus 8 MSS/Rm,
-that also exceeds the last rate by more than 8 MSS/Rm, is more than a probe. Each leaf is asked exactly, in rational numbers:
-whether beliefs exist that lead to it and to such a rate. Conditions in seconds, bytes and bytes/s are taken as independent.
+that also exceeds the last rate by more than 8 MSS/Rm, is more than a probe. For each leaf the check decides exactly, in rational
+numbers, whether beliefs exist that lead to it and to such a rate. Conditions in seconds, bytes and bytes/s count as independent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALWAYS: list[Row] = [
 
 
 def check_rates(rule: Rule, place: str) -> None:
-    """Raise ProgramError with the place of a leaf with a rate, or end of an interval, that exceeds what is known."""
+    """Raise ProgramError with the location of a leaf whose rate, or end of an interval, exceeds what is known."""
     for leaf, at, rows in _leaves(rule, place, []):
         for end in leaf.ends:
             if _exceeds(end, rows):
@@ -38,7 +38,7 @@ def check_rates(rule: Rule, place: str) -> None:
 
 
 def _leaves(rule: Rule, place: str, rows: list[Row]) -> Iterator[tuple[Leaf, str, list[Row]]]:
-    """Iterate over the leaves that are reached with an infinite C_U, and what holds there."""
+    """Iterate over the leaves that an infinite C_U can reach, with the conditions that hold there."""
     if isinstance(rule, Leaf):
         yield rule, place, rows
         return
@@ -50,7 +50,7 @@ def _leaves(rule: Rule, place: str, rows: list[Row]) -> Iterator[tuple[Leaf, str
 
 
 def _outcomes(branch: Branch) -> tuple[list[Row] | None, list[Row] | None]:
-    """Return what holds where a condition is true and where it is false; None: it never is."""
+    """Return what holds if a condition is true and if it is false; None: it never is."""
     condition = branch.condition
     if isinstance(condition, str):
         return [({condition: Fraction(1)}, True)], [({condition: Fraction(-1)}, False)]
@@ -81,13 +81,13 @@ _KNOWN = (("C_L", MOST), ("C_L_lambda", MOST), ("rate", 1))
 
 
 def _possible(rows: list[Row]) -> bool:
-    """Tell whether some values >= 0 meet all rows: the largest distance from the strict ones is above 0.
+    """Tell whether some values >= 0 satisfy all rows: the largest margin of the strict ones is above 0.
 
-    The simplex method with R. Bland's rule, which never goes in circles.
+    The simplex method with R. Bland's rule, which never cycles.
     """
     names = sorted({name for terms, _ in rows for name in terms})
     distance = len(names) + 1
-    # What is not negative: a row's constant, then its coefficients of the variables; the last row is 1 - distance.
+    # Non-negative expressions: a row's constant, then its coefficients of the variables; the last row is 1 - distance.
     table = [[Fraction(0), *(terms.get(name, Fraction(0)) for name in names), Fraction(-strict)] for terms, strict in rows]
     table.append([Fraction(1), *[Fraction(0)] * len(names), Fraction(-1)])
     goal = [Fraction(0)] * distance + [Fraction(1)]

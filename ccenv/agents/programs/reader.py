@@ -21,7 +21,7 @@ MAX_DEPTH = 32  # conditions above a leaf
 RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
 FORMAT = Format("ccenv-program", 1, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
 CONTRACT_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, also=(1,), indent=2, ensure_ascii=False)
-"""Version 2 knows intervals of rates. What has none is written as version 1, so that its text and hash stay."""
+"""Version 2 adds intervals of rates. Programs without them are written as version 1, so that text and hash stay the same."""
 
 MAX_NODES = 1023  # branches and leaves
 MAX_PART = 999_999_999  # of numerator and denominator
@@ -41,8 +41,8 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program", *,
     Args:
         data: JSON text, or the object it stands for (only dict, str and int inside).
         where: name of the file or object for error messages.
-        bounded: refuse rates far above what is known (:mod:`ccenv.agents.programs.reach`); False only for what a board holds
-            already.
+        bounded: refuse rates far above what is known (:mod:`ccenv.agents.programs.reach`); False only for stored entries of a
+            board.
 
     Returns:
         Program: with exact rational coefficients.
@@ -55,7 +55,7 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program", *,
     except InputError as error:
         raise ProgramError(str(error)) from None
     try:
-        program = _program(tree)
+        program = _read_program(tree)
         if bounded:
             check_rates(program.rule, "rule")
         return program
@@ -77,7 +77,7 @@ def load_program(path: FilePath | str) -> Program:
 
 def to_data(program: Program) -> dict[str, Any]:
     """Return the JSON object of a program; ``parse_program`` reads it back to an equal program."""
-    out: dict[str, Any] = {**_format_of(program).head, "name": program.name}
+    out: dict[str, Any] = {**_choose_format(program).head, "name": program.name}
     if program.source:
         out["source"] = program.source
     if program.probe_window_rtts != 1:
@@ -88,16 +88,16 @@ def to_data(program: Program) -> dict[str, Any]:
 
 def to_json(program: Program) -> str:
     """Return the canonical JSON text of a program, ending with a newline."""
-    return _format_of(program).content(to_data(program)).decode()
+    return _choose_format(program).content(to_data(program)).decode()
 
 
-def _format_of(program: Program) -> Format:
+def _choose_format(program: Program) -> Format:
     return CONTRACT_FORMAT if program.is_contract else FORMAT
 
 
-def _program(tree: Any) -> Program:
+def _read_program(tree: Any) -> Program:
     if not isinstance(tree, dict):
-        raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
+        raise ProgramError(f"expected a JSON object, got {_type_name(tree)}")
     if "format" in tree and "version" in tree:  # a later version may have other keys
         try:
             CONTRACT_FORMAT.check(tree, "top level")
@@ -106,12 +106,12 @@ def _program(tree: Any) -> Program:
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
     name = tree["name"]
     if not is_name(name):
-        raise ProgramError(f"name is {_shown(name)}; allowed: {NAME_ALLOWED}")
+        raise ProgramError(f"name is {_show(name)}; allowed: {NAME_ALLOWED}")
     source = tree.get("source", "")
     if not isinstance(source, str) or len(source) > MAX_SOURCE_CHARS or not (source == "" or source.isprintable()):
-        raise ProgramError(f"source is {_shown(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
-    window = _whole(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
-    program = Program(name, _rule(tree["rule"], "rule", 0), source, window)
+        raise ProgramError(f"source is {_show(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
+    window = _integer(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
+    program = Program(name, _read_rule(tree["rule"], "rule", 0), source, window)
     if program.is_contract and tree["version"] == FORMAT.version:
         raise ProgramError("a leaf has 'rate_between', which version 1 does not know; write \"version\": 2")
     count = sum(1 for _ in program.rules())
@@ -120,73 +120,73 @@ def _program(tree: Any) -> Program:
     return program
 
 
-def _rule(tree: Any, place: str, depth: int) -> Rule:
+def _read_rule(tree: Any, place: str, depth: int) -> Rule:
     if not isinstance(tree, dict):
-        raise ProgramError(f"{place}: expected an object with 'if' or with 'rate', got {_kind(tree)}")
+        raise ProgramError(f"{place}: expected an object with 'if' or with 'rate', got {_type_name(tree)}")
     if depth > MAX_DEPTH:
         raise ProgramError(f"{place}: more than {MAX_DEPTH} nested conditions")
     if "rate" in tree or "rate_between" in tree:
-        return _leaf(tree, place)
+        return _read_leaf(tree, place)
     _check_keys(tree, _BRANCH_KEYS, required=_BRANCH_KEYS, place=place, hint=_LEAF_KEYS)
     condition: Any = tree["if"]
     if not isinstance(condition, str):
-        condition = _expression(condition, f"{place}.if")
-    then = _rule(tree["then"], f"{place}.then", depth + 1)
-    otherwise = _rule(tree["else"], f"{place}.else", depth + 1)
-    return _placed(f"{place}.if", lambda: Branch(condition, then, otherwise))
+        condition = _read_expression(condition, f"{place}.if")
+    then = _read_rule(tree["then"], f"{place}.then", depth + 1)
+    otherwise = _read_rule(tree["else"], f"{place}.else", depth + 1)
+    return _locate_error(f"{place}.if", lambda: Branch(condition, then, otherwise))
 
 
-def _leaf(tree: dict[str, Any], place: str) -> Leaf:
+def _read_leaf(tree: dict[str, Any], place: str) -> Leaf:
     _check_keys(tree, _LEAF_KEYS, required=(), place=place)
-    hold = _whole(tree.get("hold_rtts", 1), MAX_HOLD_RTTS, f"{place}.hold_rtts")
+    hold = _integer(tree.get("hold_rtts", 1), MAX_HOLD_RTTS, f"{place}.hold_rtts")
     if "rate_between" not in tree:
-        rate = _expression(tree["rate"], f"{place}.rate")
-        return _placed(place, lambda: Leaf(rate, hold))
+        rate = _read_expression(tree["rate"], f"{place}.rate")
+        return _locate_error(place, lambda: Leaf(rate, hold))
     if "rate" in tree:
         raise ProgramError(f"{place}: a leaf has either 'rate' or 'rate_between', not both")
     ends = tree["rate_between"]
     if not isinstance(ends, list) or len(ends) != 2:
-        count = f"a list of {len(ends)}" if isinstance(ends, list) else _kind(ends)
+        count = f"a list of {len(ends)}" if isinstance(ends, list) else _type_name(ends)
         raise ProgramError(f"{place}.rate_between: expected a list of two expressions, lower end and upper end, got {count}")
-    lo, hi = (_expression(end, f"{place}.rate_between.{which}") for end, which in zip(ends, ("lo", "hi"), strict=True))
-    return _placed(f"{place}.rate_between", lambda: Leaf(lo, hold, hi))
+    lo, hi = (_read_expression(end, f"{place}.rate_between.{end_name}") for end, end_name in zip(ends, ("lo", "hi"), strict=True))
+    return _locate_error(f"{place}.rate_between", lambda: Leaf(lo, hold, hi))
 
 
-def _expression(tree: Any, place: str) -> Expression:
+def _read_expression(tree: Any, place: str) -> Expression:
     if not isinstance(tree, dict):
-        raise ProgramError(f"{place}: expected an object of inputs and coefficients, got {_kind(tree)}")
-    terms = tuple((str(name), _coefficient(value, f"{place}.{_plain(name)}")) for name, value in tree.items())
-    return _placed(place, lambda: Expression(terms))
+        raise ProgramError(f"{place}: expected an object of inputs and coefficients, got {_type_name(tree)}")
+    terms = tuple((str(name), _read_coefficient(value, f"{place}.{_plain(name)}")) for name, value in tree.items())
+    return _locate_error(place, lambda: Expression(terms))
 
 
-def _coefficient(value: Any, place: str) -> Fraction:
+def _read_coefficient(value: Any, place: str) -> Fraction:
     if type(value) is int or (isinstance(value, str) and _NUMBER.fullmatch(value)):
         number = Fraction(value)
     else:
-        raise ProgramError(f"{place} is {_shown(value)}; write an integer or a text such as '3/2' or '1.25', without exponent")
+        raise ProgramError(f"{place} is {_show(value)}; write an integer or a text such as '3/2' or '1.25', without exponent")
     if max(abs(number.numerator), number.denominator) > MAX_PART:
-        raise ProgramError(f"{place} is {_shown(value)}; as a fraction it needs more than {len(str(MAX_PART))} digits")
+        raise ProgramError(f"{place} is {_show(value)}; as a fraction it needs more than {len(str(MAX_PART))} digits")
     return number
 
 
-def _whole(value: Any, largest: int, place: str) -> int:
+def _integer(value: Any, largest: int, place: str) -> int:
     if type(value) is not int or not 1 <= value <= largest:
-        raise ProgramError(f"{place} is {_shown(value)}; it must be a whole number from 1 to {largest}")
+        raise ProgramError(f"{place} is {_show(value)}; it must be a whole number from 1 to {largest}")
     return value
 
 
 def _check_keys(
-    tree: dict[str, Any], known: tuple[str, ...], *, required: tuple[str, ...], place: str, hint: tuple[str, ...] = ()
+    tree: dict[str, Any], allowed: tuple[str, ...], *, required: tuple[str, ...], place: str, hint: tuple[str, ...] = ()
 ) -> None:
     for key in tree:
-        if key not in known:
-            raise ProgramError(f"{place}: unknown key {_shown(key)}.{did_you_mean(_plain(key), (*known, *hint))}")
+        if key not in allowed:
+            raise ProgramError(f"{place}: unknown key {_show(key)}.{did_you_mean(_plain(key), (*allowed, *hint))}")
     for key in required:
         if key not in tree:
             raise ProgramError(f"{place}: key {key!r} is missing")
 
 
-def _placed(place: str, build: Callable[[], _Built]) -> _Built:
+def _locate_error(place: str, build: Callable[[], _Built]) -> _Built:
     try:
         return build()
     except ProgramError as error:
@@ -198,11 +198,11 @@ def _plain(key: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return ascii(_plain(value)) if isinstance(value, str) else _plain(value)
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", int: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
 

@@ -1,15 +1,8 @@
-"""The one door for data from outside: files, records, exports, reports and texts that somebody else may have written.
+"""Readers of untrusted data: files, JSON, YAML, archives, tensors, and names that become paths.
 
 Everything is bounded before it is built: bytes before parsing, nesting, counts and numbers before objects, sizes while unpacking.
 Every problem, also one that a parser raises, becomes an :class:`ccenv.base.errors.InputError` of one line. Nothing here executes,
-imports or unpickles anything, and no name from data joins a folder except through :func:`resolve_inside`.
-
-- :mod:`ccenv.base.foreign.reading`: :func:`shown`, :func:`resolve_inside`, :func:`is_name`
-- :mod:`ccenv.base.foreign.reading`: :func:`read_bounded`, :func:`read_inside`, :func:`read_folder`, :func:`read_lines`
-- :mod:`ccenv.base.foreign.json_text`: :func:`parse_json`, :class:`JsonRules`, :data:`STRANGER`
-- :mod:`ccenv.base.foreign.yaml_text`: :func:`parse_yaml`, :func:`read_yaml`
-- :mod:`ccenv.base.foreign.archive`: :func:`read_archive`, :func:`read_arrays`
-- :mod:`ccenv.base.foreign.json_text`: :func:`whole_of`, :func:`float_of`, :func:`fraction_of`, :func:`is_finite`
+imports or unpickles anything, and a name from data reaches a folder only through :func:`resolve_inside`.
 """
 
 from ccenv.base.errors import shown

@@ -1,7 +1,7 @@
-"""Archives of arrays (``.npz``): a small, strict part of the zip format; sizes are compared before anything is unpacked.
+"""Array archives (``.npz``): a strict subset of zip; declared sizes are checked before anything is unpacked.
 
-Members are stored or deflated, one after the other, without gaps, encryption, comments or 64-bit extensions: what numpy and
-ccenv write, and nothing that unpacks to more than it declares.
+Members are stored or deflated, without overlaps, encryption, comments or 64-bit extensions, as numpy and ccenv write them.
+A member that unpacks to more or less than it declares is refused.
 """
 
 from __future__ import annotations
@@ -45,39 +45,30 @@ class _Member:
 
 
 def read_archive(content: bytes, where: str, max_bytes: int) -> dict[str, bytes]:
-    """Return the members of a zip archive.
+    """Return the members of a zip archive by name, in the order of its directory; ``where`` is its name in messages.
 
-    Args:
-        content: the archive.
-        where: its name for messages.
-        max_bytes: of all members together, unpacked; compared with what they declare before the first one is unpacked.
-
-    Returns:
-        dict: name -> content, in the order of the directory.
+    Their declared sizes must not exceed ``max_bytes`` together; nothing is unpacked before that check.
 
     Raises:
         InputError: if it is no such archive, is damaged, holds a name twice, packs a member otherwise than stored or deflated,
             or unpacks to more or less than it declares.
     """
-    members = _directory(content, where)
+    members = _read_directory(content, where)
     unpacked = sum(member.n_bytes for member in members)
     if unpacked > max_bytes:
         raise InputError(f"{where}: {unpacked} bytes unpacked; at most {max_bytes} are read")
-    return {member.name: _unpacked(content, member, f"{where}, {shown(member.name)}") for member in members}
+    return {member.name: _unpack(content, member, f"{where}, {shown(member.name)}") for member in members}
 
 
 def read_arrays(content: bytes, where: str, dtypes: Mapping[str, str], max_bytes: int, other: str = "") -> dict[str, np.ndarray]:
-    """Return the arrays of an ``.npz`` file.
+    """Return the arrays of an ``.npz`` file by name, read-only and in C order.
 
     Args:
         content: the file.
         where: its name for messages.
-        dtypes: name -> type that the array must have, such as ``"<f8"``.
+        dtypes: name -> required type, such as ``"<f8"``.
         max_bytes: of all arrays together, unpacked.
         other: type of the arrays that ``dtypes`` does not name; ``""``: there are none.
-
-    Returns:
-        dict: name -> read-only array in C order.
 
     Raises:
         InputError: as :func:`read_archive`; if a member is no ``.npy`` of format 1.0, in Fortran order or of another type, or its
@@ -90,17 +81,17 @@ def read_arrays(content: bytes, where: str, dtypes: Mapping[str, str], max_bytes
         name = member.removesuffix(".npy")
         if name == member or (name not in dtypes and not other):
             raise InputError(f"{where}: unknown member {shown(member)}")
-        out[name] = _array(data, np.dtype(dtypes.get(name, other)), f"{where}: array {shown(name)}")
+        out[name] = _parse_array(data, np.dtype(dtypes.get(name, other)), f"{where}: array {shown(name)}")
     return out
 
 
-def _directory(content: bytes, where: str) -> list[_Member]:
+def _read_directory(content: bytes, where: str) -> list[_Member]:
     broken = f"{where}: truncated, damaged or not an .npz file"
     if len(content) < _END.size:
         raise InputError(f"{broken} ({len(content)} bytes)")
     end = len(content) - _END.size
-    signature, disk, disk_of, here, count, size, offset, comment = _END.unpack_from(content, end)
-    if signature != b"PK\x05\x06" or disk or disk_of or here != count or comment:
+    signature, disk, directory_disk, disk_members, count, size, offset, comment = _END.unpack_from(content, end)
+    if signature != b"PK\x05\x06" or disk or directory_disk or disk_members != count or comment:
         raise InputError(f"{broken} (no end record)")
     if not 1 <= count <= MAX_MEMBERS or size > _LARGEST_DIRECTORY or offset + size != end:
         raise InputError(f"{broken} (a directory of {count} members and {size} bytes at {offset})")
@@ -127,11 +118,11 @@ def _directory(content: bytes, where: str) -> list[_Member]:
     names = [member.name for member in members]
     if len(set(names)) != count:
         raise InputError(f"{where}: an array is stored twice")
-    _check_places(content, members, offset, broken)
+    _check_overlaps(content, members, offset, broken)
     return members
 
 
-def _check_places(content: bytes, members: list[_Member], end: int, broken: str) -> None:
+def _check_overlaps(content: bytes, members: list[_Member], end: int, broken: str) -> None:
     """Refuse members that overlap: many entries that unpack the same bytes."""
     at = 0
     for member in sorted(members, key=lambda member: member.offset):
@@ -150,7 +141,7 @@ def _data_start(content: bytes, member: _Member, broken: str) -> int:
     return int(start + local[9] + local[10])
 
 
-def _unpacked(content: bytes, member: _Member, where: str) -> bytes:
+def _unpack(content: bytes, member: _Member, where: str) -> bytes:
     start = _data_start(content, member, where)
     packed = memoryview(content)[start : start + member.n_packed]
     if member.method == _STORED:
@@ -170,7 +161,7 @@ def _unpacked(content: bytes, member: _Member, where: str) -> bytes:
     return data
 
 
-def _array(content: bytes, dtype: np.dtype, where: str) -> np.ndarray:
+def _parse_array(content: bytes, dtype: np.dtype, where: str) -> np.ndarray:
     start = len(_NPY_MAGIC) + 2
     if not content.startswith(_NPY_MAGIC) or len(content) < start:
         raise InputError(f"{where} is not in .npy format 1.0")

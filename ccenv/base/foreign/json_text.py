@@ -1,7 +1,4 @@
-"""Strict JSON: bytes, nesting, counts and numbers are bounded before anything is built.
-
-Numbers from data: bounded as text before anything is computed from them.
-"""
+"""Strict JSON and numbers from text: bytes, nesting, counts and digits are bounded before anything is built or computed."""
 
 from __future__ import annotations
 
@@ -81,12 +78,12 @@ _BRACKETS = re.compile(rb"[\[\]{}]")
 
 @dataclass(frozen=True)
 class JsonRules:
-    """What a document may be.
+    """Bounds of a document.
 
     Attributes:
-        max_bytes: its largest length.
-        max_depth: how many objects and lists may be nested.
-        max_values: how many objects, lists and members it may have together; bounds the memory that it takes.
+        max_bytes: length of the text.
+        max_depth: nesting of objects and lists.
+        max_values: objects, lists and members together; bounds the memory.
         plain_numbers: no exponents, at most 18 digits, as decimal at most 9 on either side of the point.
     """
 
@@ -98,19 +95,11 @@ class JsonRules:
 
 RULES = JsonRules()
 STRANGER = JsonRules(max_bytes=65_536, max_depth=6, max_values=65_536, plain_numbers=True)
-"""Rules for what somebody hands in to a board: only numbers that an exact verifier reads at once."""
+"""Rules for leaderboard submissions: only numbers that an exact verifier reads directly."""
 
 
 def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> Any:
-    """Parse a JSON document.
-
-    Args:
-        content: the document.
-        where: its name for messages.
-        rules: what is allowed.
-
-    Returns:
-        dict, list, str, int, float, bool or None; every float is finite.
+    """Parse a JSON document that messages call ``where``; every float of the result is finite.
 
     Raises:
         InputError: for anything else: too long, too deep, too many values, not UTF-8, half a surrogate pair, a key twice in one
@@ -120,12 +109,12 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
     if len(raw) > rules.max_bytes:
         raise InputError(f"{where}: longer than {rules.max_bytes} bytes")
     _check_size(raw, where, rules)
-    whole, decimal = _plain_numbers(where) if rules.plain_numbers else _numbers(where)
+    read_integer, read_decimal = _plain_number_readers(where) if rules.plain_numbers else _number_readers(where)
 
     def refuse_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is not a number that JSON allows")
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out: dict[str, Any] = {}
         for key, value in pairs:
             if key in out:
@@ -138,7 +127,9 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
     try:
-        value = json.loads(text, parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique)
+        value = json.loads(
+            text, parse_constant=refuse_constant, parse_int=read_integer, parse_float=read_decimal, object_pairs_hook=build_object
+        )
         if _SURROGATE.search(raw):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:  # where the caller is already deep
@@ -181,21 +172,21 @@ def _check_size(content: bytes, where: str, rules: JsonRules) -> None:
         raise InputError(f"{where}: {depth} levels of nesting; at most {rules.max_depth} are allowed")
 
 
-def _numbers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
+def _number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
     return lambda text: whole_of(text, where), lambda text: float_of(text, where)
 
 
-def _plain_numbers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
+def _plain_number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
     def refuse(text: str) -> NoReturn:
         cut = text if len(text) <= 24 else text[:21] + "..."
         raise InputError(
             f"{where}: number {cut} is not allowed: no exponent, at most 18 digits, as decimal at most 9 on either side"
         )
 
-    def whole(text: str) -> int:
+    def read_integer(text: str) -> int:
         return int(text) if _PLAIN_WHOLE.fullmatch(text) else refuse(text)
 
-    def decimal(text: str) -> float:
+    def read_decimal(text: str) -> float:
         return float(text) if _PLAIN_DECIMAL.fullmatch(text) else refuse(text)
 
-    return whole, decimal
+    return read_integer, read_decimal

@@ -1,7 +1,4 @@
-"""Files from outside: never more bytes than allowed, never more text than allowed while it is unpacked.
-
-Names from data: how they are shown in messages, and how they become files.
-"""
+"""Untrusted files and names: bounded reads, also while unpacking, and the only way from a name in data to a path."""
 
 from __future__ import annotations
 
@@ -34,13 +31,12 @@ _ALLOWED = "relative, parts of letters, digits and '_', '+', '=', '@', '-', '.',
 def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:
     """Return the path of a file whose name comes from data; the only way from such a name to a path.
 
-    The file need not exist. Nothing on the way from ``folder`` to it may be a link, so that what is written or read there is
-    in that folder.
+    The file need not exist. No part of the path below ``folder`` may be a link, so the file is inside that folder.
 
     Args:
-        folder: the folder that the file must lie in; itself trusted.
-        name: a relative name with ``/`` between its parts, such as ``"entries/reno.html"``.
-        what: what the name is, for messages.
+        folder: trusted.
+        name: relative, with ``/`` between its parts, such as ``"entries/reno.html"``.
+        what: noun for messages.
 
     Raises:
         InputError: if the name is not a text, is empty or too long, is absolute, has ``.``, ``..``, hidden, reserved or empty
@@ -74,7 +70,7 @@ def is_name(name: Any) -> bool:
 
 
 def look_of(name: str) -> str:
-    """Return what names that are hard to tell apart have in common: no case, no marks, one sign for l, I and 1, for O and 0."""
+    """Return a key that look-alike names share: case-folded, without marks, one sign for l, I and 1 and for O and 0."""
     return name.casefold().translate(_LOOK_ALIKE)
 
 
@@ -113,13 +109,13 @@ def read_bounded(file: FilePath, max_bytes: int) -> bytes:
         with open_plain(file) as stream:
             # As much as the file says it has, not as much as it may have: a read allocates all that it asks for.
             left, pieces = max_bytes + 1, []
-            wanted = os.fstat(stream.fileno()).st_size + 1
-            while left and (piece := stream.read(min(left, wanted))):
+            chunk_bytes = os.fstat(stream.fileno()).st_size + 1
+            while left and (piece := stream.read(min(left, chunk_bytes))):
                 pieces.append(piece)
-                left, wanted = left - len(piece), _PIECE
+                left, chunk_bytes = left - len(piece), _PIECE
             content = b"".join(pieces)
     except FileNotFoundError as error:
-        raise MissingFileError(f"{shown_path(file)}: cannot be read ({error.strerror}){_near(file)}") from None
+        raise MissingFileError(f"{shown_path(file)}: cannot be read ({error.strerror}){_suggest_name(file)}") from None
     except OSError as error:
         raise InputError(f"{shown_path(file)}: cannot be read ({error.strerror})") from None
     except ValueError:  # NUL in the name
@@ -130,7 +126,7 @@ def read_bounded(file: FilePath, max_bytes: int) -> bytes:
 
 
 def open_plain(file: FilePath) -> FileIO:
-    """Open a file that somebody named, to be read; a pipe or device, which could block or never end, is not waited for.
+    """Open a file that a user named for reading, without waiting for a pipe or device, which could block or never end.
 
     Raises:
         InputError: if it is something else than a plain file.
@@ -147,8 +143,8 @@ def open_plain(file: FilePath) -> FileIO:
     return stream
 
 
-def _near(file: FilePath) -> str:
-    """Return a suggestion where the folder has a file with nearly this name, and empty text elsewhere."""
+def _suggest_name(file: FilePath) -> str:
+    """Return a suggestion if the folder has a file with a similar name, otherwise an empty text."""
     try:
         names = [other.name for other in islice(file.parent.iterdir(), MAX_SUGGESTED) if other.suffix == file.suffix]
     except OSError:
@@ -188,12 +184,12 @@ def read_inside(folder: FilePath, name: Any, max_bytes: int, what: str = "file")
 
 
 def read_lines(file: FilePath, *, max_bytes: int, max_line_bytes: int, max_lines: int = 1_000_000) -> Iterator[tuple[int, bytes]]:
-    """Yield number (from 1) and content of each line of a file, unpacked while it is read if its name ends in ``.xz``.
+    """Yield number (from 1) and content of each line of a file; files that end in ``.xz`` are unpacked while they are read.
 
-    Never holds more than one line and a few pieces of 64 KiB, however large the unpacked file is.
+    Memory is bounded by one line and a few pieces of 64 KiB, however large the unpacked file is.
 
     Args:
-        file: the file.
+        file: plain, or compressed by xz.
         max_bytes: of all lines together, unpacked.
         max_line_bytes: of one line, without its end.
         max_lines: how many there may be.
@@ -201,57 +197,57 @@ def read_lines(file: FilePath, *, max_bytes: int, max_line_bytes: int, max_lines
     Raises:
         InputError: naming the line, if a bound is passed, the last line has no end, or the file cannot be read or unpacked.
     """
-    where = shown_path(file)
-    number, held, n_held = 0, [b""], 0
+    source = shown_path(file)
+    number, parts, n_bytes = 0, [b""], 0
     for piece in _pieces(file, max_bytes):
-        first, *others = piece.split(b"\n")
-        for part in (None, *others):
+        first, *later = piece.split(b"\n")
+        for part in (None, *later):
             if part is not None:
                 number += 1
                 if number > max_lines:
-                    raise InputError(f"{where}: more than {max_lines} lines")
-                yield number, b"".join(held)
-                held, n_held = [], 0
-            held.append(first if part is None else part)
-            n_held += len(held[-1])
-            if n_held > max_line_bytes:
-                raise InputError(f"{where}, line {number + 1}: longer than {max_line_bytes} bytes")
-    if n_held:
-        raise InputError(f"{where}, line {number + 1}: truncated, it has no end of line")
+                    raise InputError(f"{source}: more than {max_lines} lines")
+                yield number, b"".join(parts)
+                parts, n_bytes = [], 0
+            parts.append(first if part is None else part)
+            n_bytes += len(parts[-1])
+            if n_bytes > max_line_bytes:
+                raise InputError(f"{source}, line {number + 1}: longer than {max_line_bytes} bytes")
+    if n_bytes:
+        raise InputError(f"{source}, line {number + 1}: truncated, it has no end of line")
 
 
 def shown_path(file: FilePath) -> str:
-    """Return a path for a message: as it is where it can be printed on one line, shortened and escaped otherwise."""
+    """Return a path for a message, shortened and escaped if it does not print on one line."""
     text = str(file)
     return text if text.isprintable() and len(text) <= 400 else shown(text, 100)
 
 
 def _pieces(file: FilePath, max_bytes: int) -> Iterator[bytes]:
-    where = shown_path(file)
+    source = shown_path(file)
     try:
         stream = BufferedReader(open_plain(file))
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{source}: cannot be read ({error.strerror})") from None
     except ValueError:
-        raise InputError(f"{where}: not a name that a file can have") from None
+        raise InputError(f"{source}: not a name that a file can have") from None
     total = 0
     with stream:
-        for piece in (_unpacked if file.suffix == ".xz" else _plain)(stream, where):
+        for piece in (_unpack_xz if file.suffix == ".xz" else _read_chunks)(stream, source):
             total += len(piece)
             if total > max_bytes:
-                raise InputError(f"{where}: longer than {max_bytes} bytes")
+                raise InputError(f"{source}: longer than {max_bytes} bytes")
             yield piece
 
 
-def _plain(stream: BinaryIO, where: str) -> Iterator[bytes]:
-    while piece := _read(stream, where):
+def _read_chunks(stream: BinaryIO, where: str) -> Iterator[bytes]:
+    while piece := _read_chunk(stream, where):
         yield piece
 
 
-def _unpacked(stream: BinaryIO, where: str) -> Iterator[bytes]:
+def _unpack_xz(stream: BinaryIO, where: str) -> Iterator[bytes]:
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY)
     while not unpacker.eof:
-        packed = _read(stream, where) if unpacker.needs_input else b""
+        packed = _read_chunk(stream, where) if unpacker.needs_input else b""
         if unpacker.needs_input and not packed:
             raise InputError(f"{where}: not a complete .xz file")
         try:
@@ -260,11 +256,11 @@ def _unpacked(stream: BinaryIO, where: str) -> Iterator[bytes]:
             raise InputError(f"{where}: not a complete .xz file ({error})") from None
         if piece:
             yield piece
-    if unpacker.unused_data or _read(stream, where):
+    if unpacker.unused_data or _read_chunk(stream, where):
         raise InputError(f"{where}: bytes after the end of the .xz data")
 
 
-def _read(stream: BinaryIO, where: str) -> bytes:
+def _read_chunk(stream: BinaryIO, where: str) -> bytes:
     try:
         return stream.read(_PIECE)
     except OSError as error:
@@ -272,17 +268,10 @@ def _read(stream: BinaryIO, where: str) -> bytes:
 
 
 def read_folder(folder: FilePath, caps: Mapping[str, int]) -> dict[str, bytes]:
-    """Read the files of a folder.
+    """Return the contents of a folder's files by name, sorted; ``caps`` are the allowed names and their largest sizes in bytes.
 
-    Every file is opened relative to the folder's own descriptor, without following links and without waiting for a pipe, and
-    judged by what was opened, so that nothing can be exchanged between the check and the reading.
-
-    Args:
-        folder: the folder; its last component must not be a link.
-        caps: name -> largest size in bytes of every file that may be there.
-
-    Returns:
-        dict: name -> content of the files that are there, sorted by name.
+    Every file is opened relative to the folder's descriptor, without following links or waiting for a pipe. The checks are on
+    the opened file, so nothing can be swapped between check and read. The folder itself must not be a link.
 
     Raises:
         InputError: naming the file and the rule it breaks.
@@ -312,7 +301,7 @@ def _read_plain(folder: int, name: str, cap: int, where: str) -> bytes:
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
-        raise InputError(f"{where}: {_why_not_opened(folder, name, error)}") from None
+        raise InputError(f"{where}: {_explain_open_error(folder, name, error)}") from None
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
@@ -332,7 +321,7 @@ def _read_plain(folder: int, name: str, cap: int, where: str) -> bytes:
     return b"".join(pieces)
 
 
-def _why_not_opened(folder: int, name: str, error: OSError) -> str:
+def _explain_open_error(folder: int, name: str, error: OSError) -> str:
     try:
         link = stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
     except OSError:  # gone, or never there

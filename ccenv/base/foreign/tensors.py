@@ -50,14 +50,7 @@ def read_tensors(content: bytes, where: str) -> dict[str, np.ndarray]:
 def read_typed(
     content: bytes, where: str, types: Sequence[str], max_tensors: int = MAX_TENSORS, max_header_bytes: int = MAX_HEADER_BYTES
 ) -> dict[str, np.ndarray]:
-    """Read a safetensors file into arrays of the types that it names.
-
-    Args:
-        content: the whole file.
-        where: its name, for error messages.
-        types: those that are allowed, such as ``"F32"``.
-        max_tensors: how many there may be.
-        max_header_bytes: longest header.
+    """Read a safetensors file into arrays of the allowed types, such as ``"F32"``; ``where`` is its name in messages.
 
     Raises:
         InputError: if the header is too long or malformed, a type is not allowed, or the data has gaps, overlaps or a rest.
@@ -74,7 +67,7 @@ def read_typed(
     if len(header) > max_tensors:
         raise InputError(f"{where}: {len(header)} tensors; at most {max_tensors} are allowed")
     data = memoryview(content)[_LENGTH_BYTES + n_header :]
-    pieces = {name: _piece(name, entry, where, types) for name, entry in header.items()}
+    pieces = {name: _parse_entry(name, entry, where, types) for name, entry in header.items()}
     end = 0
     out: dict[str, np.ndarray] = {}
     for name, (dtype, shape, start, stop) in sorted(pieces.items(), key=lambda item: item[1][2:]):
@@ -87,7 +80,7 @@ def read_typed(
     return out
 
 
-def _piece(name: str, entry: Any, where: str, types: Sequence[str]) -> tuple[np.dtype, tuple[int, ...], int, int]:
+def _parse_entry(name: str, entry: Any, where: str, types: Sequence[str]) -> tuple[np.dtype, tuple[int, ...], int, int]:
     named = f"{where}: tensor {ascii(name)[:60]}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise InputError(f"{named} needs dtype, shape and data_offsets, and nothing else")

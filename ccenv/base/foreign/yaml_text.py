@@ -24,13 +24,8 @@ _INFINITE = re.compile(r"[+-]?\.(inf|Inf|INF)", re.ASCII)
 def parse_yaml(content: bytes | str, where: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse one YAML document.
 
-    Plain words are read as YAML 1.1 does, in the forms that people write: ``true``/``yes``/``on``, ``null``/``~``/nothing,
-    decimal numbers, ``.inf``. A date stays a text. Other numbers (octal, hexadecimal, by sixties) are refused, not guessed.
-
-    Args:
-        content: the document.
-        where: its name for messages.
-        max_bytes: its largest length.
+    Plain words are read as in YAML 1.1, in the usual forms: ``true``/``yes``/``on``, ``null``/``~``/nothing, decimal numbers,
+    ``.inf``. A date stays a text; octal, hexadecimal and sexagesimal numbers are refused. Messages call the document ``where``.
 
     Returns:
         dict with texts or whole numbers as keys, list, str, int, float, bool or None.
@@ -51,7 +46,7 @@ def parse_yaml(content: bytes | str, where: str, max_bytes: int = MAX_BYTES) -> 
     except _NotAllowed as error:
         raise InputError(f"{where}: {error}") from None
     except Exception as error:
-        # The parser lets out ValueError, OverflowError, IndexError and others of its own working, beside yaml.YAMLError.
+        # Besides yaml.YAMLError the parser raises ValueError, OverflowError, IndexError and others.
         mark = getattr(error, "problem_mark", None)
         at = f" at line {mark.line + 1}" if mark else ""
         raise InputError(f"{where}: not valid YAML{at}") from None
@@ -95,16 +90,16 @@ class _Composer(yaml.SafeLoader):
 
 
 def _value(node: yaml.Node) -> Any:
-    kind = node.tag.removeprefix(_TAG)
-    if isinstance(node, yaml.MappingNode) and kind == "map":
+    tag = node.tag.removeprefix(_TAG)
+    if isinstance(node, yaml.MappingNode) and tag == "map":
         return _mapping(node)
-    if isinstance(node, yaml.SequenceNode) and kind == "seq":
+    if isinstance(node, yaml.SequenceNode) and tag == "seq":
         return [_value(item) for item in node.value]
-    if isinstance(node, yaml.ScalarNode) and kind in _SCALARS:
+    if isinstance(node, yaml.ScalarNode) and tag in _SCALARS:
         try:
-            return _SCALARS[kind](node.value)
+            return _SCALARS[tag](node.value)
         except (InputError, KeyError):
-            _refuse(node, f"{shown(node.value, 32)} is not allowed as {_WORDS[kind]}")
+            _refuse(node, f"{shown(node.value, 32)} is not allowed as {_WORDS[tag]}")
     _refuse(node, f"tag {shown(node.tag)} is not allowed")
 
 
@@ -127,7 +122,7 @@ def _number(text: str) -> float:
     return float_of(text.replace("_", ""), "number")
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     plain = text.replace("_", "")
     if len(plain.lstrip("+-")) > 1 and plain.lstrip("+-").startswith("0"):
         raise InputError("octal in one version of YAML, decimal in the other")
@@ -139,7 +134,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "timestamp": str,
     "null": lambda text: {"": None, "~": None, "null": None, "Null": None, "NULL": None}[text],
     "bool": lambda text: _TRUTHS[text.lower()],
-    "int": _whole,
+    "int": _integer,
     "float": _number,
 }
 _WORDS = {

@@ -1,1 +1,1 @@
-"""Compiled functions: their decorator, where their machine code is kept, threads, and a sign of life while they are compiled."""
+"""Compiled functions: decorator, cache of machine code, threads, and a progress message during compilation."""

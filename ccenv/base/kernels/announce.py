@@ -1,4 +1,4 @@
-"""A sign of life while kernels are compiled: one sentence on stderr, with what is compiled and about how long it takes."""
+"""A progress message while kernels are compiled: what is compiled and about how long it takes, on stderr."""
 
 from __future__ import annotations
 
@@ -13,34 +13,29 @@ from typing import Any
 
 AFTER_S = 0.5  # a compilation that ends sooner is not announced
 
-# Of the kernels that take longest: what they are, and how long a core took for them, s.
+# The slowest kernels: what they are, and the seconds that one core took to compile them.
 _ENTRIES = {
     "engine.curve.kernel.advance_range": ("the curve engine", 20),
     "engine.packet.kernel.advance": ("the packet engine", 45),
     "engine.packet.batch.place.begin_networks": ("the packet engine's networks", 8),
     "engine.fluid.kernel.run_range": ("the fluid engine", 6),
     "engine.fluid.kernel.run_one": ("the fluid engine", 6),
-    "envs.batches.curve.play_range": ("rollouts on the curve engine", 15),
-    "envs.batches.packet.play_networks": ("rollouts on the packet engine", 10),
+    "envs.rollouts.curve.play_range": ("rollouts on the curve engine", 15),
+    "envs.rollouts.packet.play_networks": ("rollouts on the packet engine", 10),
     "live.emulator.loop.run_until": ("the emulator", 25),
-    "synth.search.boxes.cover": ("the synthesis search", 10),
+    "proofs.synthesis.search.boxes.cover": ("the synthesis search", 10),
 }
 _spent: dict[str, float] = {"s": 0.0}
 
 
 def spent_s() -> float:
-    """Return how long this process has compiled, or waited for another one that did. No rate of work counts it."""
+    """Return the seconds that this process has compiled, or waited for another one to. Throughputs leave them out."""
     return _spent["s"]
 
 
 @contextlib.contextmanager
 def announced(function: Any, times: Path) -> Iterator[None]:
-    """Announce a compilation that is not over after AFTER_S.
-
-    Args:
-        function: that is compiled.
-        times: folder that remembers how long each kernel took on this machine.
-    """
+    """Announce a compilation that takes longer than AFTER_S; the folder ``times`` keeps each kernel's time on this machine."""
     name = f"{function.__module__.removeprefix('ccenv.')}.{function.__qualname__}"
     begin = time.monotonic()
     timer = threading.Timer(AFTER_S, _announce, (name, times))
@@ -70,6 +65,6 @@ def _announce(name: str, times: Path) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line on stderr, whoever uses the library: what takes long must not look dead."""
+    """Write a line on stderr, also outside the command line: a slow compilation must not look like a hang."""
     sys.stderr.write(f"ccenv: {text}\n")
     sys.stderr.flush()

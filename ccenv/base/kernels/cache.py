@@ -1,10 +1,10 @@
-"""Where compiled kernels are kept: in folders named by the content of what they are compiled from.
+"""The cache of compiled kernels: folders named by the content of the sources.
 
-A kernel's machine code depends on the file that defines it and on all that this file imports: numba inlines helpers and freezes
-constants from other files, and does not notice when those change. So a folder is named by a digest of the import closure. A fresh
-clone, a copy, a touched file or a change elsewhere in the package finds the same folder.
+A kernel's machine code depends on its file and on everything that file imports: numba inlines helpers and freezes constants from
+other files, and does not notice when those change. So each folder is named by a digest of the import closure. A fresh clone, a
+copy, a touched file or a change elsewhere in the package finds the same folder.
 
-Each compiled signature is a file of its own, written whole and then renamed: no process ever sees half of one.
+Each compiled signature is a file of its own, written atomically.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USED_S = 86_400  # a folder's time is its last use, to a day
 
 
 def import_closure(file: Path) -> list[Path]:
-    """Return a file, the one that decides how is compiled, and what they import of the package at their tops, sorted."""
+    """Return a file, the dispatcher's file, and all modules of the package that they import at their tops, sorted."""
     closure: set[Path] = set()
     pending = [file.resolve(), ROOT / "base" / "kernels" / "dispatcher.py"]
     while pending:
@@ -101,11 +101,7 @@ def _state_folder(file: Path) -> str:
 
 
 class Store:
-    """Keeps the machine code of one function, as a dispatcher of numba expects it of a cache.
-
-    Attributes:
-        bare: whether what is asked for has no wrappers.
-    """
+    """The cache of one function's machine code, with the interface that a numba dispatcher expects; ``bare``: no wrappers."""
 
     def __init__(self, py_func: Any, options: dict[str, Any]) -> None:
         self._py_func = py_func
@@ -189,7 +185,7 @@ class Store:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a kernel; where the folder or the system knows none, nothing is held."""
+    """Hold the lock of a kernel, if folder and system support locks."""
     import fcntl
 
     with contextlib.ExitStack() as held:

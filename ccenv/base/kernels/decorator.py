@@ -32,10 +32,8 @@ class Lazy:
 
 
 def kernel(function: Any = None, /, **options: Any) -> Any:
-    """Compile a function when it is first called: ``@kernel`` or ``@kernel(inline="always")``.
+    """Compile a function when it is first called: ``@kernel`` or ``@kernel(inline="always")``, with options of ``numba.njit``.
 
-    Args:
-        function: that is decorated.
-        **options: of ``numba.njit``; the error model is NumPy's and the result is always kept on disk.
+    The error model is NumPy's, and the machine code is always cached on disk.
     """
     return (lambda py_func: Lazy(py_func, options)) if function is None else Lazy(function, options)

@@ -1,7 +1,7 @@
-"""Compiled functions: numba's, with less to compile and with machine code that is kept by content.
+"""A numba dispatcher that compiles less and caches machine code by content.
 
-A function that only other kernels call gets no wrappers for Python, and one function serves all literal arguments of a type: both
-save a fifth of the compilation and change nothing that is computed.
+A function that only other kernels call gets no Python wrappers, and one compilation serves all literal arguments of a type. Both
+save a fifth of the compile time and change no result.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Kernel(CPUDispatcher):
                     self._compiler.bare = self._cache.bare = False
 
     def add_overload(self, cres: Any) -> None:
-        """Keep a result; only what has a wrapper is told to the part that dispatches Python's calls."""
+        """Keep a result; only results with a wrapper are registered for calls from Python."""
         if self._compiler.bare:
             self.overloads[tuple(cres.signature.args)] = cres
             self._bare.add(tuple(cres.signature.args))

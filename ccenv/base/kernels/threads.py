@@ -1,4 +1,4 @@
-"""Kernels on several threads, each with a range of what is independent: the result is that of one thread."""
+"""Kernels on several threads, each with a range of independent items: the result is that of one thread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,9 @@ def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
 
 
 def share(run: Callable[[int, int], None], n: int, threads: int, parts: int = 0) -> None:
-    """Call run(first, last) for ranges of n items. Kernels that run there hold no lock (``nogil``).
+    """Call run(first, last) on up to ``threads`` threads for ``parts`` ranges of n items; 0 parts: one range a thread.
 
-    Args:
-        run: what is called.
-        n: items.
-        threads: at most this many.
-        parts: ranges; 0: one for each thread.
+    Kernels called by ``run`` release the interpreter lock (``nogil``).
     """
     threads = min(threads, n, most_threads())
     if threads <= 1:

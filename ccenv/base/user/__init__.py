@@ -1,1 +1,1 @@
-"""Code of users: a Python file that they name, or an installed package that says so. Nothing else is ever run."""
+"""User code: a Python file that the user names, or a plugin of an installed package. Nothing else is ever run."""

@@ -1,4 +1,4 @@
-"""Plugins of installed packages: entry points of the groups in GROUPS, each under a name that nothing else has."""
+"""Plugins of installed packages: entry points of the groups in GROUPS, with unique names."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Plugin:
 @cache
 def entry_points(kind: str) -> tuple[Plugin, ...]:
     """Return the plugins of a kind as the installed packages name them, in order of name and package; nothing is imported."""
-    found = []
+    declared = []
     for point in metadata.entry_points(group=GROUPS[kind]):
         package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
-        found.append(Plugin(kind, point.name, point.value, package, _place(point, kind)))
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.package)))
+        declared.append(Plugin(kind, point.name, point.value, package, _find_place(point, kind)))
+    return tuple(sorted(declared, key=lambda plugin: (plugin.name, plugin.package)))
 
 
-def _place(point: metadata.EntryPoint, kind: str) -> str:
+def _find_place(point: metadata.EntryPoint, kind: str) -> str:
     lines = ((point.dist.read_text(_FILE) if point.dist is not None else "") or "").splitlines()
     group = ""
     for number, line in enumerate(lines, 1):
@@ -69,12 +69,12 @@ def _place(point: metadata.EntryPoint, kind: str) -> str:
 
 def plugins(kind: str, taken: Iterable[str]) -> list[Plugin]:
     """Return the plugins of a kind; one whose name is taken has a problem."""
-    known, found = set(taken), entry_points(kind)
-    names = [plugin.name for plugin in found]
-    return [replace(plugin, problem=_problem(plugin, known, names)) for plugin in found]
+    taken_names, declared = set(taken), entry_points(kind)
+    names = [plugin.name for plugin in declared]
+    return [replace(plugin, problem=_find_problem(plugin, taken_names, names)) for plugin in declared]
 
 
-def _problem(plugin: Plugin, taken: set[str], names: list[str]) -> str:
+def _find_problem(plugin: Plugin, taken: set[str], names: list[str]) -> str:
     if plugin.name in taken:
         return f"{plugin.place}: {plugin.name!r} is the name of a {plugin.kind} that comes with ccenv"
     if names.count(plugin.name) > 1:
@@ -85,15 +85,11 @@ def _problem(plugin: Plugin, taken: set[str], names: list[str]) -> str:
 
 
 def find(kind: str, name: str, taken: Iterable[str]) -> Plugin | None:
-    """Return the plugin of a name; None: there is none, or the name is ccenv's own.
-
-    Raises:
-        InputError: for a plugin that cannot be used.
-    """
-    known = set(taken)
-    if name in known:
+    """Return the plugin of a name; None if there is none or the name is ccenv's own. Raises InputError if it is unusable."""
+    taken_names = set(taken)
+    if name in taken_names:
         return None
-    for plugin in plugins(kind, known):
+    for plugin in plugins(kind, taken_names):
         if plugin.name == name:
             if plugin.problem:
                 raise InputError(f"{kind} {name!r} of {plugin.package}: {plugin.problem}")
@@ -102,35 +98,32 @@ def find(kind: str, name: str, taken: Iterable[str]) -> Plugin | None:
 
 
 def load(plugin: Plugin) -> tuple[Any, FilePath, str]:
-    """Import a plugin.
-
-    Returns:
-        tuple: the object, its module's file and the hash of that file.
+    """Import a plugin; return the object, its module's file and the hash of that file.
 
     Raises:
         InputError: naming the package, if it cannot be imported.
     """
-    where = f"{plugin.kind} {plugin.name!r} of {plugin.package}"
+    label = f"{plugin.kind} {plugin.name!r} of {plugin.package}"
     module = plugin.target.partition(":")[0].strip()
     try:
         with limits.limited("the import", limits.LOAD_LIMIT_S):
-            found = metadata.EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
+            loaded = metadata.EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
             source = inspect.getsourcefile(sys.modules[module])
     except Exception as error:
-        raise InputError(f"{where}: {_line(error) or plugin.target}: {said(error)}") from error
+        raise InputError(f"{label}: {_find_line(error) or plugin.target}: {said(error)}") from error
     file = FilePath(source or plugin.target)
-    return found, file, hashlib.sha256(file.read_bytes() if file.is_file() else plugin.package.encode()).hexdigest()
+    return loaded, file, hashlib.sha256(file.read_bytes() if file.is_file() else plugin.package.encode()).hexdigest()
 
 
-def _line(error: Exception) -> str:
-    """Return file and line in a plugin's module at which an error came up; empty text where its own code did not run."""
+def _find_line(error: Exception) -> str:
+    """Return file and line in a plugin's module at which an error was raised; empty if its own code did not run."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _LOADERS]
     frames = [frame for frame in frames if not frame.filename.startswith("<frozen")]
     return f"{FilePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def check(plugin: Plugin, build: Callable[[str], Any]) -> Plugin:
-    """Return a plugin with what is wrong when it is built as a user would; others are not touched by it."""
+    """Return a plugin with the problem, if any, of building it as a user would."""
     if plugin.problem:
         return plugin
     try:

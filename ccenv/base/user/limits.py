@@ -1,4 +1,4 @@
-"""A time limit for code of users: what does not come back is ended by an exception in its own thread."""
+"""Time limits for user code: a call that overruns is ended by an exception in its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.25
 
 
 class Overtime(BaseException):
-    """Raised in code of a user that does not come back; no ``except Exception`` of that code stops it."""
+    """Raised in user code that overruns its limit; no ``except Exception`` of that code stops it."""
 
 
 class _Watch:
@@ -49,7 +49,7 @@ class _Watch:
             time.sleep(_POLL_S)
 
     def go_on(self, outer: float | None) -> None:
-        """Go on with the clock of the call around one that was ended."""
+        """Resume the clock of the call around one that was ended."""
         if outer is not None:
             with self._lock:
                 self._ends_at[threading.get_ident()] = outer
@@ -68,14 +68,10 @@ _WATCH = _Watch()
 
 
 class limited:
-    """Run a block of a user's Python code under a time limit.
-
-    Args:
-        what: for the message, such as ``on_ack``.
-        limit_s: seconds of wall time, > 0.
+    """Run a block of a user's Python code, which messages call ``what``, for at most ``limit_s`` of wall time, > 0.
 
     Raises:
-        TimeoutError: from the line at which the code was when its time was over. A call into compiled code ends first.
+        TimeoutError: from the line at which the time ran out; a call into compiled code returns first.
     """
 
     __slots__ = ("_limit_s", "_outer", "_what")
@@ -84,7 +80,6 @@ class limited:
         self._what, self._limit_s = what, limit_s
 
     def __enter__(self) -> None:
-        """Start the clock."""
         self._outer = _WATCH.begin(self._limit_s)
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _lines: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""A Python file of a user as a module, known by the hash of its content, and errors in it by file and line."""
+"""Python files of users: loaded as modules, identified by content hash; errors name file and line."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ _held: dict[FilePath, str] = {}
 
 @dataclass(frozen=True)
 class Spec:
-    """What ``FILE.py``, ``FILE.py:ATTRIBUTE`` and ``FILE.py:ATTRIBUTE:key=value,...`` say.
-
-    Attributes:
-        file: as the user wrote it.
-        attribute: empty: not given.
-        parameters: by name.
-    """
+    """``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,...``; ``attribute`` may be empty."""
 
     file: str
     attribute: str
@@ -41,19 +35,13 @@ class Spec:
 
     @property
     def where(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.file}:{self.attribute}" if self.attribute else self.file
 
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that has been run.
-
-    Attributes:
-        path: absolute.
-        module: what it defines.
-        sha256: of its content.
-    """
+    """A file that has been run: absolute path, module, SHA-256 of its content."""
 
     path: FilePath
     module: ModuleType
@@ -67,18 +55,15 @@ def is_python_file(spec: object) -> bool:
 
 def read_spec(spec: str) -> Spec:
     """Return the parts of a spec that names a Python file. Raises InputError for malformed parameters."""
-    file, _, rest = spec.partition(":")
-    attribute, _, parameters = rest.partition(":")
+    file, _, remainder = spec.partition(":")
+    attribute, _, parameters = remainder.partition(":")
     return Spec(file, attribute, parse_parameters(parameters))
 
 
 def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
-    """Run a Python file; the same content is run once.
+    """Run a Python file that defines an object of a kind such as ``agent``; the same content is run once.
 
-    Args:
-        name: of the file.
-        kind: of what it is to define, for messages: ``agent``.
-        taken: registered names of this kind, which no file may have.
+    ``taken`` are the registered names of this kind, which no file may have.
 
     Raises:
         InputError: one line with file and line, if it cannot be read or run, or has changed since the run began.
@@ -86,8 +71,8 @@ def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
     file = FilePath(name)
     content = read_bounded(file, MAX_BYTES)
     if file.stem in taken:
-        where = f"{file.name}:{_first_definition(content)}"
-        raise InputError(f"{where}: {file.stem!r} is the name of a registered {kind}; give the file another name")
+        location = f"{file.name}:{_first_definition(content)}"
+        raise InputError(f"{location}: {file.stem!r} is the name of a registered {kind}; give the file another name")
     path, sha256 = file.resolve(), hashlib.sha256(content).hexdigest()
     if _held.get(path, sha256) != sha256:
         raise InputError(f"{name} changed while the run went on: run it again")
@@ -104,7 +89,7 @@ def _first_definition(content: bytes) -> int:
 
 
 class _Content(importlib.abc.SourceLoader):
-    """Runs what was read and hashed, never a stored compilation of something older, and stores none."""
+    """Runs exactly the content that was hashed: no bytecode is read or stored."""
 
     def __init__(self, path: FilePath, content: bytes) -> None:
         self._path, self._content = str(path), content
@@ -144,33 +129,30 @@ def hashes_of(specs: Iterable[object]) -> dict[FilePath, str]:
 
 
 def with_files(data: Any) -> tuple[Any, dict[str, str]]:
-    """Prepare nested data for other processes: the Python files that it names by their absolute paths, and their hashes.
-
-    Returns:
-        tuple: the data; absolute file -> hash of its content now, for :func:`held`.
+    """Prepare nested data for other processes: Python files become absolute paths; their hashes are for :func:`held`.
 
     Raises:
         InputError: for a file that cannot be read.
     """
     hashes: dict[str, str] = {}
 
-    def prepared(value: Any) -> Any:
+    def make_absolute(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: prepared(one) for key, one in value.items()}
+            return {key: make_absolute(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
-            return [prepared(one) for one in value]
+            return [make_absolute(one) for one in value]
         if not is_python_file(value):
             return value
         hashes.update({str(file): sha256 for file, sha256 in hashes_of([value]).items()})
-        file, colon, rest = value.partition(":")
-        return f"{FilePath(file).resolve()}{colon}{rest}"
+        file, colon, remainder = value.partition(":")
+        return f"{FilePath(file).resolve()}{colon}{remainder}"
 
-    return prepared(data), hashes
+    return make_absolute(data), hashes
 
 
 @contextmanager
 def held(hashes: Mapping[FilePath, str]) -> Iterator[None]:
-    """Refuse, in this process and for a while, to run one of these files if its content has another hash."""
+    """Refuse, within this block, to run one of these files if its content has another hash."""
     before = dict(_held)
     _held.update(hashes)
     try:
@@ -190,11 +172,11 @@ def place(path: FilePath | str, error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says; its kind where it is not one of ours."""
+    """Return the message of an error, with its type unless it is one of ccenv's."""
     return str(error) if isinstance(error, (CcenvError, TimeoutError)) else f"{type(error).__name__}: {error}"
 
 
-def attribute_of(module: ModuleType, attribute: str, name: str) -> Any:
+def get_attribute(module: ModuleType, attribute: str, name: str) -> Any:
     """Return an attribute of a user's module. Raises InputError with suggestions."""
     if not hasattr(module, attribute):
         names = [n for n in vars(module) if not n.startswith("_")]
@@ -202,14 +184,14 @@ def attribute_of(module: ModuleType, attribute: str, name: str) -> Any:
     return getattr(module, attribute)
 
 
-def line_of(function: Any, name: str) -> str:
+def find_line(function: Any, name: str) -> str:
     """Return a file's name with the line at which a function of it begins."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     return f"{FilePath(name).name}:{code.co_firstlineno}" if code is not None else FilePath(name).name
 
 
-def source_of(function: Callable[..., Any]) -> str:
-    """Return the file of a function; what it is where it has none."""
+def find_source(function: Callable[..., Any]) -> str:
+    """Return the source file of a function, or its text if it has none."""
     try:
         return inspect.getsourcefile(inspect.unwrap(function)) or shown(function)
     except TypeError:
@@ -228,26 +210,26 @@ def require_arguments(function: Any, names: tuple[str, ...], where: str, label: 
         inspect.signature(function).bind(*names)
     except TypeError:
         wrong = inspect.signature(function)
-        raise InputError(f"{line_of(function, where)}: {label}{wrong} must take ({', '.join(names)})") from None
+        raise InputError(f"{find_line(function, where)}: {label}{wrong} must take ({', '.join(names)})") from None
 
 
-def require_known(found: Callable[..., Any], given: Mapping[str, Any], where: str) -> None:
+def require_parameters(factory: Callable[..., Any], arguments: Mapping[str, Any], where: str) -> None:
     """Refuse a parameter that a function or class does not take. Raises InputError with suggestions."""
-    parameters = inspect.signature(found).parameters
+    parameters = inspect.signature(factory).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
-    known = list(parameters)
-    for key in given:
-        if key not in known:
-            raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, known) if known else ''}")
+    accepted = list(parameters)
+    for key in arguments:
+        if key not in accepted:
+            raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, accepted) if accepted else ''}")
 
 
-def call(found: Callable[..., Any], given: Mapping[str, Any], where: str, path: FilePath) -> Any:
-    """Call a function of a user that builds something. Raises InputError with file and line for whatever it raises."""
-    require_known(found, given, where)
+def call(factory: Callable[..., Any], arguments: Mapping[str, Any], where: str, path: FilePath) -> Any:
+    """Call a user's factory. Raises InputError with file and line for whatever it raises."""
+    require_parameters(factory, arguments, where)
     try:
-        with limits.limited(getattr(found, "__name__", where), limits.CALL_LIMIT_S):
-            return found(**given)
+        with limits.limited(getattr(factory, "__name__", where), limits.CALL_LIMIT_S):
+            return factory(**arguments)
     except InputError:
         raise
     except Exception as error:

@@ -16,21 +16,17 @@ from ccenv.base.user.python_file import held, with_files
 
 FLOWS, PACKET_FLOWS = "ccenv/Flows", "ccenv/PacketFlows"
 USER_FILES = "user_files"
-"""Key of an env_config: absolute Python files that it names -> hashes of what they must hold; a runner refuses others."""
+"""Key of an env_config: absolute Python files -> hashes of their content; a runner refuses other content."""
 
 
 def env_config_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an env_config whose runners load the Python files that it names by absolute path and hash.
-
-    Raises:
-        InputError: for a file that cannot be read.
-    """
+    """Return an env_config that names Python files by absolute path and hash. Raises InputError if one cannot be read."""
     config, hashes = with_files(environment)
     return {**config, USER_FILES: hashes} if hashes else dict(environment)
 
 
-def _holding(create: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Let a creator refuse users' files that are not those that the run began with."""
+def _check_user_files(create: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Make a creator refuse user files that have changed since the run began."""
 
     @wraps(create)
     def checked(env_config: Mapping[str, Any]) -> Any:
@@ -42,7 +38,7 @@ def _holding(create: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[st
     return checked
 
 
-@_holding
+@_check_user_files
 def create_sender(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Sender-v0``: batched if env_config has ``num_envs``, else single; the other keys are its arguments."""
     from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
@@ -51,7 +47,7 @@ def create_sender(env_config: Mapping[str, Any]) -> Any:
     return SenderVectorEnv(**settings) if "num_envs" in settings else SenderEnv(**settings)
 
 
-@_holding
+@_check_user_files
 def create_network(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Network-v0``, in the same way."""
     from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv
@@ -60,7 +56,7 @@ def create_network(env_config: Mapping[str, Any]) -> Any:
     return NetworkVectorEnv(**settings) if "num_envs" in settings else NetworkEnv(**settings)
 
 
-@_holding
+@_check_user_files
 def create_packet(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Packet-v0``, in the same way."""
     from ccenv.envs.packet.sender import PacketEnv, PacketVectorEnv
@@ -69,7 +65,7 @@ def create_packet(env_config: Mapping[str, Any]) -> Any:
     return PacketVectorEnv(**settings) if "num_envs" in settings else PacketEnv(**settings)
 
 
-@_holding
+@_check_user_files
 def create_packet_network(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/PacketNetwork-v0``, in the same way."""
     from ccenv.envs.packet.network import PacketNetworkEnv, PacketNetworkVectorEnv
@@ -78,7 +74,7 @@ def create_packet_network(env_config: Mapping[str, Any]) -> Any:
     return PacketNetworkVectorEnv(**settings) if "num_envs" in settings else PacketNetworkEnv(**settings)
 
 
-@_holding
+@_check_user_files
 def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/PacketDuel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -90,7 +86,7 @@ def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
     return wrapper(PacketDuelEnv(**dict(env_config)))
 
 
-@_holding
+@_check_user_files
 def create_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Duel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -102,7 +98,7 @@ def create_duel(env_config: Mapping[str, Any]) -> Any:
     return wrapper(DuelEnv(**dict(env_config)))
 
 
-@_holding
+@_check_user_files
 def create_flows(env_config: Mapping[str, Any]) -> Any:
     """Return ``FlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -114,7 +110,7 @@ def create_flows(env_config: Mapping[str, Any]) -> Any:
     return wrapper(FlowsEnv(**dict(env_config)))
 
 
-@_holding
+@_check_user_files
 def create_packet_flows(env_config: Mapping[str, Any]) -> Any:
     """Return ``PacketFlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")

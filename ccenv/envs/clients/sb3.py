@@ -12,7 +12,7 @@ import numpy as np
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.envs.common.adapters import check_render_mode, draw
-from ccenv.envs.common.episodes import Task, episode_metrics, interface_of
+from ccenv.envs.common.episodes import Task, episode_metrics, find_interface
 from ccenv.envs.curve.interface import WatchedTask, sender_task
 from ccenv.envs.curve.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.curve.network import NetworkTask
@@ -48,14 +48,12 @@ _SHARED: dict[str, Callable[[int, Any, bool], Any]] = {
 class CcenvVecEnv(VecEnv):
     """A batch of environments for Stable-Baselines3.
 
-    Where an episode ends, the returned observation is already the next episode's first one;
-    ``infos[i]["terminal_observation"]`` and ``infos[i]["TimeLimit.truncated"]`` tell of the end, and the mean of each reward
-    term stands under its name. All other infos are empty, unless ``step_info`` is set. Wrap it in ``VecMonitor``
-    for episode returns.
+    When an episode ends, the returned observation is the first one of the next episode; ``infos[i]`` has the last one as
+    ``"terminal_observation"``, ``"TimeLimit.truncated"``, and the mean of each reward term under its name. All other infos are
+    empty, unless ``step_info`` is set. Wrap it in ``VecMonitor`` for episode returns.
     """
 
     def __init__(self, task: Task, render_mode: str | None = None) -> None:
-        """Wrap a task. Use ``make_sb3``."""
         self.task = task
         self.render_mode = render_mode
         self._rollouts: tuple[Task, RolloutCore] | None = None
@@ -66,8 +64,8 @@ class CcenvVecEnv(VecEnv):
 
     @property
     def interface(self) -> Interface | None:
-        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
-        return interface_of(self.task)
+        """Interface of policies for this environment (``ccenv.from_sb3``); None if it controls no sender."""
+        return find_interface(self.task)
 
     def reset(self) -> np.ndarray:
         """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""
@@ -81,18 +79,18 @@ class CcenvVecEnv(VecEnv):
         return self.task.observe()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions for ``step_wait``."""
+        """Store the actions for ``step_wait``."""
         self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Take the step; start new episodes where it ended one."""
+        """Take the step, and start new episodes in environments whose episode has ended."""
         rewards = self.task.step(self._actions).astype(np.float32)
         over = self.task.core.truncated()
         ended = np.repeat(over, self._rows)
-        told = self.task.core.step_info(self._rows)
+        step_info = self.task.core.step_info(self._rows)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        if told:
-            infos = [dict(zip(told, row, strict=True)) for row in np.stack(list(told.values()), axis=1).tolist()]
+        if step_info:
+            infos = [dict(zip(step_info, row, strict=True)) for row in np.stack(list(step_info.values()), axis=1).tolist()]
         observations = self.task.observe()
         if over.any():
             metrics = episode_metrics(self.task.core, over, self._rows)
@@ -105,13 +103,9 @@ class CcenvVecEnv(VecEnv):
         return observations, rewards, ended, infos
 
     def rollouts(self) -> RolloutCore:
-        """Return the kernel that plays the batch with a policy inside (``ccenv.training.ppo``).
-
-        Raises:
-            InputError: if the task has none.
-        """
+        """Return the kernel for rollouts of the batch (``ccenv.training.ppo``). Raises InputError if the task has none."""
         if self._rollouts is None or self._rollouts[0] is not self.task:
-            self._rollouts = self.task, _rollouts_of(self.task)
+            self._rollouts = self.task, _make_rollouts(self.task)
         return self._rollouts[1]
 
     def close(self) -> None:
@@ -122,11 +116,7 @@ class CcenvVecEnv(VecEnv):
         return [getattr(self, attr_name)] * len(self._chosen(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
-        """Set an attribute of the batch; it cannot differ between environments.
-
-        Raises:
-            InputError: for some of the environments only.
-        """
+        """Set an attribute of the whole batch. Raises InputError for a part of the environments."""
         if len(self._chosen(indices)) != self.num_envs:
             raise InputError(f"attribute {attr_name!r} belongs to the whole batch and cannot be set for some environments only")
         setattr(self, attr_name, value)
@@ -145,7 +135,7 @@ class CcenvVecEnv(VecEnv):
         return [False] * len(self._chosen(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return a picture of each environment's episode so far; None without a render mode."""
+        """Return an image of each environment's episode so far; None without a render mode."""
         if self.render_mode is None:
             return [None] * self.num_envs
         return [draw(self.task.core, row // self._rows) for row in range(self.num_envs)]
@@ -154,8 +144,8 @@ class CcenvVecEnv(VecEnv):
         return list(self._get_indices(indices))
 
 
-def _rollouts_of(task: Any) -> RolloutCore:
-    """Return the kernel that plays a task; kernels are imported where they are asked for."""
+def _make_rollouts(task: Any) -> RolloutCore:
+    """Return the kernel for rollouts of a task; kernels are imported on demand."""
     interface = getattr(task, "interface", None)
     if interface is not None and interface.extra is not None:
         raise InputError("signals: rollouts in the kernel evaluate no Python; leave the functions out, or step the environment")
@@ -185,8 +175,8 @@ def make_sb3(
         env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"`` or ``"ccenv/PacketNetwork-v0"``.
         num_envs: number of environments.
         render_mode: None or ``"rgb_array"``.
-        shared_policy: each controlled flow is a row of its own (``SharedSenderTask``), so that all of them share one policy; the
-            batch has num_envs times the number of controlled flows as its ``num_envs``.
+        shared_policy: each controlled flow is its own row (``SharedSenderTask``), so that all of them share one policy; the
+            batch's ``num_envs`` is then num_envs times the number of controlled flows.
         **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What the environments of both engines share."""
+"""Code shared by the environments of both engines: tasks, seeds, episode metrics, Gymnasium adapters."""

@@ -1,4 +1,4 @@
-"""Gymnasium's two interfaces over a task. ``sender`` and ``network`` fill in the task."""
+"""Gymnasium's single and vector interfaces over a task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, did_you_mean
-from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, interface_of
+from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, find_interface
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -21,14 +21,14 @@ WIDTH_PX, HEIGHT_PX = 900, 800
 
 
 def check_render_mode(render_mode: str | None) -> bool:
-    """Tell whether the engine must record. Raises InputError for a mode that there is not."""
+    """Tell whether the engine must record. Raises InputError for an unknown mode."""
     if render_mode not in RENDER_MODES:
         raise InputError(f"unknown render_mode {render_mode!r}.{did_you_mean(str(render_mode), ['rgb_array'])}")
     return render_mode is not None
 
 
 def draw(core: Any, env: int) -> np.ndarray:
-    """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
+    """Return an image of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)
     from ccenv.network.figure import draw_trace
@@ -43,12 +43,7 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
     _spec: EnvSpec | None = None
 
     def __init__(self, make_task: Callable[[int, bool], Task], render_mode: str | None) -> None:
-        """Build the task.
-
-        Args:
-            make_task: called with the number of environments and whether to record.
-            render_mode: None or ``"rgb_array"``.
-        """
+        """Build the task by ``make_task(num_envs, record)``; ``render_mode`` is None or ``"rgb_array"``."""
         self.task = make_task(1, check_render_mode(render_mode))
         self.render_mode = render_mode
         self.observation_space = self.task.single_observation_space
@@ -57,11 +52,11 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
     @property
     def interface(self) -> Interface | None:
         """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
-        return interface_of(self.task)
+        return find_interface(self.task)
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Specification of the environment; ``max_episode_steps`` is the length of its episodes, whatever decided it."""
+        """Specification of the environment, with the length of its episodes as ``max_episode_steps``."""
         return self._spec
 
     @spec.setter
@@ -80,14 +75,14 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         """Take one step; the info of an episode's last step holds the mean of each reward term."""
         reward = float(self.task.step(as_numbers(action)[None])[0])
         truncated = bool(self.task.core.truncated()[0])
-        told = self.task.core.step_info()
+        numbers = self.task.core.step_info()
         if truncated:
-            told |= episode_metrics(self.task.core, np.ones(1, np.bool_))
-        info = {name: float(values[0]) for name, values in told.items()}
+            numbers |= episode_metrics(self.task.core, np.ones(1, np.bool_))
+        info = {name: float(values[0]) for name, values in numbers.items()}
         return self.task.observe()[0].copy(), reward, False, truncated, info
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
-        """Return a picture of the episode so far: curves and queue."""
+        """Return an image of the episode so far: curves and queue."""
         return None if self.render_mode is None else draw(self.task.core, 0)
 
 
@@ -95,25 +90,18 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
     """A batch of environments, natively vectorised.
 
     Autoreset is NEXT_STEP (the step after an episode's last one ignores the action, starts the next episode and gives reward
-    0), SAME_STEP (the last step returns the next episode's first observation; ``final_obs`` and ``final_info`` of its info are
-    the episode's own) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
+    0), SAME_STEP (the last step returns the next episode's first observation, with ``final_obs`` and ``final_info`` in the info)
+    or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes).
     """
 
     def __init__(
         self, make_task: Callable[[int, bool], Task], num_envs: int, render_mode: str | None, autoreset_mode: AutoresetMode | str
     ) -> None:
-        """Build the task.
-
-        Args:
-            make_task: called with the number of environments and whether to record.
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-        """
+        """Build the task by ``make_task(num_envs, record)``; ``render_mode`` is None or ``"rgb_array"``."""
         self.task = make_task(num_envs, check_render_mode(render_mode))
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self.autoreset_mode = _autoreset(autoreset_mode)
+        self.autoreset_mode = _read_autoreset(autoreset_mode)
         self.metadata = {**TaskEnv.metadata, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space = self.task.single_observation_space
         self.single_action_space = self.task.single_action_space
@@ -124,7 +112,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
     @property
     def interface(self) -> Interface | None:
         """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
-        return interface_of(self.task)
+        return find_interface(self.task)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -132,7 +120,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         """Start new episodes.
 
         Args:
-            seed: one number for the batch, or one per environment (each then plays what a single environment of that seed does).
+            seed: one number for the batch, or one per environment, which then equals a single environment of that seed.
             options: ``{"reset_mask": (B,) bool}`` resets only some environments.
         """
         super().reset(seed=seed if seed is None or isinstance(seed, int) else None)
@@ -146,7 +134,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         return self.task.observe(), {}
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step; where an episode ends, the info holds the mean of each reward term and its mask."""
+        """Take one step; for episodes that end, the info holds the mean of each reward term and its mask."""
         starting = self._ended
         if self.autoreset_mode is AutoresetMode.DISABLED and starting.any():
             raise InputError(
@@ -161,7 +149,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         observations = self.task.observe()
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._ended = np.zeros_like(truncated) if same_step else truncated.copy()
-        told = self.task.core.step_info()
+        numbers = self.task.core.step_info()
         ending = info
         if truncated.any():
             if same_step:
@@ -170,29 +158,29 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
                 for b in np.flatnonzero(truncated).tolist():
                     info["final_obs"][b] = observations[b].copy()
                 info["_final_obs"], info["_final_info"] = truncated.copy(), truncated.copy()
-                _tell(ending, {name: values[truncated] for name, values in told.items()}, truncated)
-            _tell(ending, episode_metrics(self.task.core, truncated), truncated)
+                _put_numbers(ending, {name: values[truncated] for name, values in numbers.items()}, truncated)
+            _put_numbers(ending, episode_metrics(self.task.core, truncated), truncated)
         going_on = ~truncated if same_step else np.ones_like(truncated)
-        _tell(info, {name: values[going_on] for name, values in told.items()}, going_on)
+        _put_numbers(info, {name: values[going_on] for name, values in numbers.items()}, going_on)
         if same_step and truncated.any():
             self.task.core.reset(truncated)
             observations[truncated] = self.task.observe()[truncated]
         return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, info
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
-        """Return a picture of each environment's episode so far."""
+        """Return an image of each environment's episode so far."""
         return None if self.render_mode is None else tuple(draw(self.task.core, b) for b in range(self.num_envs))
 
 
-def _tell(info: dict[str, Any], told: dict[str, np.ndarray], mask: np.ndarray) -> None:
+def _put_numbers(info: dict[str, Any], numbers: dict[str, np.ndarray], mask: np.ndarray) -> None:
     """Add numbers of some environments to an info, 0 for the others, each with its mask."""
-    for name, values in told.items():
+    for name, values in numbers.items():
         info[name] = np.zeros(len(mask))
         info[name][mask] = values
         info[f"_{name}"] = mask.copy()
 
 
-def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+def _read_autoreset(mode: AutoresetMode | str) -> AutoresetMode:
     for candidate in AutoresetMode:
         if mode in (candidate, candidate.name, candidate.value):
             return candidate

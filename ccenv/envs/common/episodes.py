@@ -1,4 +1,4 @@
-"""What a batch of episodes is, over either engine: the task of an agent, seeds, metrics."""
+"""Batches of episodes over either engine: the task of an agent, seeds, metrics."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ccenv.base.errors import InputError, shown
 SEED_LIMIT = 2**53
 
 
-HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them
+HELD_OUT_SEED = SEED_LIMIT // 2  # larger seeds are for evaluation (ccenv.training.path_sets) and never drawn at random
 
 
 def as_numbers(actions: Any) -> np.ndarray:
     """Return actions as an array of numbers. Raises InputError for a text, None, or lists of different lengths."""
     try:
-        given = np.asarray(actions)
+        numbers = np.asarray(actions)
     except ValueError:  # lists of different lengths
-        given = np.empty(0, object)
-    if given.dtype.kind not in "biuf":
+        numbers = np.empty(0, object)
+    if numbers.dtype.kind not in "biuf":
         raise InputError(f"action is {shown(actions)}; numbers are needed, of the shape that action_space says")
-    return given
+    return numbers
 
 
 def checked_seed(seed: int) -> int:
-    """Return a seed of ``reset``. Raises InputError for one out of range."""
+    """Return the seed. Raises InputError if it is out of range."""
     if not 0 <= seed < SEED_LIMIT:
         raise InputError(f"seed {seed} is not in [0, 2**53)")
     return seed
@@ -38,10 +38,9 @@ class Task(Protocol):
     """One agent's view of a core.
 
     Attributes:
-        core: the environments: a ``Core``, or that of the packet environments.
-        rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
-        single_observation_space: of one row.
-        single_action_space: of one row.
+        core: the environments: a ``Core`` or ``PacketCore``.
+        rows_per_env: rows of a network in the batch: 1, or the number of flows that share a policy.
+        single_observation_space, single_action_space: of one row.
     """
 
     core: Any
@@ -56,21 +55,20 @@ class Task(Protocol):
         """Return the observations of all environments: a new float32 array (B, ...)."""
 
 
-def interface_of(task: object) -> Interface | None:
-    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
-    found: Interface | None = getattr(task, "interface", None)
-    if found is None or not found.clock.common:
-        return found
-    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+def find_interface(task: object) -> Interface | None:
+    """Return the interface of a task's policy for ``ccenv.from_sb3`` and cards, with its own clock; None: of no sender."""
+    interface: Interface | None = getattr(task, "interface", None)
+    if interface is None or not interface.clock.common:
+        return interface
+    return interface.model_copy(
+        update={"clock": interface.clock.model_copy(update={"common": False})}
+    )  # a sender decides for itself
 
 
 def episode_metrics(core: Any, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-    """Return the mean of each reward term over the episodes of some environments.
+    """Return the mean of each reward term over the episodes of the environments in ``mask``, (B,) bool.
 
-    Args:
-        core: the environments.
-        mask: (B,) bool, which ones.
-        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
+    Each of the first ``rows_per_env`` groups of flows has one number, environment by environment.
     """
     means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
     return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

@@ -1,6 +1,6 @@
-"""The core of all environments: batched steps without autoreset, and resets under a mask.
+"""The core of the curve environments: batched steps without autoreset, and resets under a mask.
 
-Adapters translate actions, observations and rewards; everything that happens to a path happens here.
+Adapters translate actions, observations and rewards; the core runs the paths.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Core:
 
     Args:
         num_envs: B.
-        settings: what the environments are like.
+        settings: of the environments.
         senders: the sender of each flow.
-        adversary: the network's player, or one per environment.
-        groups: (G, N) bool, the flows that each row of reward terms is about.
-        record: keep what ``trace`` needs.
-        source: where episodes come from, in place of the settings' paths.
+        adversary: of the network, or one per environment.
+        groups: (G, N) bool, the flows of each row of reward terms.
+        record: keep the data for ``trace``.
+        source: source of episodes, in place of the settings' paths.
     """
 
     term_names = REWARD_TERMS
@@ -76,16 +76,16 @@ class Core:
         self._sums = np.zeros((num_envs, len(groups), len(REWARD_TERMS)))
         self.last_terms = np.zeros_like(self._sums)
         episodes = self._draw(np.arange(num_envs))
-        players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
-        if len(players) != num_envs:
-            raise InputError(f"{len(players)} adversaries for {num_envs} environments")
+        adversaries = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
+        if len(adversaries) != num_envs:
+            raise InputError(f"{len(adversaries)} adversaries for {num_envs} environments")
         self._parts = parts_of(num_envs, len(settings.models))
         self._engines = [
             CurveEngine(
                 episodes.part(part).paths,
                 model=model,
                 senders=list(senders),
-                adversary=players[part],
+                adversary=adversaries[part],
                 steps_per_rtt=settings.steps_per_rtt,
                 loss_detection=settings.loss_detection,
                 beliefs=settings.belief_settings(),
@@ -104,47 +104,47 @@ class Core:
         """Start new episodes.
 
         Args:
-            mask: (B,) bool, which environments; None: all.
-            seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
-                key all of them by (seed, environment, episode), from episode 0. One number per environment: environment b then
-                plays what a single environment reset with that number plays (None: goes on).
+            mask: (B,) bool, environments to reset; None: all.
+            seed: None: continue each environment's sequence of episodes (of a random seed by default). A number: key all of them
+                by (seed, environment, episode), from episode 0. One number per environment: environment b then equals a single
+                environment that was reset with that number (None: it continues).
         """
-        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        self._episode[which] += 1
+        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self._episode[indices] += 1
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[which] = checked_seed(int(seed))
-            self._lane[which] = which
-            self._episode[which] = 0
+            self._seed[indices] = checked_seed(int(seed))
+            self._lane[indices] = indices
+            self._episode[indices] = 0
         elif seed is not None:
             if len(seed) != self.num_envs:
                 raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
-            for b in which.tolist():
-                own = seed[b]
-                if own is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
+            for b in indices.tolist():
+                env_seed = seed[b]
+                if env_seed is not None:
+                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(env_seed)), 0, 0
         self._seeded = True
-        self._start(which)
+        self._start(indices)
 
-    def _draw(self, which: np.ndarray) -> Episodes:
-        return self._source.draw(self._seed[which], self._lane[which], self._episode[which])
+    def _draw(self, indices: np.ndarray) -> Episodes:
+        return self._source.draw(self._seed[indices], self._lane[indices], self._episode[indices])
 
-    def _start(self, which: np.ndarray) -> None:
-        episodes = self._draw(which)
-        self._length[which] = self.episode_steps
+    def _start(self, indices: np.ndarray) -> None:
+        episodes = self._draw(indices)
+        self._length[indices] = self.episode_steps
         if self.settings.staggered:
-            first = self._episode[which] == 0
-            self._length[which[first]] = 1 + np.floor(episodes.stagger[first] * self.episode_steps).astype(np.int64)
-        self.elapsed[which] = 0
-        self._sums[which] = 0.0
+            first = self._episode[indices] == 0
+            self._length[indices[first]] = 1 + np.floor(episodes.stagger[first] * self.episode_steps).astype(np.int64)
+        self.elapsed[indices] = 0
+        self._sums[indices] = 0.0
         for part, engine in zip(self._parts, self._engines, strict=True):
-            inside = slice(*np.searchsorted(which, [part.start, part.stop]))
-            own = which[inside] - part.start
-            if len(own):
-                _reset_engine(engine, own, episodes.part(inside))
+            inside = slice(*np.searchsorted(indices, [part.start, part.stop]))
+            local = indices[inside] - part.start
+            if len(local):
+                _reset_engine(engine, local, episodes.part(inside))
         for counts in self._counts.values():
-            counts[which] = 0.0
+            counts[indices] = 0.0
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -180,11 +180,7 @@ class Core:
         return terms
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-        """Return what the settings' ``step_info`` asks to be told of the last step, one number for each row; empty without it.
-
-        Args:
-            rows_per_env: R; of the first R groups of flows.
-        """
+        """Return reward terms and time of the last step for the first ``rows_per_env`` groups; empty without ``step_info``."""
         if not self.settings.step_info:
             return {}
         terms = self.last_terms[:, :rows_per_env].reshape(-1, len(REWARD_TERMS))
@@ -192,7 +188,7 @@ class Core:
         return out | {"time_s": np.repeat(self.env("step") * self.env("dt_s"), rows_per_env)}
 
     def truncated(self) -> np.ndarray:
-        """Return which environments have reached the end of their episode: a new (B,) bool array."""
+        """Return a new (B,) bool array of the environments whose episode has ended."""
         over: np.ndarray = self.elapsed >= self._length
         return over
 
@@ -202,12 +198,12 @@ class Core:
         return means
 
     def engines(self) -> list[tuple[slice, CurveEngine]]:
-        """Return the engines with the environments that each one holds, for kernels that play them without this core."""
+        """Return the engines with their environments, for kernels that advance them without this core."""
         return list(zip(self._parts, self._engines, strict=True))
 
     @property
     def lengths(self) -> np.ndarray:
-        """Steps of each episode in all: the core's own (B,) int64 array."""
+        """Length of each episode in steps: the core's own (B,) int64 array."""
         return self._length
 
     @property
@@ -216,39 +212,39 @@ class Core:
         return self._sums
 
     def count_again(self) -> None:
-        """Take the engines' counts as those of the last step, after somebody else has played them."""
+        """Read the engines' counts again, after a kernel has advanced them."""
         self._counts = self._read_counts()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read_counts(self) -> dict[str, np.ndarray]:
         parts = [engine.totals() for engine in self._engines]
-        return {name: _joined([totals[name] for totals in parts]) for name in (*_FLOW_COUNTS, "capacity")}
+        return {name: _join([totals[name] for totals in parts]) for name in (*_FLOW_COUNTS, "capacity")}
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a field of all flows, (B, N)."""
-        return _joined([engine.flow(name) for engine in self._engines])
+        return _join([engine.flow(name) for engine in self._engines])
 
     def env(self, name: str) -> np.ndarray:
         """Return a copy of a field of all environments, (B,)."""
-        return _joined([engine.env(name) for engine in self._engines])
+        return _join([engine.env(name) for engine in self._engines])
 
     @property
     def delivered_bytes(self) -> np.ndarray:
-        """Bytes that each flow got delivered in its episode so far, (B, N)."""
+        """Bytes delivered of each flow in its episode so far, (B, N)."""
         return self._read_counts()["S"].copy()
 
     @property
     def queue_bytes(self) -> np.ndarray:
         """Bytes waiting at the bottleneck, (B,)."""
-        return _joined([engine.queue_bytes for engine in self._engines])
+        return _join([engine.queue_bytes for engine in self._engines])
 
     def observations(self) -> np.ndarray:
         """Return the belief observation of every flow: a new (B, N, N_OBSERVATION) float32 array."""
-        return _joined([engine.observations() for engine in self._engines])
+        return _join([engine.observations() for engine in self._engines])
 
     def trace(self, env: int = 0) -> Trace:
-        """Return what an environment has done in its episode. Needs ``record=True``."""
+        """Return the trace of an environment's episode so far. Needs ``record=True``."""
         for part, engine in zip(self._parts, self._engines, strict=True):
             if part.start <= env < part.stop:
                 return engine.trace(env - part.start)
@@ -258,65 +254,65 @@ class Core:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
-        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         for index, engine in enumerate(self._engines):
             for name, array in engine.snapshot().arrays.items():
-                own[f"engine{index}.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
-        return own
+                arrays[f"engine{index}.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
+        return arrays
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what ``state`` returned, also in another process. Raises InputError if it does not fit."""
-        own = {name: _fitting(state, name, getattr(self, name)) for name in (*_KEYS, *_COUNTERS)}
+        """Restore a result of ``state``, also in another process. Raises InputError if it does not fit."""
+        arrays = {name: _read_array(state, name, getattr(self, name)) for name in (*_KEYS, *_COUNTERS)}
         snapshots = [
-            Snapshot({name: _fitting(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
+            Snapshot({name: _read_array(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
             for index, engine in enumerate(self._engines)
         ]
-        self._go_on(own, snapshots)
+        self._restore(arrays, snapshots)
         self._seeded = True
 
-    def _go_on(self, own: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
+    def _restore(self, arrays: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
         for name in _KEYS:
-            getattr(self, name)[...] = own[name]
+            getattr(self, name)[...] = arrays[name]
         self._start(np.arange(self.num_envs))  # the paths of the episodes, which the snapshots do not hold
         for name in _COUNTERS:
-            getattr(self, name)[...] = own[name]
+            getattr(self, name)[...] = arrays[name]
         for engine, snapshot in zip(self._engines, snapshots, strict=True):
             engine.restore(snapshot)
         self._counts = self._read_counts()
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle by rebuilding: compiled kernels and addresses cannot be copied."""
-        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         snapshots = [engine.snapshot() for engine in self._engines]
-        return {"made_with": self._made_with, "seeded": self._seeded, "own": own, "snapshots": snapshots}
+        return {"made_with": self._made_with, "seeded": self._seeded, "own": arrays, "snapshots": snapshots}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Rebuild and go on where the copy was taken."""
+        """Rebuild, and continue where the copy was taken."""
         self.__init__(**state["made_with"])  # type: ignore[misc]
-        self._go_on(state["own"], state["snapshots"])
+        self._restore(state["own"], state["snapshots"])
         self._seeded = state["seeded"]
 
 
 def parts_of(num_envs: int, n_models: int) -> list[slice]:
-    """Return which environments of a batch play each of several models."""
+    """Divide the environments of a batch among several models."""
     bounds = np.linspace(0, num_envs, min(n_models, num_envs) + 1).round().astype(int)
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
 
 
-def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) -> None:
+def _reset_engine(engine: CurveEngine, indices: np.ndarray, episodes: Episodes) -> None:
     mask = np.zeros(engine.n_envs, np.bool_)
-    mask[which] = True
+    mask[indices] = True
     seeds = np.zeros(engine.n_envs)
-    seeds[which] = episodes.initial_C_L_Bps
+    seeds[indices] = episodes.initial_C_L_Bps
     engine.set_initial_C_L(seeds, mask)
     engine.reset(mask, episodes.paths, episodes.keys)
 
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
+def _join(parts: list[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _fitting(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
+def _read_array(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
     if name not in state:
         raise InputError(f"environment state without {name!r}")
     array = state[name]

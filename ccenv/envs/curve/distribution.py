@@ -1,4 +1,4 @@
-"""Where episodes come from: random paths, reproducible from (seed, environment, episode)."""
+"""Sources of episodes: random paths, reproducible from (seed, environment, episode)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ccenv.base.random import uniform
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_path
 
-DRAWN = -1  # of an environment whose paths are drawn, where others have given ones
-# Which random number of an episode decides what.
+DRAWN = -1  # of an environment whose paths are drawn, in a batch where others are given
+# Indices of the random numbers of an episode.
 _KEY, _LINK_RATE, _RTT, _JITTER, _BUFFER, _SEEDED, _C_L, _STAGGER, _DRAWS = range(9)
 
 
@@ -39,7 +39,7 @@ LogRange = Annotated[tuple[float, float], AfterValidator(_ordered_positive)]
 
 
 class PathDistribution(StrictModel):
-    """Random plain paths: bulk flows of equal delays through one drop-tail queue.
+    """Random paths: bulk flows of equal delays through one drop-tail queue.
 
     Attributes:
         link_rate_mss_per_rtt: C in segments per Rm, log-uniform.
@@ -62,7 +62,7 @@ class PathDistribution(StrictModel):
 
 @kernel
 def draw_numbers(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-def]
-    """Return numbers in [0, 1) that depend on nothing but seed, environment and episode (n,), and their place: (n_draws, n)."""
+    """Return numbers (n_draws, n) in [0, 1) that depend only on seed, environment and episode, (n,) each, and their index."""
     out = np.empty((n_draws, len(seeds)))
     for b in range(len(seeds)):
         for draw in range(n_draws):
@@ -72,13 +72,13 @@ def draw_numbers(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-de
 
 @dataclass(frozen=True)
 class Episodes:
-    """What episodes start from.
+    """Initial states of episodes.
 
     Attributes:
         paths: one row per episode.
         initial_C_L_Bps: (n,) seed of C_L, 0 for a cold start.
-        keys: (n,) whole numbers below 2**53, the identity of each episode for the random numbers inside the engine.
-        stagger: (n,) in [0, 1): where in an episode a staggered one begins.
+        keys: (n,) whole numbers below 2**53 that key the random numbers inside the engine.
+        stagger: (n,) in [0, 1): position at which a staggered episode begins.
     """
 
     paths: PathArrays
@@ -97,7 +97,7 @@ class PathSource:
     """Draws the paths of episodes, from a distribution or from a fixed list.
 
     Args:
-        paths: a distribution, one path for all environments, or a list of which environment b takes entry b modulo its length.
+        paths: a distribution, one path for all environments, or a list; environment b takes entry b modulo its length.
         steps_per_rtt: K.
         n_flows: number of flows; fixed paths must have it.
     """
@@ -109,20 +109,20 @@ class PathSource:
         self._fixed: PathArrays | None = None
         if not isinstance(paths, PathDistribution):
             self._fixed = PathArrays.from_paths([paths] if isinstance(paths, Path) else list(paths), steps_per_rtt)
-            found = self._fixed.rtt_steps.shape[1]
-            if found != n_flows:
-                raise InputError(f"paths of {found} flows, but {n_flows} senders")
+            path_flows = self._fixed.rtt_steps.shape[1]
+            if path_flows != n_flows:
+                raise InputError(f"paths of {path_flows} flows, but {n_flows} senders")
 
     @property
     def history_rtts(self) -> float | None:
-        """Length of history that the worst path of the distribution needs, in Rm; None for fixed paths, the engine knows."""
+        """Length of history that the worst path of the distribution needs, in Rm; None for fixed paths."""
         if self.distribution is None:
             return None
         d = self.distribution
         return d.buffer_bdp[1] / d.link_rate_min_share + 2.0 + d.jitter_rtts[1] + 3.0 / self.steps_per_rtt
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
-        """Draw episodes; nothing but the three keys decides.
+        """Draw episodes as a function of the three keys.
 
         Args:
             seeds: (n,) whole numbers >= 0.
@@ -178,13 +178,13 @@ class SomeGivenPaths(PathSource):
         self._given_of_lane = given_of_lane
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
-        """Draw episodes; nothing but the three keys decides."""
+        """Draw episodes as a function of the three keys."""
         drawn = super().draw(seeds, lanes, episodes)
-        which = self._given_of_lane[lanes]
-        chosen = which != DRAWN
+        indices = self._given_of_lane[lanes]
+        chosen = indices != DRAWN
         for one in fields(PathArrays):
             if one.name != "steps_per_rtt":
-                getattr(drawn.paths, one.name)[chosen] = getattr(self._given, one.name)[which[chosen]]
+                getattr(drawn.paths, one.name)[chosen] = getattr(self._given, one.name)[indices[chosen]]
         drawn.initial_C_L_Bps[chosen] = 0.0
         return drawn
 

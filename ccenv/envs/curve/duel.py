@@ -1,6 +1,6 @@
-"""``ccenv/Duel-v0``: flows and network play each other, as a PettingZoo parallel environment.
+"""``ccenv/Duel-v0``: flows against the network, as a PettingZoo parallel environment, and batches of such duels.
 
-A batch of duels: the flows of each network, and unless it is fixed the network itself, are agents of their own.
+Each external flow is an agent, and so is the network unless it is fixed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class DuelTask:
 
     Args:
         num_envs: B.
-        settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else it plays the network.
-        game: ``"zero_sum"`` or ``"general"``: what the network is rewarded with.
+        settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else fixed.
+        game: ``"zero_sum"`` or ``"general"``: how the network is rewarded.
         network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
-        record: keep what rendering needs.
+        record: keep the data for rendering.
 
     Attributes:
         agents: ``sender_0``, ... by flow, then ``network``.
@@ -45,7 +45,7 @@ class DuelTask:
         core: the environments.
 
     Raises:
-        InputError: if there is nobody to play, or the game has no network to reward.
+        InputError: without an external flow, or if a network reward does not apply.
     """
 
     def __init__(
@@ -85,13 +85,7 @@ class DuelTask:
             self.action_spaces[NETWORK] = self._moves.space
 
     def step(self, actions: Mapping[str, Any]) -> Arrays:
-        """Take one step.
-
-        Args:
-            actions: of every agent, (B, n) or (B,).
-
-        Returns:
-            dict: rewards of every agent, (B,).
+        """Take one step with the actions (B, n) or (B,) of every agent; return their rewards, (B,) each.
 
         Raises:
             InputError: for an action that is missing or of a wrong shape.
@@ -100,18 +94,18 @@ class DuelTask:
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")
         B = self.num_envs
-        own = []
+        flow_actions = []
         for name in self._flows:
-            given = as_numbers(actions[name])
-            if given.size != B:
-                raise InputError(f"actions of {name} of shape {given.shape}; one number for each of {B} environments is needed")
-            own.append(given.reshape(B))
+            numbers = as_numbers(actions[name])
+            if numbers.size != B:
+                raise InputError(f"actions of {name} of shape {numbers.shape}; one number for each of {B} environments is needed")
+            flow_actions.append(numbers.reshape(B))
         moves = None
         if self._moves is not None:
             moves = self._moves.moves(as_numbers(actions[NETWORK]))
             if len(moves) != B:
                 raise InputError(f"actions of the network for {len(moves)} environments; there are {B}")
-        rewards = dict(zip(self._flows, self._play(np.stack(own, axis=1), moves).T, strict=True))
+        rewards = dict(zip(self._flows, self._play(np.stack(flow_actions, axis=1), moves).T, strict=True))
         if self._moves is not None:
             total = sum(rewards.values())
             of_all = self.core.last_terms[:, -1]
@@ -131,7 +125,7 @@ class DuelTask:
         return np.stack([weigh(terms[:, place], self.weights) for place in range(len(self._flows))], axis=1)
 
     def observe(self) -> Arrays:
-        """Return what every agent sees: new float32 arrays (B, n)."""
+        """Return the observations of every agent: new float32 arrays (B, n)."""
         if self._watched is None:
             seen = self.core.observations()[:, list(self._flows.values())]
         else:
@@ -142,7 +136,7 @@ class DuelTask:
         return out
 
     def means(self, mask: np.ndarray) -> dict[str, Arrays]:
-        """Return for each agent the mean of each reward term over the episodes of some environments, (sum(mask),) each."""
+        """Return each agent's mean of each reward term over the episodes of some environments, (sum(mask),) each."""
         means = self.core.means(mask)
         return {
             name: {term: means[:, place, index].copy() for index, term in enumerate(REWARD_TERMS)}
@@ -151,14 +145,14 @@ class DuelTask:
 
 
 class DuelSide:
-    """One agent of a batch of duels as a task of its own: the other agents are functions of what they see.
+    """One agent of a batch of duels as a task: the other agents are functions of their observations.
 
     ``CcenvVecEnv(DuelSide(...))`` trains it with Stable-Baselines3.
 
     Args:
         duel: the batch.
-        agent: who learns.
-        others: of every other agent a function from observations (B, n) to actions.
+        agent: the learner.
+        others: every other agent -> function from observations (B, n) to actions.
     """
 
     rows_per_env = 1
@@ -181,21 +175,12 @@ class DuelSide:
         return self._duel.step({**played, self._agent: actions})[self._agent]
 
     def observe(self) -> np.ndarray:
-        """Return what the agent sees, (B, n)."""
+        """Return the agent's observations, (B, n)."""
         return self._duel.observe()[self._agent]
 
 
 class DuelVectorEnv:
-    """A batch of duels that starts new episodes by itself, in the step that ends one (SAME_STEP).
-
-    Args:
-        task: the batch.
-
-    Attributes:
-        agents: names of the agents.
-        observation_spaces, action_spaces: of one environment, by agent.
-        num_envs: B.
-    """
+    """A batch of ``num_envs`` duels with SAME_STEP autoreset; spaces are of one environment, by agent."""
 
     def __init__(self, task: DuelTask) -> None:
         self.task = task
@@ -203,7 +188,7 @@ class DuelVectorEnv:
         self.observation_spaces, self.action_spaces = task.observation_spaces, task.action_spaces
 
     def reset(self, seed: int | Sequence[int | None] | None = None) -> tuple[Arrays, dict[str, Any]]:
-        """Start new episodes everywhere; return what each agent sees, (B, n), and an empty info."""
+        """Start new episodes everywhere; return each agent's observations, (B, n), and an empty info."""
         self.task.core.reset(seed=seed)
         return self.task.observe(), {}
 
@@ -211,9 +196,9 @@ class DuelVectorEnv:
         """Take one step with the actions of all agents.
 
         Returns:
-            tuple: observations by agent, those of a new episode where one has ended; rewards by agent, (B,); terminated, never;
-            truncated, (B,); info: where episodes ended ``final_obs`` (by agent, (B, n), zero elsewhere), ``final_info`` (by agent
-            and reward term, (B,)) and ``_final_obs``, which environments that is.
+            tuple: observations by agent, of the new episode if one has ended; rewards by agent, (B,); terminated, always false;
+            truncated, (B,); info for ended episodes: ``final_obs`` (by agent, (B, n), zero elsewhere), ``final_info`` (by agent
+            and reward term, (B,)) and their mask ``_final_obs``.
         """
         rewards = self.task.step(actions)
         over = self.task.core.truncated()
@@ -246,7 +231,7 @@ _ID = "ccenv/Duel-v0"
 
 
 class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
-    """Let every controlled flow and the network be an agent of its own.
+    """Make every controlled flow and the network an agent.
 
     ## Description
     The agents ``sender_0``, ``sender_1``, ... (one per ``"external"`` flow, numbered by flow) choose rates, the agent
@@ -273,8 +258,8 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     mean of each reward term of the own flow (network: of all flows).
 
     ## Arguments
-    ``game`` and ``network_reward``; the fields of ``ccenv.envs.curve.settings.EnvSettings`` except ``adversary``; exactly one of
-    ``models``; ``render_mode`` None or ``"rgb_array"``.
+    ``game``; ``network_reward`` (by default as in ``ccenv/Network-v0``); the fields of ``ccenv.envs.curve.settings.EnvSettings``
+    except ``adversary``; exactly one of ``models``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History
     * v0: initial version (observation version 1).
@@ -294,14 +279,6 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         network_reward: RewardWeights | dict[str, float] | None = None,
         **settings: Any,
     ) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            game: ``"zero_sum"`` or ``"general"``.
-            network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
-            **settings: fields of ``EnvSettings``.
-        """
         self.render_mode = render_mode
         self._task = _duel(1, game, network_reward, settings, check_render_mode(render_mode))
         self.possible_agents = list(self._task.agents)
@@ -337,13 +314,13 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")
         single = {name: as_numbers(actions[name]) for name in self.possible_agents}
-        found = self._task.step({name: action[None] for name, action in single.items()})
-        rewards = {name: float(values[0]) for name, values in found.items()}
+        batch_rewards = self._task.step({name: action[None] for name, action in single.items()})
+        rewards = {name: float(values[0]) for name, values in batch_rewards.items()}
         truncated = bool(self._task.core.truncated()[0])
         infos: dict[str, dict[str, Any]] = {name: {} for name in self.agents}
         if truncated:
             means = self._task.means(np.ones(1, np.bool_))
-            infos = {name: {term: float(values[0]) for term, values in own.items()} for name, own in means.items()}
+            infos = {name: {term: float(values[0]) for term, values in terms.items()} for name, terms in means.items()}
         ends = dict.fromkeys(self.agents, truncated)
         terminations = dict.fromkeys(self.agents, False)
         if truncated:
@@ -351,7 +328,7 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         return self._observe(), rewards, terminations, ends, infos
 
     def render(self) -> np.ndarray | None:
-        """Return a picture of the episode so far: curves and queue."""
+        """Return an image of the episode so far: curves and queue."""
         return None if self.render_mode is None else draw(self._task.core, 0)
 
     def close(self) -> None:
@@ -362,21 +339,15 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
 
 
 class FlowsEnv(DuelEnv):
-    """Let every controlled flow be an agent of its own on a network that is fixed: parameter sharing and independent learners.
+    """Make every controlled flow an agent on a fixed network: parameter sharing and independent learners.
 
-    As ``DuelEnv`` without the agent ``network``: ``adversary`` is the network's player, as in ``ccenv/Sender-v0``. All agents
-    have the same spaces.
+    As ``DuelEnv`` without the agent ``network``: ``adversary`` is fixed, as in ``ccenv/Sender-v0``. All agents have the same
+    spaces.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**DuelEnv.metadata, "name": "flows_v0"}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``EnvSettings``.
-        """
         self.render_mode = render_mode
         checked = read_settings(settings, "FlowsEnv")
         if checked.adversary == EXTERNAL:
@@ -393,14 +364,7 @@ def make_duels(
     network_reward: RewardWeights | dict[str, float] | None = None,
     **settings: Any,
 ) -> DuelVectorEnv:
-    """Build a batch of duels; arguments as ``DuelEnv``.
-
-    Args:
-        num_envs: number of environments.
-        game: ``"zero_sum"`` or ``"general"``.
-        network_reward: weights of the network's reward in a general game.
-        **settings: fields of ``EnvSettings``.
-    """
+    """Build a batch of duels; arguments as ``DuelEnv``."""
     return DuelVectorEnv(_duel(num_envs, game, network_reward, settings, False))
 
 

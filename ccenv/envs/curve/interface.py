@@ -1,7 +1,4 @@
-"""Controlled flows that see signals and make actions of the tables (``ccenv.agents.interface``), for any reward.
-
-Parameter sharing: each controlled flow is a row of its own, and one policy decides for all of them.
-"""
+"""Tasks whose flows use signals and actions of the tables (``ccenv.agents.interface``), also with one policy for all flows."""
 
 from __future__ import annotations
 
@@ -19,22 +16,16 @@ from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathSource
 from ccenv.envs.curve.settings import EnvSettings, TableReward, weigh
-from ccenv.envs.curve.task import RateAction, SenderTask, level_of
+from ccenv.envs.curve.task import RateAction, SenderTask, check_levels
 from ccenv.network.adversary import Adversary
 
 
 class SharedSenderTask(SenderTask):
     """B networks with n controlled flows as B n rows: flow i of network b is row ``b * n + i``.
 
-    A row sees its own flow, sets its rate, and is rewarded for it: its utilisation is its share of the link, its loss its own;
-    the queue is common to all, and ``jain`` compares the bytes delivered to all flows. Rows of a network start and end together.
-
-    Args:
-        num_envs: B.
-        settings: ``senders`` names at least one ``"external"``.
-        record: keep what rendering needs.
-        adversaries: one network's player per environment in place of the settings' one.
-        source: where episodes come from, in place of the settings' paths.
+    A row observes its own flow, sets its rate, and is rewarded for it: its utilisation is its share of the link, its loss is its
+    own; the queue is common to all, and ``jain`` compares the bytes delivered of all flows. Rows of a network start and end
+    together. Arguments are those of ``SenderTask``.
     """
 
     def __init__(
@@ -55,33 +46,23 @@ class SharedSenderTask(SenderTask):
         return np.eye(n_flows, dtype=np.bool_)[self.flows]
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set the rates and take one step; return the rewards (B n,).
-
-        Args:
-            actions: (B n, 1), or (B n,) where they are discrete.
-        """
+        """Set the rates by actions (B n, 1), or (B n,) discrete ones, and take one step; return the rewards (B n,)."""
         terms = self.core.advance(self._action.rates_Bps(self.core, actions))
         rewards: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
         return rewards
 
     def observe(self) -> np.ndarray:
-        """Return what each row sees of its own flow: (B n, N_OBSERVATION)."""
+        """Return each row's observation of its own flow: (B n, N_OBSERVATION)."""
         return self.core.observations()[:, self.flows].reshape(len(self.flows) * self.core.num_envs, -1)
 
 
 class WatchedFlows:
-    """The controlled flows of a core as an interface sees and drives them.
-
-    Args:
-        core: whose engines have the interface.
-        settings: of it.
-        n: controlled flows.
+    """The n controlled flows of a core, observed and driven through an interface.
 
     Attributes:
         levels: number of values of each discrete action; 0: continuous ones.
-        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms,
-            or own_reward.
-        own_reward: a reward in Python, or None.
+        table_weights: (N_TERMS,) of a reward by the table's terms; None: own_reward, or the curve environments' own terms.
+        own_reward: a user-defined reward, or None.
     """
 
     def __init__(self, core: Core, settings: EnvSettings, n: int) -> None:
@@ -92,7 +73,7 @@ class WatchedFlows:
 
     @property
     def has_reward(self) -> bool:
-        """Whether the reward is one of measures: by the table's terms, or in Python."""
+        """Whether the reward is computed from measures: by the table's terms, or in Python."""
         return self.table_weights is not None or self.own_reward is not None
 
     @property
@@ -100,27 +81,27 @@ class WatchedFlows:
         return [(part, engine.watch) for part, engine in self._core.engines()]
 
     def _begin(self) -> None:
-        """Begin the flows of environments that have been reset since the last look."""
+        """Begin the flows of environments that were reset since the last call."""
         for _, watch in self._watches:
             fresh = np.flatnonzero(watch.fresh)
             if len(fresh):
                 watch.begin(fresh)
 
     def act(self, actions: np.ndarray) -> None:
-        """Let actions (B, n) set rates and windows.
+        """Set rates and windows by actions (B, n).
 
         Raises:
-            InputError: for actions of a wrong shape, not a number, or no index of a discrete action.
+            InputError: for actions of a wrong shape, NaN, or invalid indices of discrete actions.
         """
         self._begin()
         B = self._core.num_envs
-        given = as_numbers(actions)
-        if given.size != B * self._n:
-            raise InputError(f"actions of shape {given.shape}; {(B, self._n)} is needed")
-        given = given.reshape(B, self._n)
+        numbers = as_numbers(actions)
+        if numbers.size != B * self._n:
+            raise InputError(f"actions of shape {numbers.shape}; {(B, self._n)} is needed")
+        numbers = numbers.reshape(B, self._n)
         if self.levels:
-            given = 2.0 * level_of(given, self.levels) / (self.levels - 1) - 1.0
-        asked = np.clip(given.astype(np.float64), -1.0, 1.0)
+            numbers = 2.0 * check_levels(numbers, self.levels) / (self.levels - 1) - 1.0
+        asked = np.clip(numbers.astype(np.float64), -1.0, 1.0)
         if np.isnan(asked).any():
             raise InputError("an action is not a number (NaN)")
         for part, watch in self._watches:
@@ -132,7 +113,7 @@ class WatchedFlows:
             watch.measure(np.arange(part.stop - part.start))
 
     def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
-        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only note the actions."""
         return np.concatenate([watch.rates_Bps(np.ascontiguousarray(actions[part])) for part, watch in self._watches])
 
     def rewards(self) -> np.ndarray:
@@ -145,7 +126,7 @@ class WatchedFlows:
         return rewards.reshape(terms.shape[:2])
 
     def observations(self) -> np.ndarray:
-        """Return what the flows see: a new (B, n, width) float32 array."""
+        """Return the flows' observations: a new (B, n, width) float32 array."""
         self._begin()
         return np.concatenate([watch.observations() for _, watch in self._watches])
 
@@ -153,22 +134,20 @@ class WatchedFlows:
 class WatchedTask(SenderTask):
     """Control the flows whose sender is external, over an interface of the tables.
 
-    An interval ends with each environment step, for all controlled flows at once. At the start of an episode a flow has seen the
-    interval of an idle flow.
+    An interval ends with each environment step, for all controlled flows at once. The first observation of an episode is that of
+    an idle flow.
 
     Args:
         num_envs: B.
         settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
-        record: keep what rendering needs.
-        adversaries: one network's player per environment in place of the settings' one.
-        source: where episodes come from, in place of the settings' paths.
-        shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
-            sees all of them, one after the other, and its reward is the mean of theirs.
+        record: keep the data for rendering.
+        adversaries: one per environment, in place of the settings' adversary.
+        source: source of episodes, in place of the settings' paths.
+        shared: each controlled flow is its own row, with its own observation and reward; otherwise one row has the observations
+            of all of them, in order, and the mean of their rewards.
 
     Attributes:
-        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is by the curve environments' own
-            terms, or own_reward.
-        own_reward: a reward in Python, or None.
+        table_weights, own_reward: as of ``WatchedFlows``.
     """
 
     def __init__(
@@ -208,7 +187,7 @@ class WatchedTask(SenderTask):
             actions: (B, n) in [-1, 1], numbers outside are clipped, or indices of the discrete values.
 
         Raises:
-            InputError: for actions of a wrong shape, not a number, or no index of a discrete action.
+            InputError: for actions of a wrong shape, NaN, or invalid indices of discrete actions.
         """
         self._watched.act(actions)
         terms = self.core.advance()
@@ -220,7 +199,7 @@ class WatchedTask(SenderTask):
         return rewards.ravel() if self._shared else rewards.mean(axis=1)
 
     def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
-        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only note the actions."""
         return self._watched.rates_Bps(actions)
 
     def drive(self, rates_Bps: np.ndarray) -> None:
@@ -235,12 +214,12 @@ class WatchedTask(SenderTask):
         return self._watched.rewards()
 
     def observe(self) -> np.ndarray:
-        """Return what the controlled flows see: (B * rows_per_env, flows of a row * width of the interface)."""
+        """Return the controlled flows' observations: (B * rows_per_env, flows of a row * width of the interface)."""
         return self._watched.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
 
 
 def action_space(n: int, levels: int) -> spaces.Space[np.ndarray]:
-    """Return the space of n actions, continuous or with so many values each."""
+    """Return the space of n actions, continuous (levels 0) or with ``levels`` values each."""
     if not levels:
         return spaces.Box(-1.0, 1.0, (n,), np.float32)
     return spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
@@ -255,7 +234,7 @@ def sender_task(
     *,
     shared: bool = False,
 ) -> SenderTask:
-    """Return the task of an agent that controls senders, as the settings ask for; arguments as of ``WatchedTask``."""
+    """Return the task of an agent that controls senders according to the settings; arguments as of ``WatchedTask``."""
     if settings.interface is not None:
         return WatchedTask(num_envs, settings, record, adversaries, source, shared=shared)
     return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries, source)

@@ -1,6 +1,6 @@
 """``ccenv/Network-v0``: control the legal moves of the network against fixed senders.
 
-The Network-v0 observation: the true state of the path, then each flow's beliefs and true rate.
+The observation is the true state of the path, then each flow's beliefs and true rate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings, weigh
-from ccenv.envs.curve.task import level_of
+from ccenv.envs.curve.task import check_levels
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, ExternalAdversary, moves_width
 from ccenv.network.path import Path, get_model
 
@@ -84,7 +84,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 class NetworkAction:
-    """Moves of the network: one number in [0, 1] for each choice that its model and path leave open.
+    """Moves of the network: one number in [0, 1] for each free choice of its model and path.
 
     Args:
         settings: exactly one model; loss budgets of fixed paths.
@@ -127,19 +127,19 @@ class NetworkAction:
         Numbers outside [0, 1] are clipped.
 
         Raises:
-            InputError: for actions of a wrong shape, not a number, or no index of a value.
+            InputError: for actions of a wrong shape, NaN, or invalid indices.
         """
-        given = as_numbers(actions)
-        if self.levels and given.ndim == 1:
-            given = given[:, None]
-        if given.ndim != 2 or given.shape[1] != len(self.columns):
-            raise InputError(f"actions of shape {given.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
+        numbers = as_numbers(actions)
+        if self.levels and numbers.ndim == 1:
+            numbers = numbers[:, None]
+        if numbers.ndim != 2 or numbers.shape[1] != len(self.columns):
+            raise InputError(f"actions of shape {numbers.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
         if self.levels:
-            given = level_of(given, self.levels) / (self.levels - 1)
-        elif np.isnan(given).any():
+            numbers = check_levels(numbers, self.levels) / (self.levels - 1)
+        elif np.isnan(numbers).any():
             raise InputError("an action is not a number (NaN)")
-        moves = np.tile(self.default, (len(given), 1))
-        moves[:, self.columns] = np.clip(given.astype(np.float64), 0.0, 1.0)
+        moves = np.tile(self.default, (len(numbers), 1))
+        moves[:, self.columns] = np.clip(numbers.astype(np.float64), 0.0, 1.0)
         return moves
 
 
@@ -152,13 +152,7 @@ def _rate_varies(paths: PathDistribution | Path | tuple[Path, ...]) -> bool:
 
 
 class NetworkTask:
-    """Control the network's moves.
-
-    Args:
-        num_envs: B.
-        settings: ``senders`` without ``"external"``; ``adversary`` external; one model.
-        record: keep what rendering needs.
-    """
+    """Control the network's moves: ``senders`` without ``"external"``, ``adversary`` external, one model."""
 
     def __init__(self, num_envs: int, settings: EnvSettings, record: bool = False) -> None:
         senders = settings.build_senders()
@@ -198,7 +192,7 @@ def _maker(settings: EnvSettings) -> Any:
 
 
 class NetworkEnv(TaskEnv):
-    """Play the network: choose, among its legal moves only, those that hurt fixed senders most.
+    """Control the network: choose the legal moves that hurt fixed senders most.
 
     ## Description
     The mirror of ``ccenv/Sender-v0``. The senders are fixed agents (``senders``, by default one belief program); the agent
@@ -267,12 +261,6 @@ class NetworkEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``EnvSettings``.
-        """
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), render_mode)
 
 
@@ -286,12 +274,4 @@ class NetworkVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-            **settings: fields of ``EnvSettings``.
-        """
         super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

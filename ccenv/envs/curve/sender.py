@@ -24,7 +24,7 @@ class SenderEnv(TaskEnv):
     A path has a link of rate C, a buffer beta, and per flow a propagation round trip Rm and a bound D on the jitter that the
     network may add. The network model (``models``) says what else the network may do; its moves come from ``adversary``. The
     agent sees only what its own history proves about the path, the belief bounds of [CCmatic] s.5, made scale-free. One step
-    is one propagation round trip. Each episode draws a new path and a new kind of network.
+    is one propagation round trip. Each episode draws a new path and new moves of the network.
 
     ## Observation Space
     `Box`, float32, ten elements for each controlled flow, in the order of the flows:
@@ -75,12 +75,6 @@ class SenderEnv(TaskEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``EnvSettings``.
-        """
         super().__init__(_maker(read_settings(settings, _ID)), render_mode)
 
 
@@ -94,12 +88,4 @@ class SenderVectorEnv(TaskVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-            **settings: fields of ``EnvSettings``.
-        """
         super().__init__(_maker(read_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

@@ -1,8 +1,6 @@
-"""What all environments can be told, in one typed model; the keyword arguments of every adapter are its fields.
+"""Settings of the curve environments, whose fields are the adapters' keyword arguments; reward terms; the default adversary.
 
-The network that training meets by default: per episode one of four plain ways to move.
-
-Rewards from named terms, each per environment step and dimensionless.
+Reward terms are per environment step and dimensionless. The default adversary draws one of four types of moves per episode.
 """
 
 from __future__ import annotations
@@ -30,17 +28,17 @@ from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.path import Path, get_model
 
-# Fields of the state: cumulative shares of the kinds, then what one episode has drawn.
+# Fields of the state: cumulative shares of the types, then the draws of one episode.
 MIXTURE_STATE = record(
     "below_kind", "below_uniform", "below_sticky", "choice", "service", "waste", "service_half_steps", "waste_half_steps"
 )
 
 
 class MoveMixture(StrictModel):
-    """Relative frequencies of the kinds of network, one kind per episode.
+    """Relative frequencies of the types of moves, one type per episode.
 
     Attributes:
-        kind: delivers everything at once and wastes every spare token.
+        kind: benign: delivers everything at once and wastes every spare token.
         uniform: independent uniform moves in each step.
         sticky: uniform moves kept for two Rm on average.
         bang_bang: moves that switch between 0 and 1, with half periods of one step to four Rm.
@@ -69,7 +67,7 @@ class MoveMixture(StrictModel):
 
 
 def init(state: Any, view: Any) -> None:
-    """Draw what this episode's network does; all flows of an episode meet the same kind."""
+    """Draw the type of this episode's moves, the same for all flows."""
     state.choice = uniform(view.seed, view.env, 0.0, 0.0)
     state.service = uniform(view.seed, view.env, view.flow, 1.0)
     state.waste = uniform(view.seed, view.env, view.flow, 2.0)
@@ -114,8 +112,7 @@ class RewardWeights(StrictModel):
         queue: bytes waiting at the bottleneck at the end of the step / (C*Rm).
         loss: bytes lost in the step / bytes that the link could carry in it; for steps of one Rm that is loss / (C*Rm).
         delay: mean queueing and jitter delay of the bytes acknowledged in the step / Rm.
-        jain: Jain's fairness index of the bytes that all flows of the path got delivered in the step, whoever is rewarded: a
-            flow alone has no share to be fair with, and gets 1.
+        jain: Jain's fairness index of the bytes delivered of all flows of the path in the step; 1 for a single flow.
     """
 
     utilisation: float = Field(default=1.0, allow_inf_nan=False)
@@ -131,7 +128,7 @@ class RewardWeights(StrictModel):
 
 @kernel
 def fill_terms(counts, b, capacity_bytes, queue, rtt_s, groups, out):  # type: ignore[no-untyped-def]
-    """Write the terms of environment b to out, (G, len(TERMS)); capacity and queue are its own, the rest as below."""
+    """Write the terms of environment b to out, (G, len(TERMS)); arguments as of ``interval_terms``, two of them scalar."""
     n_flows = rtt_s.shape[1]
     total = 0.0
     squares = 0.0
@@ -166,7 +163,7 @@ def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignor
         capacity_bytes: (B,) bytes that the link could carry in the step.
         queue: (B,) bytes waiting at the end of the step / (C*Rm).
         rtt_s: (B, N) Rm.
-        groups: (G, N) bool, the flows that each row of terms is about; Jain's index is of all flows.
+        groups: (G, N) bool, the flows of each row of terms; Jain's index is of all flows.
 
     Returns:
         (B, G, len(TERMS)) terms.
@@ -179,7 +176,7 @@ def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignor
 
 @kernel
 def weigh(terms, weights):  # type: ignore[no-untyped-def]
-    """Return the weighted sums of terms (n, len(TERMS)): (n,), added up in one order whatever n is."""
+    """Return the weighted sums (n,) of terms (n, len(TERMS)), in a fixed order of additions."""
     out = np.zeros(len(terms))
     for b in range(len(terms)):
         for term in range(len(weights)):
@@ -189,8 +186,8 @@ def weigh(terms, weights):  # type: ignore[no-untyped-def]
 
 EXTERNAL = "external"
 BOX, DISCRETE = "box", "discrete"
-"""The actions that these environments have always had: ``rate_log2`` of the table, continuous or discrete."""
-# Where names are looked up at run time; the core itself imports neither agents nor adversaries.
+"""The default actions of these environments: ``rate_log2`` of the table, continuous or discrete."""
+# Looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.load:load_sender"
 _LOAD_CONTRACT = "ccenv.agents.wrapped:load_contract"
 _MAKE_ADVERSARY = "ccenv.adversaries.load:load_adversary"
@@ -204,16 +201,12 @@ def _as_paths(value: Any) -> Any:
     return value
 
 
-def _model_name(name: str) -> str:
+def _check_model(name: str) -> str:
     return get_model(name).name
 
 
 class TableReward(StrictModel):
-    """A reward of the table's terms (``ccenv.agents.interface.rewards``).
-
-    Attributes:
-        weights: by name of the term.
-    """
+    """A reward by weights of the table's terms (``ccenv.agents.interface.rewards``)."""
 
     weights: Weights = Field(min_length=1)
 
@@ -230,7 +223,7 @@ class TableReward(StrictModel):
 
 
 def _as_reward(value: Any) -> Any:
-    """Let a reward be the name of a set, weights (of these environments' own terms, or of terms of the table), or one's own."""
+    """Read a reward: the name of a set, weights (of these environments' own terms or of the table's), or user code."""
     if is_own_reward(value):
         return own_reward(value)
     if isinstance(value, str):
@@ -241,16 +234,16 @@ def _as_reward(value: Any) -> Any:
         return value
     if set(value) == {"weights"}:  # as it is stored
         return validate(TableReward, value, "reward")
-    known = {*RewardWeights.model_fields, *TERM_NUMBERS}
+    names = {*RewardWeights.model_fields, *TERM_NUMBERS}
     for name in value:
-        if name not in known:
-            raise ValueError(str(unknown_name("reward term", str(name), known)))
+        if name not in names:
+            raise ValueError(str(unknown_name("reward term", str(name), names)))
     if set(value) <= set(RewardWeights.model_fields):
         return validate(RewardWeights, value, "reward")
     return validate(TableReward, {"weights": value}, "reward")
 
 
-def _action_name(name: str) -> str:
+def _check_action(name: str) -> str:
     if name not in (BOX, DISCRETE) and name not in ACTION_NUMBERS:
         raise ValueError(str(unknown_name("action", name, (BOX, DISCRETE, *ACTION_NUMBERS))))
     return name
@@ -264,14 +257,14 @@ def _as_adversary(value: Any) -> Any:
     return value
 
 
-def _is_sender(value: Any) -> Any:
+def _check_sender(value: Any) -> Any:
     if not isinstance(value, (str, *get_args(Sender))):
         raise ValueError("neither a name nor a sender")
     return value
 
 
 def as_contract(value: Any) -> Any:
-    """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
+    """Return the document of a contract, as stored in a resolved config; a name or a path is looked up."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -296,40 +289,40 @@ class EnvSettings(StrictModel):
         senders: one per flow: ``"external"`` for a flow that the agent controls, else a name for ``ccenv.agents.make_sender``
             or a sender object.
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
-        reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
-            (``ccenv.agents.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that
-            name no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
+        reward: weights of ``RewardWeights``; or the name of a set or weights of the table's terms
+            (``ccenv.agents.interface.rewards``), computed for each controlled flow and averaged over those of a row. Weights
+            whose names all occur in ``RewardWeights`` are of its terms. Or a user-defined reward, slow: a function of
             ``ccenv.agents.interface.user.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
-        signals: what a controlled flow sees: names of the table (``ccenv.agents.interface.signals``), or the name of a set; None:
-            beliefs. In a list also functions of one's own of the signals beside them: functions, or Python files (``FILE.py``,
+        signals: observation of a controlled flow: names of the table (``ccenv.agents.interface.signals``), or the name of a set;
+            None: beliefs. A list may also include user-defined functions of its signals, or Python files (``FILE.py``,
             ``FILE.py:NAME``; ``ccenv.agents.interface.user``).
-        history: intervals that it sees, the newest last; None: what comes with the set, else 1.
+        history: observed intervals, the newest last; None: that of the set, else 1.
         action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.agents.interface.actions``).
         action_parameters: of an action of the table.
-        inner: the CCA inside, for actions of the table that build on one.
+        inner: the inner CCA, for actions of the table that build on one.
         discrete: an action of the table has ``n_actions`` values.
         contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an
-            action a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
+            action a of an external flow is then the position u = (a + 1) / 2 in the contract's interval of rates.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
         episode_rtts: length of an episode in smallest Rm.
-        staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
+        staggered: end the first episode of each environment at a random time, so that a batch does not reset all at once.
         loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
-        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``, ``"untold"``: those of
-            ``artefact``, and senders estimate Rm and D; ``"tighter"``: those of ``artefact`` with more rules (docs/beliefs.md).
-        threads: threads for large batches; results do not depend on it.
-        step_info: let the info of every step hold its reward terms (``step_utilisation``, ...) and ``time_s``, the path's time.
+        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``; ``"untold"``: as
+            ``artefact``, but senders estimate Rm and D; ``"tighter"``: as ``artefact`` with more rules (docs/beliefs.md).
+        threads: for large batches; results do not depend on it.
+        step_info: put the reward terms (``step_utilisation``, ...) and ``time_s``, the path's time, into the info of every step.
     """
 
     paths: Annotated[PathDistribution | Path | tuple[Path, ...], BeforeValidator(_as_paths)] = PathDistribution()
-    models: tuple[Annotated[str, AfterValidator(_model_name)], ...] = Field(default=("ccac",), min_length=1)
-    senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
+    models: tuple[Annotated[str, AfterValidator(_check_model)], ...] = Field(default=("ccac",), min_length=1)
+    senders: tuple[Annotated[Any, AfterValidator(_check_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
     reward: Annotated[RewardWeights | TableReward | OwnReward, BeforeValidator(_as_reward)] = RewardWeights()
     signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...] | None, BeforeValidator(as_signals)] = None
     history: int | None = None
-    action: Annotated[str, AfterValidator(_action_name)] = BOX
+    action: Annotated[str, AfterValidator(_check_action)] = BOX
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
@@ -345,8 +338,8 @@ class EnvSettings(StrictModel):
     step_info: bool = False
 
     @model_validator(mode="after")
-    def _fits(self) -> EnvSettings:
-        """Check what the controlled flows see and set; without an interface of the table there is nothing to set in it."""
+    def _check_interface(self) -> EnvSettings:
+        """Check signals and action; settings of the table's interface need one."""
         sees = self.interface
         if sees is None:
             extra = {"action_parameters": self.action_parameters, "inner": self.inner, "discrete": self.discrete}
@@ -365,9 +358,9 @@ class EnvSettings(StrictModel):
 
     @property
     def interface(self) -> Interface | None:
-        """What controlled flows see and set by the tables; None: what ``ccenv/Sender-v0`` has had from its first version."""
-        own = self.signals is None and self.history is None and self.action in (BOX, DISCRETE)
-        if own and isinstance(self.reward, RewardWeights):
+        """Interface of the controlled flows by the tables; None: the belief interface of ``ccenv/Sender-v0``."""
+        has_default_fields = self.signals is None and self.history is None and self.action in (BOX, DISCRETE)
+        if has_default_fields and isinstance(self.reward, RewardWeights):
             return None
         steps = (self.decision_steps or self.steps_per_rtt) / self.steps_per_rtt
         data: dict[str, Any] = {"signals": "beliefs" if self.signals is None else self.signals, "inner": self.inner}
@@ -376,7 +369,7 @@ class EnvSettings(StrictModel):
         return read_interface(data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
 
     def require_beliefs(self, where: str) -> None:
-        """Raise InputError where signals, action or reward of the tables are asked for in an environment that has none."""
+        """Raise InputError for signals, action or reward of the tables in an environment that has none."""
         if self.interface is not None:
             raise InputError(f"{where}: signals, actions and rewards of the tables are for the senders of ccenv/Sender-v0")
 
@@ -394,7 +387,7 @@ class EnvSettings(StrictModel):
         return self
 
     def contract_program(self) -> Program | None:
-        """Return the contract of the external flows; None where their actions are rates."""
+        """Return the contract of the external flows; None if their actions are rates."""
         return None if self.contract is None else parse_program(self.contract, "contract")
 
     def build_senders(self) -> list[Sender]:
@@ -411,47 +404,42 @@ class EnvSettings(StrictModel):
         return [flow for flow, sender in enumerate(self.senders) if sender == EXTERNAL]
 
     def build_adversary(self) -> Adversary:
-        """Return the network's player; a name is looked up among the adversaries."""
+        """Return the adversary; a name is looked up in the registry."""
         if isinstance(self.adversary, MoveMixture):
             return self.adversary.adversary()
         if self.adversary == EXTERNAL:
             return ExternalAdversary()
         named = isinstance(self.adversary, str)
-        player: Adversary = load_target(_MAKE_ADVERSARY)(self.adversary) if named else self.adversary
-        return player
+        adversary: Adversary = load_target(_MAKE_ADVERSARY)(self.adversary) if named else self.adversary
+        return adversary
 
     def belief_settings(self) -> BeliefSettings:
         """Return the preset's settings."""
         return belief_settings(self.beliefs)
 
 
-def require_arguments(model: type[StrictModel], given: dict[str, Any], where: str) -> None:
+def require_arguments(model: type[StrictModel], arguments: dict[str, Any], where: str) -> None:
     """Raise UnexpectedArgumentError for a keyword argument that is neither a field of the settings nor ``max_episode_steps``."""
     valid = [*model.model_fields, "max_episode_steps"]
-    for name in given:
+    for name in arguments:
         if name not in valid:
             raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{did_you_mean(name, valid)}")
 
 
-def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> EnvSettings:
-    """Check keyword arguments of an environment.
-
-    Args:
-        given: what the user passed.
-        where: name of the environment, for messages.
-        defaults: this environment's own defaults.
+def read_settings(arguments: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> EnvSettings:
+    """Check the keyword arguments of the environment ``where``, whose ``defaults`` differ from those of the fields.
 
     Raises:
         UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
         InputError: one line, for a value that is not allowed.
     """
-    require_arguments(EnvSettings, given, where)
-    given = dict(given)
-    max_episode_steps = given.pop("max_episode_steps", None)
-    settings = validate(EnvSettings, {**(defaults or {}), **given}, where)
+    require_arguments(EnvSettings, arguments, where)
+    arguments = dict(arguments)
+    max_episode_steps = arguments.pop("max_episode_steps", None)
+    settings = validate(EnvSettings, {**(defaults or {}), **arguments}, where)
     if max_episode_steps is None:
         return settings
-    if "episode_rtts" in given:
+    if "episode_rtts" in arguments:
         raise InputError(f"{where}: give either episode_rtts or max_episode_steps, not both")
     if type(max_episode_steps) is not int or max_episode_steps < 2:
         raise InputError(f"{where}: max_episode_steps is {max_episode_steps!r}; a whole number of at least 2 is needed")

@@ -1,4 +1,4 @@
-"""What an agent does in the core: its spaces, its actions, what it sees and what it is rewarded for."""
+"""The task of an agent that controls senders: spaces, actions, observations and rewards."""
 
 from __future__ import annotations
 
@@ -20,24 +20,15 @@ from ccenv.network.adversary import Adversary, ExternalAdversary
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
 
 
-def level_of(actions: np.ndarray, levels: int) -> np.ndarray:
-    """Return discrete actions as they are.
-
-    Raises:
-        InputError: unless all of them are whole numbers in [0, levels).
-    """
+def check_levels(actions: np.ndarray, levels: int) -> np.ndarray:
+    """Return discrete actions unchanged. Raises InputError unless all are whole numbers in [0, levels)."""
     if not np.issubdtype(actions.dtype, np.integer) or (actions < 0).any() or (actions >= levels).any():
         raise InputError(f"a discrete action must be a whole number in [0, {levels})")
     return actions
 
 
 class RateAction:
-    """Actions on sending rates: log2(rate / C_L), or inside a contract the position in its interval; continuous or discrete.
-
-    Args:
-        settings: ``action``, ``n_actions`` and ``contract``.
-        flows: indices of the controlled flows, one action each.
-    """
+    """Actions on the rates of some flows: log2(rate / C_L), or inside a contract the position in its interval."""
 
     def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
         self.flows = flows
@@ -55,22 +46,22 @@ class RateAction:
         """Return rates for ``Core.advance``.
 
         Args:
-            core: supplies C_L, which an action is relative to, and MSS/Rm, the smallest rate.
+            core: provides C_L, the base of an action, and MSS/Rm, the smallest rate.
             actions: (B, n), or (B,) for one discrete flow. Numbers outside the box are clipped into it.
 
         Returns:
             (B, N) bytes/s, or positions in [0, 1] inside a contract; NaN for flows that are not controlled.
 
         Raises:
-            InputError: for an action of a wrong shape, not a number, or no index of a discrete action.
+            InputError: for an action of a wrong shape, NaN, or an invalid index of a discrete action.
         """
-        given = as_numbers(actions)
-        if given.size != core.num_envs * len(self.flows):
-            raise InputError(f"actions of shape {given.shape}; {(core.num_envs, len(self.flows))} is needed")
-        given = given.reshape(core.num_envs, len(self.flows))
+        numbers = as_numbers(actions)
+        if numbers.size != core.num_envs * len(self.flows):
+            raise InputError(f"actions of shape {numbers.shape}; {(core.num_envs, len(self.flows))} is needed")
+        numbers = numbers.reshape(core.num_envs, len(self.flows))
         if self.levels is not None:
-            given = self.levels[level_of(given, len(self.levels))]
-        clipped = np.clip(given.astype(np.float64), -1.0, 1.0)
+            numbers = self.levels[check_levels(numbers, len(self.levels))]
+        clipped = np.clip(numbers.astype(np.float64), -1.0, 1.0)
         if np.isnan(clipped).any():
             raise InputError("an action is not a number (NaN)")
         chosen: np.ndarray
@@ -92,9 +83,9 @@ class SenderTask:
     Args:
         num_envs: B.
         settings: ``senders`` names at least one ``"external"``.
-        record: keep what rendering needs.
-        adversaries: one network's player per environment in place of the settings' one.
-        source: where episodes come from, in place of the settings' paths.
+        record: keep the data for rendering.
+        adversaries: one per environment, in place of the settings' adversary.
+        source: source of episodes, in place of the settings' paths.
     """
 
     interface: Interface = SENDER_V0
@@ -115,8 +106,8 @@ class SenderTask:
         if isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
         groups = self._groups(len(senders))
-        players = adversaries or adversary
-        self.core = Core(num_envs, settings, senders=senders, adversary=players, groups=groups, record=record, source=source)
+        network = adversaries or adversary
+        self.core = Core(num_envs, settings, senders=senders, adversary=network, groups=groups, record=record, source=source)
         self._action = RateAction(settings, self.flows)
         self.rows = self.flows[None]  # one row sees and controls all of them together
         self.rows_per_env = 1
@@ -138,6 +129,6 @@ class SenderTask:
         return rewards
 
     def observe(self) -> np.ndarray:
-        """Return the beliefs of the controlled flows, one after the other: (B, n * N_OBSERVATION)."""
+        """Return the beliefs of the controlled flows, in order: (B, n * N_OBSERVATION)."""
         seen = self.core.observations()
         return (seen if len(self.flows) == self.core.n_flows else seen[:, self.flows]).reshape(self.core.num_envs, -1)

@@ -1,1 +1,1 @@
-"""Environments per packet: a batch of networks drawn from a scenario distribution, decisions from outside."""
+"""Environments on the packet engine: batches of networks drawn from a scenario distribution, with external decisions."""

@@ -1,7 +1,7 @@
 """The core of the packet environments: batched steps without autoreset, and resets under a mask.
 
-A step of a network lasts until a controlled flow must decide, with a common clock until all of them must. Flows whose time has
-not come keep what they do.
+A step of a network lasts until a controlled flow must decide, or with a common clock until all must. Flows that do not decide
+keep their rates and windows.
 """
 
 from __future__ import annotations
@@ -42,21 +42,20 @@ class PacketCore:
     Args:
         num_envs: B.
         distribution: scenarios.
-        senders: by the name that flows give, all that the distribution may draw.
-        deciders: by flow, who decides, at the caller's hand: M of them.
-        interface: what is seen of the monitored flows.
+        senders: by their names in flows, all that the distribution may draw.
+        deciders: of the M monitored flows, whose decisions the caller makes.
+        interface: of the monitored flows.
         weights: of the reward's terms.
-        own_reward: a reward in Python in place of their weighted sum; None: there is none.
+        own_reward: a user-defined reward in place of their weighted sum, or None.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
-        adversaries: by name, those of jitter boxes.
+        adversaries: of delay elements, by name.
         episode_decisions: steps of an episode.
-        staggered: let the first episodes end at random times.
+        staggered: end the first episodes at random times.
         start_rate_share: as in ``PacketSettings``.
         threads: that share the networks.
-        record: keep what ``trace`` needs.
-        per_flow: means are those of each flow, not of all together.
-        patterns: (B, ADVERSARY_SLOTS) what jitter boxes that are ``external`` play (``Pattern.words``); None: they are played
-            from outside.
+        record: keep the data for ``trace``.
+        per_flow: means are per flow, not over all flows.
+        patterns: (B, ADVERSARY_SLOTS) patterns of ``external`` delay elements (``Pattern.words``); None: the caller plays them.
 
     Attributes:
         flows: (M,) indices of the monitored flows.
@@ -134,80 +133,80 @@ class PacketCore:
         """Start new episodes and run each network to its first decision.
 
         Args:
-            mask: (B,) bool, which environments; None: all.
-            seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
-                key all by (seed, environment, episode), from episode 0. One per environment: each plays as a single one does.
+            mask: (B,) bool, environments to reset; None: all.
+            seed: None: continue each environment's sequence of episodes (of a random seed by default). A number: key all by
+                (seed, environment, episode), from episode 0. One per environment: each equals a single one of that seed.
         """
-        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        self._episode[which] += 1
+        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self._episode[indices] += 1
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[which], self._lane[which], self._episode[which] = checked_seed(int(seed)), which, 0
+            self._seed[indices], self._lane[indices], self._episode[indices] = checked_seed(int(seed)), indices, 0
         elif seed is not None:
             if len(seed) != self.num_envs:
                 raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
-            for b in which.tolist():
-                own = seed[b]
-                if own is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
+            for b in indices.tolist():
+                env_seed = seed[b]
+                if env_seed is not None:
+                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(env_seed)), 0, 0
         self._seeded = True
-        self._start(which)
+        self._start(indices)
 
-    def _start(self, which: np.ndarray) -> None:
-        if not len(which):
+    def _start(self, indices: np.ndarray) -> None:
+        if not len(indices):
             return
-        draws = self._draw(which)
-        self._length[which] = self.episode_steps
+        draws = self._draw(indices)
+        self._length[indices] = self.episode_steps
         if self._staggered:
-            first = self._episode[which] == 0
-            self._length[which[first]] = 1 + np.floor(draws.stagger[first] * self.episode_steps).astype(np.int64)
-        self.elapsed[which] = 0
-        self._sums[which] = self._counts[which] = 0.0
-        self.batch.begin(which, draws.beginnings)
+            first = self._episode[indices] == 0
+            self._length[indices[first]] = 1 + np.floor(draws.stagger[first] * self.episode_steps).astype(np.int64)
+        self.elapsed[indices] = 0
+        self._sums[indices] = self._counts[indices] = 0.0
+        self.batch.begin(indices, draws.beginnings)
         self.check()
         if self._patterns is not None:
-            self.batch.box_words[np.ix_(which, self._pattern_rows)] = self._patterns[which, None]
+            self.batch.box_words[np.ix_(indices, self._pattern_rows)] = self._patterns[indices, None]
         if self._recording:
-            for row, b in enumerate(which.tolist()):
+            for row, b in enumerate(indices.tolist()):
                 self._scenarios[b] = draws.scenario(self.distribution, row)
-        self.batch.arrays.measures[which] = self._blank
-        self._seen[which] = self._idle
-        self._run(which)
+        self.batch.arrays.measures[indices] = self._blank
+        self._seen[indices] = self._idle
+        self._run(indices)
 
-    def _draw(self, which: np.ndarray) -> Draws:
-        within = None if self._within is None else self._within[which]
-        return self._source.draw(self._seed[which], self._lane[which], self._episode[which], within)
+    def _draw(self, indices: np.ndarray) -> Draws:
+        within = None if self._within is None else self._within[indices]
+        return self._source.draw(self._seed[indices], self._lane[indices], self._episode[indices], within)
 
-    def _run(self, which: np.ndarray | None = None) -> None:
-        """Run to the next decisions: of all networks, or of some while the others wait where they are."""
-        rows = self._all if which is None else which
+    def _run(self, indices: np.ndarray | None = None) -> None:
+        """Run to the next decisions, in all networks or only in some."""
+        rows = self._all if indices is None else indices
         self.batch.advance(self._until_s, MAX_EVENTS, rows)
         self.check()
         observe(self.batch.arrays, rows, self.own_arrays)
 
     @property
     def own_arrays(self) -> CoreArrays:
-        """The core's own arrays, not copies, for kernels that play its networks."""
+        """The core's own arrays, not copies, for kernels that advance its networks."""
         return CoreArrays(
             self._until_s, self.elapsed, self._length, self._decides, self._numbers, self._weights, self._seen, self.terms,
             self.rewards, self._sums, self._counts,
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raise EngineError for what went wrong in a network."""
+        """Raise EngineError for the first error in a network."""
         errors = self.batch.arrays.run["error"][:, 0]
         if not errors.any():
             return
         b = int(np.flatnonzero(errors)[0])
         run = self.batch.arrays.run[b, 0]
         flow, at = int(run["error_flow"]), f"environment {b} at {run['now_s']:.6g} s"
-        said = {
+        messages = {
             ERROR_SENDER: f"flow {flow}: its sender set a window or rate that is not above 0",
             ERROR_ADVERSARY: f"flow {flow}: its adversary made a move that is no number",
             ERROR_EVENTS: f"more than {MAX_EVENTS} events",
         }
-        raise EngineError(f"{at}: {said.get(int(errors[b]), 'a network was drawn that cannot be built')}")
+        raise EngineError(f"{at}: {messages.get(int(errors[b]), 'a network was drawn that cannot be built')}")
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -215,9 +214,9 @@ class PacketCore:
         """Take one step.
 
         Args:
-            actions: (B, M) in [-1, 1], read for the flows that decide; None: flows are only watched.
-            services: (B, boxes) in [0, 1] for the jitter boxes that are played from outside, the share of what they hold that
-                they let go every 10 ms until the next step.
+            actions: (B, M) in [-1, 1], read for the flows that decide; None: flows are only observed.
+            services: (B, boxes) in [0, 1] for external delay elements: the share of held packets to release every 10 ms until
+                the next step.
 
         Returns:
             (B, M) rewards of the intervals that ended; 0 for flows that do not decide. Valid until the next step.
@@ -234,18 +233,14 @@ class PacketCore:
         return self.rewards
 
     def truncated(self) -> np.ndarray:
-        """Return which environments have reached the end of their episode: a new (B,) bool array."""
+        """Return a new (B,) bool array of the environments whose episode has ended."""
         over: np.ndarray = (self.elapsed >= self._length) | ~self._decides.any(axis=1)
         return over
 
     def means(self, mask: np.ndarray) -> np.ndarray:
-        """Return the mean of each term over the decisions of the episode so far.
+        """Return the mean of each term over the decisions of the episode so far, for the n environments in the mask.
 
-        Args:
-            mask: (B,) bool, which environments: n of them.
-
-        Returns:
-            (n, 1, N_TERMS) over all flows; with ``per_flow`` (n, M, N_TERMS).
+        Its shape is (n, 1, N_TERMS) over all flows; with ``per_flow`` (n, M, N_TERMS).
         """
         sums, counts = self._sums[mask], self._counts[mask]
         if not self.per_flow:
@@ -255,7 +250,7 @@ class PacketCore:
 
     @property
     def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What decides each environment's episode: seed, lane and number of the episode, copies of (B,) each."""
+        """Keys of each environment's episode: seed, lane and number of the episode, copies of (B,) each."""
         return self._seed.copy(), self._lane.copy(), self._episode.copy()
 
     @property
@@ -269,33 +264,29 @@ class PacketCore:
         return self._counts.copy()
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-        """Return the time of each network, once per row, where the task wants it told; else nothing."""
+        """Return the time of each network, once per row, with ``tells_time``; else nothing."""
         return {"time_s": np.repeat(self.now_s, rows_per_env)} if self.tells_time else {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @property
     def decides(self) -> np.ndarray:
-        """Which monitored flows are to decide now: a new (B, M) bool array."""
+        """Monitored flows that are to decide now: a new (B, M) bool array."""
         return self._decides.copy()
 
     @property
     def measured(self) -> np.ndarray:
-        """Which monitored flows have just ended an interval, whose terms stand in ``terms``: a new (B, M) bool array."""
-        found: np.ndarray = self._decides & (self.batch.arrays.monitors["decisions"][:, : len(self.flows)] > 0)
-        return found
+        """Monitored flows that have just ended an interval, whose terms are in ``terms``: a new (B, M) bool array."""
+        mask: np.ndarray = self._decides & (self.batch.arrays.monitors["decisions"][:, : len(self.flows)] > 0)
+        return mask
 
     def observations(self) -> np.ndarray:
-        """Return what is seen of the monitored flows: a new (B, M, width of the interface) float32 array."""
+        """Return the observations of the monitored flows: a new (B, M, width of the interface) float32 array."""
         seen = self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
         return self.interface.with_extra(seen) if self._has_extra else seen
 
     def signals(self, numbers: np.ndarray) -> np.ndarray:
-        """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.
-
-        Args:
-            numbers: (n,) of the signals.
-        """
+        """Return the signals with some numbers, (n,), of each monitored flow's newest decision: (B, M, n) float32."""
         out = np.empty((self.num_envs, len(self.flows), len(numbers)), np.float32)
         look(self.batch.arrays, numbers, out)
         return out
@@ -320,7 +311,7 @@ class PacketCore:
 
     @property
     def n_boxes(self) -> int:
-        """Jitter boxes that are played."""
+        """Number of delay elements with an adversary."""
         return len(self._boxed)
 
     @property
@@ -329,14 +320,14 @@ class PacketCore:
         return self.batch.bytes_per_network
 
     def trace(self, env: int = 0) -> Trace:
-        """Return what an environment has done in its episode, as the bottleneck saw it (``ccenv.simulation.packet_trace``).
+        """Return the trace of an environment's episode so far, at the bottleneck (``ccenv.simulation.packet_trace``).
 
         Needs ``record=True`` and one drop-tail link.
         """
         return packet_trace(self.played(env), ordered(self.batch.packet_log(env), float(self.now_s[env])))
 
     def played(self, env: int) -> Scenario:
-        """Return what was drawn for an environment's episode, as long as it has been played. Needs ``record=True``."""
+        """Return the scenario of an environment's episode, with its duration so far. Needs ``record=True``."""
         scenario = self._scenarios[env]
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
@@ -346,19 +337,19 @@ class PacketCore:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
-        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         for name, array in self.batch.state().items():
-            own[f"batch.{name}"] = array.reshape(-1).view(np.uint8)
-        return own
+            arrays[f"batch.{name}"] = array.reshape(-1).view(np.uint8)
+        return arrays
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what ``state`` returned, also in another process. Raises InputError if it does not fit."""
+        """Restore a result of ``state``, also in another process. Raises InputError if it does not fit."""
         targets = {name: getattr(self, name) for name in (*_KEYS, *_COUNTERS)}
         for name, target in targets.items():
             if name not in state or state[name].nbytes != target.nbytes:
                 raise InputError(f"environment state without a fitting {name!r}")
-        found = {name.removeprefix("batch."): array for name, array in state.items() if name.startswith("batch.")}
-        self.batch.set_state(found)
+        batch_state = {name.removeprefix("batch."): array for name, array in state.items() if name.startswith("batch.")}
+        self.batch.set_state(batch_state)
         for name, target in targets.items():
             target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
         self._seeded = True
@@ -371,7 +362,7 @@ class PacketCore:
         return {"made_with": self._made_with, "seeded": self._seeded, "state": self.state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Rebuild and go on where the copy was taken."""
+        """Rebuild, and continue where the copy was taken."""
         self.__init__(**state["made_with"])  # type: ignore[misc]
         self.set_state(state["state"])
         self._seeded = state["seeded"]

@@ -1,4 +1,4 @@
-"""``ccenv/PacketDuel-v0``: controlled flows and jitter boxes play each other, as a PettingZoo parallel environment."""
+"""``ccenv/PacketDuel-v0``: controlled flows against delay elements, as a PettingZoo parallel environment."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ccenv.envs.packet.task import (
     FlowActions,
     check_interface,
     controlled_flows,
-    decider_of,
     limits,
     make_core,
+    make_decider,
+    read_services,
     service_space,
-    services_of,
 )
 
 require_extra("pettingzoo", "duel")
@@ -34,12 +34,12 @@ DEFAULTS: dict[str, Any] = {"scenario": "duel", "clock": {"every": "rtt", "commo
 
 
 class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
-    """Let every controlled flow, and the jitter boxes of the network together, be agents of their own.
+    """Make every controlled flow an agent, and the delay elements of the network together another one.
 
     ## Description
     The agents ``sender_0``, ``sender_1``, ... (one per flow whose sender is ``external``, numbered by flow) set rates or windows,
-    the agent ``network`` plays the jitter boxes whose adversary is ``external``. All act at the same time (``clock`` is common),
-    by default once per propagation RTT of the first controlled flow.
+    the agent ``network`` controls the delay elements whose adversary is ``external``. All act at the same time (``clock`` is
+    common), by default once per propagation RTT of the first controlled flow.
 
     ## Observation Space
     Senders: that of ``ccenv/Packet-v0`` for their own flow. Network: the signals of the set ``network`` (as in
@@ -74,12 +74,6 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
         checked = read_packet_settings(settings, _ID, DEFAULTS)
         distribution, interface = checked.distribution, checked.interface()
         flows = controlled_flows(distribution)
@@ -98,7 +92,7 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
         check_interface(interface, distribution, flows)
         self.render_mode = render_mode
         record = check_render_mode(render_mode)
-        self._core = make_core(1, checked, interface, dict.fromkeys(flows, decider_of(interface)), record, per_flow=True)
+        self._core = make_core(1, checked, interface, dict.fromkeys(flows, make_decider(interface)), record, per_flow=True)
         self._seen = Interface.model_validate({"signals": "network"})
         self._flows = {f"sender_{flow}": row for row, flow in enumerate(flows)}
         self.possible_agents = [*self._flows, NETWORK]
@@ -140,9 +134,11 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")
         asked = np.array([np.ravel(actions[name])[0] for name in self._flows])
-        services = services_of(as_numbers(actions[NETWORK]), (1, self._boxes), self._levels)
-        own = self._core.advance(self._actions.values(asked[None], 1), services)[0]
-        rewards = {name: float(value) for name, value in zip(self._flows, own, strict=True)} | {NETWORK: -float(own.sum())}
+        services = read_services(as_numbers(actions[NETWORK]), (1, self._boxes), self._levels)
+        flow_rewards = self._core.advance(self._actions.values(asked[None], 1), services)[0]
+        rewards = {name: float(value) for name, value in zip(self._flows, flow_rewards, strict=True)} | {
+            NETWORK: -float(flow_rewards.sum())
+        }
         truncated = bool(self._core.truncated()[0])
         infos: dict[str, dict[str, Any]] = {name: {} for name in self.agents}
         if truncated:
@@ -155,7 +151,7 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
         return self._observe(), rewards, terminations, ends, infos
 
     def render(self) -> np.ndarray | None:
-        """Return a picture of the episode so far: curves and queue."""
+        """Return an image of the episode so far: curves and queue."""
         return None if self.render_mode is None else draw(self._core, 0)
 
     def close(self) -> None:

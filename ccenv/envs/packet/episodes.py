@@ -1,7 +1,4 @@
-"""What the networks of a batch begin with: drawn from a scenario distribution, keyed by (seed, environment, episode).
-
-A batch of networks in the packet engine, and what draws their episodes.
-"""
+"""Batches of packet networks and their initial states, drawn from a scenario distribution by (seed, environment, episode)."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from ccenv.simulation.scenario import Scenario
 # Numbers of an episode before those of its ranges.
 _KEY, _STAGGER, _START = range(3)
 _FIRST_LEAF = 4
-# Keys of a scenario -> field of a record, where the names differ.
+# Keys of a scenario -> field of a struct.
 _LINK_FIELDS = {
     **{"red.min_packets": "red_min_packets", "red.max_packets": "red_max_packets", "red.weight": "red_weight"},
     **{"red.max_probability": "red_max_probability", "codel.target_s": "codel_target_s"},
@@ -52,12 +49,12 @@ _FLOW_FIELDS = {
 
 @dataclass(frozen=True)
 class Draws:
-    """Episodes that were drawn.
+    """Drawn episodes.
 
     Attributes:
         beginnings: one row per episode.
-        stagger: (n,) in [0, 1): where in an episode a staggered one begins.
-        values: by place, what each range gave, in the units of the file (of a choice its index).
+        stagger: (n,) in [0, 1): position at which a staggered episode begins.
+        values: by place, the value of each range in the units of the file (of a choice its index).
     """
 
     beginnings: Beginnings
@@ -65,24 +62,23 @@ class Draws:
     values: dict[Place, np.ndarray]
 
     def scenario(self, distribution: ScenarioDistribution, row: int) -> Scenario:
-        """Return what was drawn for an episode as a scenario."""
-        found = {}
+        """Return an episode as a scenario."""
+        numbers = {}
         for leaf in distribution.leaves:
             value = self.values[leaf.place][row]
-            found[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
-        return distribution.at(found)
+            numbers[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
+        return distribution.at(numbers)
 
 
 class EpisodeSource:
-    """Draws what episodes begin with.
+    """Draws the initial states of episodes.
 
     Args:
         distribution: scenarios.
-        sender_rows: by sender's name, its row in the table of senders.
-        controlled: flows whose first rate ``start_share`` sets.
-        n_monitors: monitored flows; the controlled ones are the first of them.
-        start_share: range of the rate that a controlled flow begins with, as a share of its slowest link's, drawn uniform in the
-            logarithm; None: the usual one.
+        sender_rows: sender's name -> row in the table of senders.
+        controlled: flows whose initial rate ``start_share`` sets.
+        n_monitors: monitored flows; the controlled ones come first.
+        start_share: log-uniform range of a controlled flow's initial rate, as a share of its slowest link's; None: the default.
     """
 
     def __init__(
@@ -101,7 +97,7 @@ class EpisodeSource:
         base = distribution.largest
         self._base = self.one(base)
         self._routes = [base.route_of(flow) for flow in range(len(base.flows))]
-        # Places of rate steps in the table of changes, before it is brought in the order of time.
+        # Rows of rate steps in the table of changes, before it is sorted by time.
         self._steps = [(i, j) for i, link in enumerate(base.links) for j in range(len(link.rate_steps))]
         steps = [base.links[i].rate_steps[j] for i, j in self._steps]
         self._changes = np.array(
@@ -109,17 +105,17 @@ class EpisodeSource:
         ).reshape(-1, 3)
 
     def one(self, scenario: Scenario) -> Beginnings:
-        """Return what a network of this scenario begins with, as one row."""
+        """Return the initial state of a network of this scenario, as one row."""
         rows = [self._rows[flow.sender] for flow in scenario.flows]
         return beginning(scenario, rows, float(scenario.seed), self._n_monitors, self.traces)
 
     def corners(self) -> Beginnings:
-        """Return what networks at the extremes of the distribution begin with, one row each."""
+        """Return the initial states of networks at the extremes of the distribution, one row each."""
         parts = [self.one(scenario) for scenario in self.distribution.corners]
         return Beginnings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray, within: np.ndarray | None = None) -> Draws:
-        """Draw episodes; nothing but the three keys and the part of the ranges decides.
+        """Draw episodes as a function of the three keys and the part of the ranges.
 
         Args:
             seeds: (n,) whole numbers >= 0.
@@ -138,11 +134,11 @@ class EpisodeSource:
         values: dict[Place, np.ndarray] = {}
         for leaf, numbers in zip(leaves, u[_FIRST_LEAF:], strict=True):
             values[leaf.place] = drawn = leaf.draw(numbers)
-            given = np.array(leaf.choices)[drawn] if leaf.choices else drawn
+            chosen = np.array(leaf.choices)[drawn] if leaf.choices else drawn
             if leaf.place[0] == "links":
-                self._put_link(leaf, given, links, changes)
+                self._put_link(leaf, chosen, links, changes)
             else:
-                self._put_flow(leaf, given, flows)
+                self._put_flow(leaf, chosen, flows)
         self._finish(leaves, values, links, flows)
         order = np.argsort(changes[:, :, CHANGE_TIME], axis=1, kind="stable")
         changes = np.take_along_axis(changes, order[:, :, None], axis=1)
@@ -156,52 +152,52 @@ class EpisodeSource:
         beginnings = Beginnings(links, flows, changes, mss_bytes, np.floor(u[_KEY] * 2.0**53), starts)
         return Draws(beginnings, u[_STAGGER], values)
 
-    def _put_link(self, leaf: Leaf, given: np.ndarray, links: np.ndarray, changes: np.ndarray) -> None:
+    def _put_link(self, leaf: Leaf, numbers: np.ndarray, links: np.ndarray, changes: np.ndarray) -> None:
         index, keys = int(leaf.place[1]), leaf.place[2:]
         name, factor = inside_units(str(keys[-1]))
         if name == "trace":
             for field in trace_fields(self.traces[0], self.traces):
                 of_trace = {trace: trace_fields(trace, self.traces)[field] for trace in self.traces}
-                links[field][:, index] = [of_trace[trace] for trace in given.tolist()]
+                links[field][:, index] = [of_trace[trace] for trace in numbers.tolist()]
         elif keys[0] == "generator":
-            self._put_generator(leaf, name, given * factor, links)
+            self._put_generator(leaf, name, numbers * factor, links)
         elif keys[0] == "rate_steps":
             row = self._steps.index((index, int(keys[1])))
-            changes[:, row, CHANGE_TIME if name == "time_s" else CHANGE_RATE] = given * factor
+            changes[:, row, CHANGE_TIME if name == "time_s" else CHANGE_RATE] = numbers * factor
             changes[:, row, CHANGE_LINK] = index
         elif name not in ("buffer_packets", "buffer_bdp"):  # those two depend on others: ``_finish``
-            links[_field(_LINK_FIELDS, (*keys[:-1], name), leaf)][:, index] = given * factor
+            links[_field(_LINK_FIELDS, (*keys[:-1], name), leaf)][:, index] = numbers * factor
 
-    def _put_generator(self, leaf: Leaf, name: str, given: np.ndarray, links: np.ndarray) -> None:
+    def _put_generator(self, leaf: Leaf, name: str, numbers: np.ndarray, links: np.ndarray) -> None:
         index = int(leaf.place[1])
         generator = self.distribution.largest.links[index].generator
         field = parameter_field(generator.kind, name) if generator is not None else ""
         if name == "mean_Bps":
-            links["generator_mean_Bps"][:, index] = links["rate_Bps"][:, index] = given
-            links["peak_Bps"][:, index] = PEAK * given
+            links["generator_mean_Bps"][:, index] = links["rate_Bps"][:, index] = numbers
+            links["peak_Bps"][:, index] = PEAK * numbers
         else:
-            links[field or _field(_LINK_FIELDS, ("generator", name), leaf)][:, index] = given
+            links[field or _field(_LINK_FIELDS, ("generator", name), leaf)][:, index] = numbers
 
-    def _put_flow(self, leaf: Leaf, given: np.ndarray, flows: np.ndarray) -> None:
+    def _put_flow(self, leaf: Leaf, numbers: np.ndarray, flows: np.ndarray) -> None:
         index, keys = int(leaf.place[1]), leaf.place[2:]
         name, factor = inside_units(str(keys[-1]))
         if name == "sender":
-            flows["sender_index"][:, index] = np.array([self._rows[str(sender)] for sender in given.tolist()])
+            flows["sender_index"][:, index] = np.array([self._rows[str(sender)] for sender in numbers.tolist()])
         elif keys[0] == "workload":
             field = WorkloadSpec.needed(self.distribution.largest.flows[index].workload.kind).index(name)
-            flows[("workload_a", "workload_b")[field]][:, index] = given * factor
+            flows[("workload_a", "workload_b")[field]][:, index] = numbers * factor
         else:
-            flows[_field(_FLOW_FIELDS, (*keys[:-1], name), leaf)][:, index] = given * factor
+            flows[_field(_FLOW_FIELDS, (*keys[:-1], name), leaf)][:, index] = numbers * factor
 
     def _finish(self, leaves: Sequence[Leaf], values: dict[Place, np.ndarray], links: np.ndarray, flows: np.ndarray) -> None:
-        """Set what depends on other numbers: told Rms, buffers in packets and in BDP."""
+        """Set values that depend on others: known Rms, buffers in packets and in BDP."""
         base = self.distribution.largest
         for index, flow in enumerate(base.flows):
             if flow.told_rtt_s is None:
                 flows["told_rtt_s"][:, index] = flows["path_rtt_s"][:, index]
-        given = self.distribution.given_buffers()
+        buffers = self.distribution.given_buffers()
         for index in range(len(base.links)):
-            unit, fixed = given[index]
+            unit, fixed = buffers[index]
             place: Place = ("links", index, unit)
             number = np.full(len(links), fixed)
             for leaf in leaves:
@@ -237,20 +233,12 @@ def build(
     *,
     packet_log: int,
 ) -> tuple[EpisodeSource, PacketBatch]:
-    """Return what draws episodes, and the networks in the engine.
+    """Return the source of episodes and the networks in the engine, with arguments as of ``PacketCore``.
 
-    Args:
-        num_envs: networks.
-        distribution: scenarios.
-        senders: by the name that flows give, all that the distribution may draw.
-        deciders: by flow, who decides, at the caller's hand.
-        adversaries: by name, those of jitter boxes.
-        start_rate_share: as in ``PacketSettings``.
-        threads: that share the networks.
-        packet_log: rows of the packet log of each network; 0: none.
+    ``packet_log`` is the number of rows of each network's packet log; 0: none.
 
     Raises:
-        InputError: for senders that batches cannot run, or that cannot be watched.
+        InputError: for senders that batches cannot run, or that cannot be monitored.
     """
     network = distribution.largest
     names = list(senders)
@@ -266,9 +254,9 @@ def build(
     for flow, options in choices.items():
         if flow in policies or any(policy_deciders([senders[name]], network.flows[flow : flow + 1]) for name in options):
             raise InputError(f"flow {flow}: a policy that sees more than beliefs cannot be one of several senders")
-    known: dict[str, Decider] = {network.flows[flow].sender: decider for flow, decider in policies.items()}
-    known[EXTERNAL] = next(iter(deciders.values()))
-    table = SenderTable(list(senders.values()), [known.get(name) for name in names])
+    watching: dict[str, Decider] = {network.flows[flow].sender: decider for flow, decider in policies.items()}
+    watching[EXTERNAL] = next(iter(deciders.values()))
+    table = SenderTable(list(senders.values()), [watching.get(name) for name in names])
     rows = {name: row for row, name in enumerate(names)}
     gridded = [
         index

@@ -1,4 +1,4 @@
-"""Controlled flows as agents of their own on networks of packets, as a PettingZoo parallel environment."""
+"""Controlled flows of packet networks as agents, as a PettingZoo parallel environment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DEFAULTS: dict[str, Any] = {"scenario": "four", "clock": {"every": "rtt", "commo
 
 
 class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
-    """Let every controlled flow be an agent of its own: parameter sharing and independent learners.
+    """Make every controlled flow an agent: parameter sharing and independent learners.
 
-    The agents are ``sender_0``, ``sender_1``, ..., one per flow whose sender is ``external``. Each sees its own flow, sets its
-    rate or window and is rewarded for itself, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same
+    The agents are ``sender_0``, ``sender_1``, ..., one per flow whose sender is ``external``. Each observes its own flow, sets
+    its rate or window and has its own reward, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same
     time. All agents have the same spaces and are truncated together.
     """
 
@@ -36,12 +36,6 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
         checked = read_packet_settings(settings, "PacketFlowsEnv", DEFAULTS)
         if not checked.clock.common:
             raise InputError("PacketFlowsEnv: the clock must be common: all agents act at the same time")
@@ -91,7 +85,7 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
         return self._observe(), dict(zip(agents, map(float, rewards), strict=True)), terminations, ends, infos
 
     def render(self) -> np.ndarray | None:
-        """Return a picture of the episode so far: curves and queue."""
+        """Return an image of the episode so far: curves and queue."""
         return None if self.render_mode is None else draw(self._task.core, 0)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What controlled flows see and are rewarded for, from their measures: compiled, for all networks of a batch at once."""
+"""Observations and rewards of controlled flows from their measures: compiled, for all networks of a batch at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ccenv.engine.packet.monitor import POSITION
 
 
 class CoreArrays(NamedTuple):
-    """What a core of the packet environments keeps of its B networks, with M monitored flows each.
+    """State of a packet core with B networks and M monitored flows each.
 
     Attributes:
         until_s: (B,) longest time of an episode.
         elapsed: (B,) steps of the episode so far.
-        lengths: (B,) steps of it in all.
-        decides: (B, M) bool, which monitored flows are to decide.
+        lengths: (B,) length of the episode in steps.
+        decides: (B, M) bool, monitored flows that are to decide.
         numbers: (n,) of the signals.
         weights: (N_TERMS,) of the reward.
         seen: (B, M, history, n) float32 signals of the newest intervals.
-        terms: (B, M, N_TERMS) terms of the newest interval; 0 where no flow decides, or for the first time.
+        terms: (B, M, N_TERMS) terms of the newest interval; 0 if the flow does not decide, or for the first time.
         rewards: (B, M) their weighted sums.
         sums: (B, M, N_TERMS) sums of the terms over the episode.
-        counts: (B, M) decisions that were added up.
+        counts: (B, M) decisions in these sums.
     """
 
     until_s: np.ndarray
@@ -50,8 +50,8 @@ def observe(arrays, rows, core):
 
     Args:
         arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
-        rows: (k,) which networks.
-        core: CoreArrays; the newest interval is appended to what is seen where a flow decides, and its terms are added up.
+        rows: (k,) indices of the networks.
+        core: CoreArrays; if a flow decides, its newest interval is appended to ``seen``, and its terms are added to the sums.
     """
     a, core = unowned(arrays), unowned(core)
     decides, numbers, observations = core.decides, core.numbers, core.seen
@@ -90,13 +90,7 @@ def observe(arrays, rows, core):
 
 @kernel
 def put_signals(m, numbers, out):
-    """Write some signals of a flow.
-
-    Args:
-        m: a record of MEASURES.
-        numbers: (n,) of the signals.
-        out: (n,).
-    """
+    """Write the signals with some numbers, (n,), of a struct of MEASURES to out, (n,)."""
     signals = np.empty(N_SIGNALS)
     fill_signals(m, signals)
     for j in range(len(numbers)):
@@ -105,13 +99,7 @@ def put_signals(m, numbers, out):
 
 @kernel(nogil=True)
 def look(arrays, numbers, out):
-    """Write signals of the newest decision of each monitored flow.
-
-    Args:
-        arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
-        numbers: (n,) of the signals.
-        out: (B, M, n) float32.
-    """
+    """Write the signals with some numbers, (n,), of each monitored flow's newest decision to out, (B, M, n) float32."""
     a = unowned(arrays)
     for b in range(out.shape[0]):
         for row in range(out.shape[1]):
@@ -120,7 +108,7 @@ def look(arrays, numbers, out):
 
 @kernel
 def ask(monitors, actions):
-    """Hand actions (B, M) to the monitors."""
+    """Pass actions (B, M) to the monitors."""
     for b in range(actions.shape[0]):
         for row in range(actions.shape[1]):
             monitors[b, row].asked = actions[b, row]

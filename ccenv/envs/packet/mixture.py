@@ -1,4 +1,4 @@
-"""Flows of several scenario distributions as one batch: parts of a batch differ in links, flows and competitors."""
+"""Several scenario distributions as one batch, whose parts differ in links, flows and competitors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from ccenv.envs.packet.task import SharedPacketTask
 
 
 class FlowMixture:
-    """Several batches of networks side by side; each controlled flow of each network is a row.
-
-    Args:
-        tasks: the batches; they see and set the same.
+    """Several batches of networks with the same interface; each controlled flow of each network is a row.
 
     Attributes:
-        core: what runs and restarts the networks.
-        rows_per_env: 1: a row stands for itself; rows of a network start and end together.
+        core: runs and restarts the networks.
+        rows_per_env: 1, although rows of a network start and end together.
 
     Raises:
-        InputError: if the batches see different things.
+        InputError: if the batches have different signals.
     """
 
     rows_per_env = 1
@@ -38,21 +35,16 @@ class FlowMixture:
         self.core = MixtureCore(self._tasks)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set what the actions say and run each network to its next decision; return the rewards of the rows."""
+        """Apply the actions and run each network to its next decision; return the rewards of the rows."""
         return np.concatenate([task.step(part) for task, part in zip(self._tasks, self.core.split(actions), strict=True)])
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of each row's flow: (rows, width)."""
+        """Return the observations of the rows' flows: (rows, width)."""
         return np.concatenate([task.observe() for task in self._tasks])
 
 
 class MixtureCore:
-    """The cores of a mixture as one, whose environments are the rows.
-
-    Attributes:
-        num_envs: rows.
-        networks: networks of all batches.
-    """
+    """The cores of a mixture as one, whose environments (``num_envs``) are the rows; ``networks``: their number."""
 
     term_names = tuple(term.name for term in TERMS)
 
@@ -64,28 +56,28 @@ class MixtureCore:
         self.num_envs, self.networks = sum(sizes), sum(core.num_envs for core in self._cores)
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Return the parts of an array over rows that belong to each batch."""
+        """Split an array over rows into the parts of each batch."""
         return np.split(np.asarray(rows), self._ends)
 
-    def _over_rows(self, found: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.repeat(one, flows) for one, flows in zip(found, self._flows, strict=True)])
+    def _repeat_rows(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.repeat(one, flows) for one, flows in zip(arrays, self._flows, strict=True)])
 
     @property
     def elapsed(self) -> np.ndarray:
         """Steps since the start of each row's episode."""
-        return self._over_rows([core.elapsed for core in self._cores])
+        return self._repeat_rows([core.elapsed for core in self._cores])
 
     @property
     def decides(self) -> np.ndarray:
-        """Which rows are to decide now: (rows,) bool."""
+        """Rows that are to decide now: (rows,) bool."""
         return np.concatenate([core.decides.reshape(-1) for core in self._cores])
 
     def truncated(self) -> np.ndarray:
-        """Return which rows have reached the end of their episode."""
-        return self._over_rows([core.truncated() for core in self._cores])
+        """Return the rows whose episode has ended: (rows,) bool."""
+        return self._repeat_rows([core.truncated() for core in self._cores])
 
     def reset(self, mask: np.ndarray | None = None, seed: int | None = None) -> None:
-        """Start new episodes where a row of the mask is set; with a seed from the first episode on."""
+        """Start new episodes in networks with a row in the mask; with a seed from its first episode on."""
         masks = [None] * len(self._cores) if mask is None else self.split(mask)
         for core, flows, part in zip(self._cores, self._flows, masks, strict=True):
             if part is None or part.any():
@@ -97,7 +89,7 @@ class MixtureCore:
         return np.concatenate([core.means(part[::flows]).reshape(-1, 1, len(TERMS)) for core, flows, part in parts])
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-        """Return nothing: steps tell nothing besides."""
+        """Return nothing: steps have no info."""
         return {}
 
     def state(self) -> dict[str, np.ndarray]:
@@ -105,7 +97,7 @@ class MixtureCore:
         return {f"{part}.{name}": array for part, core in enumerate(self._cores) for name, array in core.state().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what ``state`` returned. Raises InputError if it does not fit."""
+        """Restore a result of ``state``. Raises InputError if it does not fit."""
         for part, core in enumerate(self._cores):
             prefix = f"{part}."
             core.set_state({name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)})

@@ -1,4 +1,4 @@
-"""``ccenv/PacketNetwork-v0``: play the jitter boxes of a network per packet."""
+"""``ccenv/PacketNetwork-v0``: control the delay elements of a packet network."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _maker(settings: PacketSettings) -> Any:
 
 
 class PacketNetworkEnv(InfoEnv):
-    """Play the network per packet: hold packets back, within the law, so that it hurts the senders most.
+    """Control a packet network: delay packets within the law so that it hurts the senders most.
 
     ## Description
-    The mirror of ``ccenv/Packet-v0``. No flow is controlled; the agent plays every jitter box whose ``adversary`` is
-    ``external``. A box holds a packet for at most D (``jitter.max_ms``) and never reorders: whatever the agent does is legal, and
-    with ``render_mode`` the episode is a trace that ``ccenv.network.laws`` checks with the slack of whole packets. A step is
+    The mirror of ``ccenv/Packet-v0``. No flow is controlled; the agent controls every delay element whose ``adversary``
+    is ``external``. It holds a packet for at most D (``jitter.max_ms``) and never reorders, so that any action is legal, and with
+    ``render_mode`` the episode is a trace that ``ccenv.network.laws`` checks with the slack of whole packets. A step is
     one propagation RTT of the first flow (``clock``).
 
     ## Observation Space
@@ -49,8 +49,8 @@ class PacketNetworkEnv(InfoEnv):
     | 8 | log2(throughput / fair share), smoothed | log2 | -8 to 8 |
 
     ## Action Space
-    `Box(0, 1, (n,), float32)` for n jitter boxes: the share of what a box holds that it lets go, every 10 ms until the next step
-    (the service move of ``ccenv/Network-v0``). 1 lets everything go at once, 0 holds every packet for D. Values outside are
+    `Box(0, 1, (n,), float32)` for n delay elements: the share of held packets to release, every 10 ms until the next step
+    (the service move of ``ccenv/Network-v0``). 1 releases everything at once, 0 holds every packet for D. Values outside are
     clipped. With ``link_rate_min_share`` one more number, the last: the link's rate from now on, from that share of the drawn
     rate (0) to the drawn rate (1). With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several numbers), evenly spaced
     over the box.
@@ -74,12 +74,6 @@ class PacketNetworkEnv(InfoEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
         super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), render_mode)
 
 
@@ -93,12 +87,4 @@ class PacketNetworkVectorEnv(InfoVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: as in ``TaskVectorEnv``.
-            **settings: fields of ``PacketSettings``.
-        """
         super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)

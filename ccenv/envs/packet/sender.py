@@ -20,7 +20,7 @@ def _maker(settings: PacketSettings) -> Any:
 
 
 class InfoEnv(TaskEnv):
-    """A single packet environment: each step's info says what the task says besides."""
+    """A single packet environment, with the task's infos in each step's info."""
 
     task: PacketTask | PacketNetworkTask
 
@@ -36,7 +36,7 @@ class InfoEnv(TaskEnv):
 
 
 class InfoVectorEnv(TaskVectorEnv):
-    """A batch of packet environments: each step's info says what the task says besides, for all of them."""
+    """A batch of packet environments, with the task's infos in each step's info."""
 
     task: PacketTask | PacketNetworkTask
 
@@ -53,12 +53,12 @@ class InfoVectorEnv(TaskVectorEnv):
         return observations, rewards, terminated, truncated, info | self._infos()
 
     def _infos(self) -> dict[str, np.ndarray]:
-        found = self.task.infos()
-        return found | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in found}
+        infos = self.task.infos()
+        return infos | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in infos}
 
 
 class PacketEnv(InfoEnv):
-    """Control how one or more flows send, per packet: what the field trains in, at the speed of compiled code.
+    """Control how one or more flows send in a compiled packet-level simulation.
 
     ## Description
     An event-driven simulation of segments, queues and receivers (docs/packet-engine.md). Each episode draws a network from a
@@ -110,12 +110,6 @@ class PacketEnv(InfoEnv):
     """
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None or ``"rgb_array"``.
-            **settings: fields of ``PacketSettings``.
-        """
         super().__init__(_maker(read_packet_settings(settings, _ID)), render_mode)
 
 
@@ -129,12 +123,4 @@ class PacketVectorEnv(InfoVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None or ``"rgb_array"``.
-            autoreset_mode: as in ``TaskVectorEnv``.
-            **settings: fields of ``PacketSettings``.
-        """
         super().__init__(_maker(read_packet_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

@@ -1,4 +1,4 @@
-"""What the packet environments can be told; the keyword arguments of every adapter are its fields."""
+"""Settings of the packet environments; their fields are the keyword arguments of the adapters."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _as_distribution(value: Any) -> Any:
     raise ValueError("neither a scenario, nor a name or a file of one")
 
 
-def _known_signal(name: str) -> str:
+def _check_signal(name: str) -> str:
     return signal(name).name
 
 
 def _as_reward(value: Any) -> Any:
-    """Let a reward be the name of a set, weights of terms, or one's own."""
+    """Read a reward: the name of a set, weights of terms, or user code."""
     if is_own_reward(value):
         return own_reward(value)
     if not isinstance(value, str | Mapping):
@@ -52,37 +52,36 @@ class PacketSettings(StrictModel):
     Attributes:
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
-        signals: names of signals, or of a set of them (``ccenv.agents.interface.signals``); in a list also functions of one's
-            own of the signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``;
-            ``ccenv.agents.interface.user``).
-        critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
-            that share a policy in training; no card has them.
-        history: intervals that an observation holds; None: what the set of signals was published with, else 1.
+        signals: names of signals, or of a set of them (``ccenv.agents.interface.signals``); a list may also include user-defined
+            functions of its signals, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.agents.interface.user``).
+        critic_signals: further signals of the newest interval for a critic only; ``truth`` ones are allowed. For flows that
+            share a policy in training; never part of a card.
+        history: intervals in an observation; None: the published length of the set of signals, else 1.
         action: name of the action (``ccenv.agents.interface.actions``).
         action_parameters: of the action.
-        inner: the CCA inside, for actions that build on one.
+        inner: the inner CCA, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
         contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document):
-            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the interval of
-            rates that the contract allows at the flow's beliefs. They decide when the contract does, once per propagation RTT, or
-            as its leaves say. With it signals are ``beliefs`` by default.
-        clock: when flows decide.
-        reward: name of a reward, or weights of its terms (``ccenv.agents.interface.rewards``). Or a reward of one's own, slow: a
+            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the contract's
+            interval of rates at the flow's beliefs. They decide when the contract does, once per propagation RTT or according to
+            its leaves. Signals are then ``beliefs`` by default.
+        clock: decision times of flows.
+        reward: name of a reward, or weights of its terms (``ccenv.agents.interface.rewards``). Or a user-defined reward, slow: a
             function of ``ccenv.agents.interface.user.StepTerms``, called once per decision, or a Python file (``FILE.py``,
             ``FILE.py:NAME``).
-        start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
-            rate, drawn uniform in the logarithm; None: ten segments per Rm.
-        link_rate_min_share: of ``ccenv/PacketNetwork-v0``: the agent moves the link's rate as well, between this share of the
-            drawn rate and that rate (the ``strong`` model). None: it stays.
+        start_rate_share: log-uniform range of the initial rate of controlled flows (or of their window per Rm), as a share of
+            the link rate; None: ten segments per Rm.
+        link_rate_min_share: of ``ccenv/PacketNetwork-v0``: the agent also moves the link's rate, between this share of the drawn
+            rate and that rate (the ``strong`` model). None: it is constant.
         episode_decisions: steps of an episode.
-        staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
+        staggered: end the first episode of each environment at a random time, so that a batch does not reset all at once.
         raw: put the measures behind the signals into each step's info.
         threads: that share the networks; results do not depend on it.
     """
 
     scenario: Annotated[Any, BeforeValidator(_as_distribution)] = "single"
     signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...], BeforeValidator(as_signals)] = "aurora"
-    critic_signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(default=(), max_length=32)
+    critic_signals: tuple[Annotated[str, AfterValidator(_check_signal)], ...] = Field(default=(), max_length=32)
     history: int | None = None
     action: str = "rate_delta"
     action_parameters: dict[str, float] = Field(default_factory=dict)
@@ -101,7 +100,7 @@ class PacketSettings(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _inside(cls, data: Any) -> Any:
-        """Let flows inside a contract see beliefs by default, and act and decide as the contract wants it."""
+        """Set the defaults of flows inside a contract: beliefs, and the contract's action and clock."""
         if isinstance(data, Mapping) and data.get("contract") is not None:
             return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}
         return data
@@ -118,63 +117,55 @@ class PacketSettings(StrictModel):
         return self
 
     def contract_program(self) -> Program | None:
-        """Return the contract of the controlled flows; None where there is none."""
+        """Return the contract of the controlled flows, or None."""
         return None if self.contract is None else parse_program(self.contract, "contract")
 
     @property
     def distribution(self) -> ScenarioDistribution:
         """The scenarios."""
-        found: ScenarioDistribution = _as_distribution(self.scenario)
-        return found
+        scenarios: ScenarioDistribution = _as_distribution(self.scenario)
+        return scenarios
 
     @property
     def own_reward(self) -> OwnReward | None:
-        """The reward in Python; None: it is a weighted sum of terms."""
+        """The user-defined reward; None: it is a weighted sum of terms."""
         return self.reward if isinstance(self.reward, OwnReward) else None
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weights of the reward's terms by name; none of a reward in Python."""
-        found: dict[str, float] = {} if self.own_reward is not None else self.reward
-        return found
+        """Weights of the reward's terms by name; empty for a user-defined reward."""
+        term_weights: dict[str, float] = {} if self.own_reward is not None else self.reward
+        return term_weights
 
     def interface(self) -> Interface:
-        """Return what the controlled flows see and set, and when. Raises InputError."""
-        given: dict[str, Any] = {"signals": self.signals, "action": self.action, "parameters": self.action_parameters}
+        """Return the interface of the controlled flows. Raises InputError."""
+        fields: dict[str, Any] = {"signals": self.signals, "action": self.action, "parameters": self.action_parameters}
         if self.history is not None:
-            given["history"] = self.history
-        return read_interface({**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
+            fields["history"] = self.history
+        return read_interface({**fields, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
     def policy_interface(self) -> Interface:
-        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do.
-
-        Inside a contract it is that of beliefs, which a chooser has.
-        """
+        """Return the interface of a policy that was trained here, whose clock is its own; inside a contract that of beliefs."""
         if self.contract is not None:
             return SENDER_V0
         sees = self.interface()
         return sees.model_copy(update={"clock": sees.clock.model_copy(update={"common": False})})
 
 
-def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> PacketSettings:
-    """Check keyword arguments of a packet environment.
-
-    Args:
-        given: what the user passed.
-        where: name of the environment, for messages.
-        defaults: this environment's own defaults.
+def read_packet_settings(arguments: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> PacketSettings:
+    """Check the keyword arguments of the packet environment ``where``, whose ``defaults`` differ from those of the fields.
 
     Raises:
         UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
         InputError: one line, for a value that is not allowed.
     """
-    require_arguments(PacketSettings, given, where)
-    given = dict(given)
-    if given.get("contract") is not None and (defaults or {}).get("clock", {}).get("common"):
+    require_arguments(PacketSettings, arguments, where)
+    arguments = dict(arguments)
+    if arguments.get("contract") is not None and (defaults or {}).get("clock", {}).get("common"):
         raise InputError(f"{where}: flows inside a contract decide at their own times; a contract is for ccenv/Packet-v0")
-    steps = given.pop("max_episode_steps", None)
+    steps = arguments.pop("max_episode_steps", None)
     if steps is not None:
-        if "episode_decisions" in given:
+        if "episode_decisions" in arguments:
             raise InputError(f"{where}: give either episode_decisions or max_episode_steps, not both")
-        given["episode_decisions"] = steps
-    return validate(PacketSettings, {**(defaults or {}), **given}, where)
+        arguments["episode_decisions"] = steps
+    return validate(PacketSettings, {**(defaults or {}), **arguments}, where)

@@ -1,7 +1,4 @@
-"""What agents do in the packet core: control flows, or the jitter boxes of the network.
-
-The rate of a link as a move of the network's agent: the ``strong`` model per packet.
-"""
+"""Tasks of agents in the packet core: control flows, or the network's delay elements and link rate (the ``strong`` model)."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.sources import set_source, sources_of
 from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.settings import EXTERNAL
-from ccenv.envs.curve.task import level_of
+from ccenv.envs.curve.task import check_levels
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.network.adversary import ScriptedAdversary
@@ -42,16 +39,13 @@ MOVED = "_moved"
 
 @kernel(nogil=True)
 def move_link(arrays, b, share, least_share):  # type: ignore[no-untyped-def]
-    """Set the rate of the only link of a network; what is left of a packet in service takes longer or shorter by as much.
+    """Set the rate of the only link of a network, also for the rest of a packet in service; return the rate in bytes/s.
 
     Args:
         arrays: ``ccenv.engine.packet.kernel.PacketArrays`` of a batch.
-        b: which network.
-        share: 0: the smallest legal rate, 1: the rate that was drawn for the episode.
-        least_share: smallest legal rate, as a share of that one.
-
-    Returns:
-        The rate, bytes/s.
+        b: index of the network.
+        share: 0: the smallest legal rate, 1: the rate drawn for the episode.
+        least_share: smallest legal rate, as a share of the drawn one.
     """
     a = network_of(unowned(arrays), b)
     run, ln, box = a.run[0], a.links[0], a.boxes[0]
@@ -68,13 +62,7 @@ def move_link(arrays, b, share, least_share):  # type: ignore[no-untyped-def]
 
 
 class RateCore(PacketCore):
-    """A batch of networks of one link each, whose rate moves between a share of the drawn rate and that rate itself.
-
-    Args:
-        num_envs: B.
-        least_share: smallest legal rate, as a share of the drawn one.
-        **made_with: of ``PacketCore``.
-    """
+    """A batch of networks of one link each, whose rate moves between ``least_share`` of the drawn rate and that rate."""
 
     def __init__(self, num_envs: int, *, least_share: float, **made_with: Any) -> None:
         _check_link(made_with["distribution"], least_share)
@@ -85,7 +73,7 @@ class RateCore(PacketCore):
         self._made_with["least_share"] = least_share
 
     def advance(self, actions: np.ndarray | None = None, services: np.ndarray | None = None) -> np.ndarray:
-        """Take one step (``PacketCore.advance``); the last column of services is where the link's rate is in its range."""
+        """Take one step (``PacketCore.advance``); the last column of services is the link's rate as a position in its range."""
         if services is None:
             raise InputError("the link's rate is a move of the network's agent: services are needed")
         for b, share in enumerate(services[:, -1].tolist()):
@@ -95,18 +83,18 @@ class RateCore(PacketCore):
         return super().advance(actions, services[:, :-1])
 
     def trace(self, env: int = 0) -> Trace:
-        """Return what an environment has done in its episode (``PacketCore.trace``), as a trace of the strong model."""
+        """Return an environment's episode so far (``PacketCore.trace``) as a trace of the strong model."""
         played = self.played(env)
         moves = [tuple(row) for row in self._moved[env, : self.elapsed[env]].tolist()]
         rows = ordered(self.batch.packet_log(env), float(self.now_s[env]))
         return packet_trace(played, rows, least_rate_share=self.least_share, moves=moves)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return a copy of everything that decides the future; of recorded networks the moves so far, too."""
+        """Return a copy of everything that decides the future, and the moves so far of recorded networks."""
         return super().state() | {MOVED: self._moved.copy()}
 
     def set_state(self, state: Any) -> None:
-        """Go back to what ``state`` returned. Raises InputError if it does not fit."""
+        """Restore a result of ``state``. Raises InputError if it does not fit."""
         if MOVED not in state or state[MOVED].nbytes != self._moved.nbytes:
             raise InputError(f"environment state without a fitting {MOVED!r}")
         super().set_state({name: array for name, array in state.items() if name != MOVED})
@@ -114,7 +102,7 @@ class RateCore(PacketCore):
 
 
 def _check_link(distribution: ScenarioDistribution, least_share: float) -> None:
-    """Refuse networks whose link rate is no move: several links, rates that change by themselves, rates that grow too small."""
+    """Refuse networks whose link rate cannot be a move: several links, rate steps, rates that may become too small."""
     largest = distribution.largest
     if len(largest.links) > 1 or largest.links[0].rate_steps:
         raise InputError(f"{distribution.where}: link_rate_min_share needs one link, without rate_steps")
@@ -127,17 +115,17 @@ def _check_link(distribution: ScenarioDistribution, least_share: float) -> None:
             )
 
 
-# Where names are looked up at run time.
+# Looked up at run time.
 _LOAD_SENDER = "ccenv.agents.load:load_sender"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
 
 
 def init(state: Any, view: Any) -> None:
-    """Keep what the box is told."""
+    """Keep the state, which is set from outside."""
 
 
 def play(state: Any, view: Any, move: Any) -> None:
-    """Let go the share that was asked for from outside."""
+    """Release the share that was set from outside."""
     move.service = state.s0
 
 
@@ -145,7 +133,7 @@ OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, init, play, {"s0": 1.
 
 
 def make_senders(distribution: ScenarioDistribution, contract: Program | None = None) -> dict[str, Sender]:
-    """Return all senders that a distribution may draw, by the name that it gives; inside a contract are those from outside."""
+    """Return all senders that a distribution may draw, by name; external ones run inside the contract, if there is one."""
     names = [flow.sender for flow in distribution.largest.flows]
     for leaf in distribution.leaves:
         if leaf.place[-1] == "sender":
@@ -156,11 +144,7 @@ def make_senders(distribution: ScenarioDistribution, contract: Program | None = 
 
 
 def controlled_flows(distribution: ScenarioDistribution) -> list[int]:
-    """Return the flows that are driven from outside.
-
-    Raises:
-        InputError: for a choice that holds 'external': who controls a flow is no matter of chance.
-    """
+    """Return the externally controlled flows. Raises InputError for a random choice that includes 'external'."""
     for leaf in distribution.leaves:
         if leaf.place[-1] == "sender" and EXTERNAL in leaf.choices:
             raise InputError(f"{distribution.where}: {leaf.name}: 'external' cannot be one of several choices")
@@ -168,7 +152,7 @@ def controlled_flows(distribution: ScenarioDistribution) -> list[int]:
 
 
 def make_boxes(distribution: ScenarioDistribution) -> dict[str, ScriptedAdversary]:
-    """Return the adversaries of jitter boxes by name; ``external`` is played by the agent."""
+    """Return the adversaries of delay elements by name; the agent is ``external``."""
     made: dict[str, ScriptedAdversary] = {}
     for flow in distribution.largest.flows:
         name = flow.jitter.adversary
@@ -190,14 +174,14 @@ def check_interface(interface: Interface, distribution: ScenarioDistribution, fl
                 raise InputError(f"signal {row.name!r} needs an application that ends; flow {bulk[0]} is bulk")
 
 
-def decider_of(interface: Interface) -> Decider:
-    """Return who decides for controlled flows: the caller, by an interface."""
+def make_decider(interface: Interface) -> Decider:
+    """Return the decider of controlled flows: the caller, through an interface."""
     inner = None
     if interface.inner:
-        found = bare(load_target(_LOAD_SENDER)(interface.inner))
-        if not isinstance(found, ClassicSender):
+        sender = bare(load_target(_LOAD_SENDER)(interface.inner))
+        if not isinstance(sender, ClassicSender):
             raise InputError(f"inner CCA {interface.inner!r} is no CCA of its own; a classic one is needed")
-        inner = found
+        inner = sender
     return Decider(interface=interface, inner=inner)
 
 
@@ -212,7 +196,7 @@ def make_core(
     within: np.ndarray | None = None,
     played: Mapping[str, Sender] | None = None,
 ) -> PacketCore:
-    """Return the core of some settings; ``played`` are senders in place of those of the scenario, by the scenario's name."""
+    """Return the core of some settings; ``played`` replaces senders of the scenario, by name."""
     distribution = settings.distribution
     adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
     least = settings.link_rate_min_share
@@ -238,30 +222,22 @@ def make_core(
 
 
 def watched_core(settings: PacketSettings, sender: ClassicSender, within: np.ndarray) -> PacketCore:
-    """Return networks in which a classic CCA plays the controlled flows, watched at the times when a policy would decide.
+    """Return networks in which a classic CCA replaces the controlled flows, observed at a policy's decision times.
 
-    Args:
-        settings: of ``ccenv/Packet-v0``.
-        sender: the CCA.
-        within: (B, ranges, 2) the part of each range that each network draws from, as ends in [0, 1].
+    ``within`` is the part of each range that each network draws from, (B, ranges, 2) as ends in [0, 1].
     """
     watched = dict.fromkeys(controlled_flows(settings.distribution), Decider(clock=settings.clock))
     return make_core(len(within), settings, settings.interface(), watched, False, True, None, within, {EXTERNAL: sender})
 
 
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and highest values of an observation of some flows, float32."""
+    """Return the lowest and highest values of an observation of several flows, float32."""
     low, high = interface.limits()
     return np.tile(low, flows), np.tile(high, flows)
 
 
 class FlowActions:
-    """Actions of flows: numbers in [-1, 1], or indices of evenly spaced ones.
-
-    Args:
-        n: flows.
-        levels: number of values; None: any number.
-    """
+    """Actions of n flows: numbers in [-1, 1], or indices of ``levels`` evenly spaced ones (None: continuous)."""
 
     def __init__(self, n: int, levels: int | None) -> None:
         self.n, self.levels = n, None if levels is None else np.linspace(-1.0, 1.0, levels)
@@ -276,13 +252,13 @@ class FlowActions:
         Raises:
             InputError: for actions of a wrong shape, not a number, or no index of a value.
         """
-        given = as_numbers(actions)
-        if given.size != num_envs * self.n:
-            raise InputError(f"actions of shape {given.shape}; {(num_envs, self.n)} is needed")
-        given = given.reshape(num_envs, self.n)
+        numbers = as_numbers(actions)
+        if numbers.size != num_envs * self.n:
+            raise InputError(f"actions of shape {numbers.shape}; {(num_envs, self.n)} is needed")
+        numbers = numbers.reshape(num_envs, self.n)
         if self.levels is not None:
-            given = self.levels[level_of(given, len(self.levels))]
-        asked: np.ndarray = np.clip(given.astype(np.float64), -1.0, 1.0)
+            numbers = self.levels[check_levels(numbers, len(self.levels))]
+        asked: np.ndarray = np.clip(numbers.astype(np.float64), -1.0, 1.0)
         if np.isnan(asked).any():
             raise InputError("an action is not a number (NaN)")
         return asked
@@ -294,12 +270,12 @@ class PacketTask:
     Args:
         num_envs: B.
         settings: the scenario names at least one ``external`` sender.
-        record: keep what rendering needs.
-        patterns: (B, ADVERSARY_SLOTS) what the jitter boxes that are ``external`` play in each environment; None: there are none.
+        record: keep the data for rendering.
+        patterns: (B, ADVERSARY_SLOTS) patterns of ``external`` delay elements in each environment; None: there are none.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
     """
 
-    shared = False  # each flow is a row of its own
+    shared = False  # whether each flow is a row
 
     def __init__(
         self,
@@ -327,7 +303,7 @@ class PacketTask:
             raise InputError("link_rate_min_share is a move of the network's agent: it is for ccenv/PacketNetwork-v0")
         critic = [signal(name) for name in settings.critic_signals]
         self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
-        decider = decider_of(self.interface)
+        decider = make_decider(self.interface)
         self.core = make_core(
             num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared, patterns, within
         )
@@ -341,7 +317,7 @@ class PacketTask:
         self.single_action_space = FlowActions(together, settings.n_actions).space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set what the actions say and run to the next decision; return the rewards of the rows."""
+        """Apply the actions and run to the next decision; return the rewards of the rows."""
         rewards = self.core.advance(self._actions.values(actions, self.core.num_envs))
         if self.shared:
             return rewards.reshape(-1).copy()
@@ -349,7 +325,7 @@ class PacketTask:
         return mean
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of the controlled flows, one after the other: (rows, flows of a row * history * signals).
+        """Return the observations of the controlled flows, in order: (rows, flows of a row * history * signals).
 
         Signals for critics follow.
         """
@@ -359,31 +335,25 @@ class PacketTask:
         return np.concatenate([seen, self.core.signals(self._critic).reshape(len(seen), -1)], axis=1)
 
     def infos(self) -> dict[str, np.ndarray]:
-        """Return what each step says besides: which flows are to decide, their rewards, and with ``raw`` their measures."""
-        found = {"decides": self.core.decides, "rewards": self.core.rewards.copy()}
+        """Return the infos of a step: the flows that are to decide, their rewards, and with ``raw`` their measures."""
+        infos = {"decides": self.core.decides, "rewards": self.core.rewards.copy()}
         if self._raw:
             measures = self.core.measures
-            found |= {name: measures[name] for name in measures.dtype.names or ()}
-        return found
+            infos |= {name: measures[name] for name in measures.dtype.names or ()}
+        return infos
 
 
 class SharedPacketTask(PacketTask):
     """Control each flow whose sender is external by itself: a row of the batch is a flow, so all of them share one policy.
 
-    A row whose flow does not decide is still one of the batch: its action is not read and its reward is 0.
+    Rows of flows that do not decide stay in the batch: their actions are not read and their rewards are 0.
     """
 
     shared = True
 
 
 class PacketNetworkTask:
-    """Control what the jitter boxes hold.
-
-    Args:
-        num_envs: B.
-        settings: the scenario names at least one jitter box of kind adversary that is ``external``, and no external sender.
-        record: keep what rendering needs.
-    """
+    """Control the delay elements: the scenario has at least one with an ``external`` adversary, and no external sender."""
 
     def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
         distribution, self.interface = settings.distribution, settings.interface()
@@ -408,13 +378,13 @@ class PacketNetworkTask:
         self.single_action_space = service_space(self.n_moves, self.levels)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set the shares that the boxes let go, and the link's rate; run to the next decision; return the mean reward (B,)."""
-        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.n_moves), self.levels))
+        """Set the released shares and the link's rate, run to the next decision, and return the mean rewards (B,)."""
+        rewards = self.core.advance(services=read_services(actions, (self.core.num_envs, self.n_moves), self.levels))
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
         return mean
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of all flows, one after the other: (B, n * history * signals)."""
+        """Return the observations of all flows, in order: (B, n * history * signals)."""
         return self.core.observations().reshape(self.core.num_envs, -1)
 
     def infos(self) -> dict[str, np.ndarray]:
@@ -423,29 +393,29 @@ class PacketNetworkTask:
 
 
 def service_space(moves: int, levels: int | None) -> spaces.Space[Any]:
-    """Return the space of an agent that plays jitter boxes, and perhaps the link's rate."""
+    """Return the action space of the network's agent: one number per move."""
     if levels is None:
         return spaces.Box(0.0, 1.0, (moves,), np.float32)
     return spaces.Discrete(levels) if moves == 1 else spaces.MultiDiscrete(np.full(moves, levels))
 
 
-def services_of(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
-    """Return what an agent of the network does, (B, moves) in [0, 1]; numbers outside are clipped.
+def read_services(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
+    """Return the moves of the network's agent, (B, moves) in [0, 1]; numbers outside are clipped.
 
     Raises:
-        InputError: for actions of a wrong shape, not a number, or no index of a value.
+        InputError: for actions of a wrong shape, NaN, or invalid indices.
     """
-    given = as_numbers(actions)
-    if given.size != shape[0] * shape[1]:
-        raise InputError(f"actions of shape {given.shape}; {shape} is needed")
-    given = given.reshape(shape)
+    numbers = as_numbers(actions)
+    if numbers.size != shape[0] * shape[1]:
+        raise InputError(f"actions of shape {numbers.shape}; {shape} is needed")
+    numbers = numbers.reshape(shape)
     if levels is not None:
-        given = level_of(given, levels) / (levels - 1)
-    elif np.isnan(given).any():
+        numbers = check_levels(numbers, levels) / (levels - 1)
+    elif np.isnan(numbers).any():
         raise InputError("an action is not a number (NaN)")
-    shares: np.ndarray = np.clip(given.astype(np.float64), 0.0, 1.0)
+    shares: np.ndarray = np.clip(numbers.astype(np.float64), 0.0, 1.0)
     return shares
 
 
 COMMON_RTT = Clock(every="rtt", common=True)
-"""The clock of environments in which the network acts: all at once, every propagation RTT."""
+"""The clock of environments in which the network acts: all flows at once, every propagation RTT."""

@@ -1,1 +1,1 @@
-"""Batches with a kernel or with several agents behind them: rollouts in the kernel, flows that share a policy, duels."""
+"""Rollouts inside compiled kernels: actor and critic, and the loops over both engines."""

@@ -1,11 +1,8 @@
 """Actor and critic of one policy, evaluated in single precision inside a kernel: actions, log-probabilities and values.
 
-Weights stand in one padded array, aligned as the processor reads it. Random
-numbers come from :mod:`ccenv.base.random`: a draw depends on its key, row, element and step, and on nothing else.
-
-A layer of a network for one input: many outputs at a time, whose sums stay in the processor's registers. Compiled.
-
-Plain loops over outputs write and read every sum once for each four inputs, which takes longer than the products.
+Weights are in one padded, cache-aligned array. A layer computes many outputs at a time, whose sums stay in registers: plain loops
+over outputs would load and store every sum once per four inputs, which takes longer than the products. Random numbers come from
+:mod:`ccenv.base.random`: a draw depends only on its key, row, element and step.
 """
 
 from __future__ import annotations
@@ -31,18 +28,18 @@ _FLAGS = ("contract",)
 
 
 def _block(lanes: int) -> Callable[..., Any]:
-    """Return the function of numba that computes so many outputs of a layer."""
+    """Return the numba intrinsic that computes ``lanes`` outputs of a layer."""
     vector = ir.VectorType(_FLOAT, lanes)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         weights_at, biases_at, inputs_at, outputs_at, n_in, stride = arguments
 
-        def at(base: Any, index: Any, kind: Any) -> Any:
+        def pointer(base: Any, index: Any, element_type: Any) -> Any:
             address = builder.add(base, builder.mul(index, ir.Constant(index.type, _BYTES)))
-            return builder.inttoptr(address, kind.as_pointer())
+            return builder.inttoptr(address, element_type.as_pointer())
 
-        def read(base: Any, index: Any, kind: Any) -> Any:
-            loaded = builder.load(at(base, index, kind))
+        def read(base: Any, index: Any, element_type: Any) -> Any:
+            loaded = builder.load(pointer(base, index, element_type))
             loaded.align = _BYTES
             return loaded
 
@@ -63,7 +60,7 @@ def _block(lanes: int) -> Callable[..., Any]:
             builder.store(builder.fadd(builder.load(total), part, flags=_FLAGS), total)
         with cgutils.for_range_slice(builder, fours, n_in, ir.Constant(n_in.type, 1), n_in.type) as (j, _):
             builder.store(builder.fadd(builder.load(total), product(j), flags=_FLAGS), total)
-        stored = builder.store(builder.load(total), at(outputs_at, zero, vector))
+        stored = builder.store(builder.load(total), pointer(outputs_at, zero, vector))
         stored.align = _BYTES
         return context.get_dummy_value()
 
@@ -86,9 +83,9 @@ def fill_layer(weights_at, biases_at, inputs_at, outputs_at, n_in, n_out, stride
         weights_at: address of W, (n_in, stride), where stride is a multiple of WIDE.
         biases_at: of b, (stride,).
         inputs_at: of x, (n_in,).
-        outputs_at: where the outputs go; all WIDE of the last block are written.
+        outputs_at: of the outputs; all WIDE of the last block are written.
         n_in: inputs.
-        n_out: outputs that are needed.
+        n_out: required outputs.
         stride: numbers from one row of W to the next.
     """
     first = 0
@@ -120,7 +117,7 @@ class ActorCritic(NamedTuple):
 
     Attributes:
         weights: (2, layers, longest, width) float32; of actor and critic, (n_in, n_out) of each layer in the corner, the rest
-            0; no layer and no input is longer than longest, and both lengths are multiples of ``layers.WIDE``.
+            0; no layer and no input is longer than longest, and both lengths are multiples of WIDE.
         biases: (2, layers, width) float32.
         shapes: (2, 4 + MAX_LAYERS) int64; number of layers, activation, number of values of each discrete action (0: continuous
             ones), then the width of each layer, input first.
@@ -161,17 +158,17 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
     weights = _aligned((2, max(map(len, both)), longest, width))
     biases = _aligned((*weights.shape[:2], width))
     shapes = np.zeros((2, FIRST_WIDTH + MAX_LAYERS + 1), np.int64)
-    for which, layers in enumerate(both):
-        shapes[which, LAYERS], shapes[which, ACTIVATION], shapes[which, LEVELS] = len(layers), ACTIVATIONS[activation], levels
-        shapes[which, FIRST_WIDTH : FIRST_WIDTH + len(widths[which])] = widths[which]
+    for side, layers in enumerate(both):
+        shapes[side, LAYERS], shapes[side, ACTIVATION], shapes[side, LEVELS] = len(layers), ACTIVATIONS[activation], levels
+        shapes[side, FIRST_WIDTH : FIRST_WIDTH + len(widths[side])] = widths[side]
         for place, (weight, bias) in enumerate(layers):
-            weights[which, place, : weight.shape[0], : weight.shape[1]] = weight
-            biases[which, place, : len(bias)] = bias
+            weights[side, place, : weight.shape[0], : weight.shape[1]] = weight
+            biases[side, place, : len(bias)] = bias
     return ActorCritic(weights, biases, shapes, np.ascontiguousarray(log_std, np.float32))
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Return zeros, float32, that begin at a multiple of what the processor reads at once."""
+    """Return float32 zeros that start at a cache line."""
     room = np.zeros(int(np.prod(shape)) + _LINE, np.float32)
     first = -room.ctypes.data % (4 * _LINE) // 4
     return room[first : first + int(np.prod(shape))].reshape(shape)
@@ -179,31 +176,25 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 
 @kernel(fastmath={"contract"}, inline="always")
 def fast_tanh(x):  # type: ignore[no-untyped-def]
-    """Return tanh of a float32, with an error below 5e-7; without a call, so that loops vectorise."""
+    """Return tanh of a float32 with an error below 5e-7, without a call, so that loops vectorise."""
     x = min(_LIMIT, max(-_LIMIT, x))
     z = x * x
     return x * (_P0 + z * (_P1 + z * (_P2 + z * (_P3 + z * _P4)))) / (_ONE + z * (_Q1 + z * (_Q2 + z * (_Q3 + z * _Q4))))
 
 
 @kernel(fastmath={"contract"})
-def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
-    """Evaluate actor or critic on the input in scratch[0]; return the row of scratch that holds the outputs.
-
-    Args:
-        networks: ActorCritic.
-        which: ACTOR or CRITIC.
-        scratch: (3, longest) float32; row 0 keeps the input.
-    """
-    n_layers = networks.shapes[which, LAYERS]
+def evaluate(networks, network, scratch):  # type: ignore[no-untyped-def]
+    """Evaluate ACTOR or CRITIC on the input in scratch[0]; return the row of scratch, (3, longest) float32, with the outputs."""
+    n_layers = networks.shapes[network, LAYERS]
     depth, longest, width = networks.weights.shape[1:]
     weights_at, biases_at = np.int64(networks.weights.ctypes.data), np.int64(networks.biases.ctypes.data)
     scratch_at, row = np.int64(scratch.ctypes.data), 4 * scratch.shape[1]
     source = 0
     for layer in range(n_layers):
-        n_in = networks.shapes[which, FIRST_WIDTH + layer]
-        n_out = networks.shapes[which, FIRST_WIDTH + layer + 1]
+        n_in = networks.shapes[network, FIRST_WIDTH + layer]
+        n_out = networks.shapes[network, FIRST_WIDTH + layer + 1]
         target = 2 if source == 1 else 1
-        place = 4 * width * (which * depth + layer)
+        place = 4 * width * (network * depth + layer)
         fill_layer(
             weights_at + place * longest,
             biases_at + place,
@@ -214,7 +205,7 @@ def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
             width,
         )
         if layer < n_layers - 1:
-            if networks.shapes[which, ACTIVATION] == 0:
+            if networks.shapes[network, ACTIVATION] == 0:
                 for o in range(n_out):
                     scratch[target, o] = fast_tanh(scratch[target, o])
             else:
@@ -225,21 +216,21 @@ def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def value_of(networks, scratch):  # type: ignore[no-untyped-def]
+def critic_value(networks, scratch):  # type: ignore[no-untyped-def]
     """Return the critic's value of the observation in scratch[0], float32."""
     return scratch[evaluate(networks, CRITIC, scratch), 0]
 
 
 @kernel
 def standard_normal(key, row, element, step):  # type: ignore[no-untyped-def]
-    """Return a normally distributed number that depends on nothing but its four keys (Box, Muller 1958, eq. 1)."""
+    """Return a normally distributed number as a function of four keys (Box, Muller 1958, eq. 1)."""
     radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, row, element, 2.0 * step)))
     return radius * math.cos(2.0 * math.pi * uniform(key, row, element, 2.0 * step + 1.0))
 
 
 @kernel
 def sample(networks, scratch, key, row, step, actions):  # type: ignore[no-untyped-def]
-    """Draw the actions of a row after the observation in scratch[0]; return their log-probability, float32.
+    """Sample the actions of a row for the observation in scratch[0]; return their log-probability, float32.
 
     Args:
         networks: ActorCritic.
@@ -247,7 +238,7 @@ def sample(networks, scratch, key, row, step, actions):  # type: ignore[no-untyp
         key: of the random numbers, a whole number below 2**53.
         row: number of the row.
         step: number of the step.
-        actions: (n,) where the actions go: numbers not clipped, or indices of values.
+        actions: (n,) output: numbers, not clipped, or indices of values.
     """
     out = evaluate(networks, ACTOR, scratch)
     total = _ZERO

@@ -1,8 +1,7 @@
-"""Rollouts inside the curve engine's kernel: a policy plays each environment until the rollout or its episode ends.
+"""Rollouts inside the curve engine's kernel: a policy runs in each environment until the rollout or its episode ends.
 
-An environment needs no other one, so each is played on its own for as long as possible, and Python is asked for new episodes once
-for all that ended. The steps are those of ``ccenv.envs.curve.task`` and ``ccenv.envs.curve.network``; tests hold the two
-together.
+Environments are independent, so each runs as long as possible, and Python starts new episodes for all that ended at once. The
+steps equal those of ``ccenv.envs.curve.task`` and ``ccenv.envs.curve.network``; tests compare them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _CONTRACT = SENDER_KINDS["contract"]
 
 
 class Game(NamedTuple):
-    """What the agent of a batch does and is rewarded for.
+    """Actions and rewards of the agent of a batch.
 
     Attributes:
         rules: (2,) int64, _PLAYS_SENDERS or _PLAYS_NETWORK, and environment steps of a whole episode.
@@ -48,8 +47,8 @@ class Game(NamedTuple):
         groups: (R, N) bool, the flows that each row is rewarded for.
         weights: (terms,) of the reward.
         elapsed: (B,) int64 steps of the episode so far.
-        lengths: (B,) int64 steps of the episode in all.
-        sums: (B, R, terms) terms of the episode so far.
+        lengths: (B,) int64 length of the episode in steps.
+        sums: (B, R, terms) sums of the terms over the episode so far.
     """
 
     rules: np.ndarray
@@ -64,16 +63,16 @@ class Game(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """What is measured of the controlled flows of an engine over an interface.
+    """The controlled flows of an engine, observed through an interface.
 
-    Kernels take None in its place where there is none; they are compiled for that case without what it would need.
+    Without an interface kernels take None, and are compiled without the code for it.
 
     Attributes:
         controlled: (N,) bool.
         numbers: int64 of the signals.
         history: (1,) int64 intervals.
         action: (3,) number and parameters of the action.
-        weights: (N_TERMS,) of the reward by the table's terms; empty: it is one of today's terms.
+        weights: (N_TERMS,) of a reward by the table's terms; empty: by the curve environments' own terms.
         shares, measured: of the engine's ``Watch``.
     """
 
@@ -86,8 +85,8 @@ class Watched(NamedTuple):
     measured: np.ndarray
 
     @classmethod
-    def of(cls, watch: Watch, weights: np.ndarray | None) -> Watched:
-        """Return what an engine's watch measures; weights are those of the table's terms."""
+    def from_watch(cls, watch: Watch, weights: np.ndarray | None) -> Watched:
+        """Build it from an engine's watch and the weights of the table's terms."""
         interface = watch.require_interface()
         return cls(
             controlled=watch.controlled,
@@ -102,7 +101,7 @@ class Watched(NamedTuple):
 
 @kernel
 def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-untyped-def]
-    """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
+    """Write a row's observation to out, float32; b is the environment's index in its engine, env that in the batch."""
     n_flows = arrays.run[0].n_flows
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
         share_over = game.elapsed[env] / game.rules[_EPISODE_STEPS]
@@ -122,7 +121,7 @@ def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-
 
 @kernel
 def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
-    """Turn a row's actions into rates, positions inside a contract, or moves; those of an interface go to asked."""
+    """Turn a row's actions into rates, positions inside a contract, or moves; actions of an interface go to ``asked``."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -148,7 +147,7 @@ def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore
 
 @kernel
 def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
-    """Write what the terms of the reward are differences of to counts, (4, 1, N)."""
+    """Write the cumulative counts behind the reward terms to counts, (4, 1, N)."""
     n_flows = counts.shape[2]
     for i in range(n_flows):
         flow = arrays.flow[b * n_flows + i]
@@ -159,32 +158,32 @@ def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _measure(arrays, watched, which, signals):  # type: ignore[no-untyped-def]
+def _measure(arrays, watched, envs, signals):  # type: ignore[no-untyped-def]
     """End the intervals of an environment's controlled flows."""
     history = watched.history[0]
-    measure_flows(arrays, watched.controlled, which, watched.numbers, history, watched.shares, signals, watched.measured)
+    measure_flows(arrays, watched.controlled, envs, watched.numbers, history, watched.shares, signals, watched.measured)
 
 
 @kernel
-def _begin(arrays, watched, first_flow, which, signals):  # type: ignore[no-untyped-def]
+def _begin(arrays, watched, first_flow, envs, signals):  # type: ignore[no-untyped-def]
     """Begin the controlled flows of an environment that has been reset."""
-    if arrays.monitors[which[0] * len(watched.controlled) + first_flow].decisions == 0:
-        begin_flows(arrays, watched.controlled, which, np.int64(watched.action[0]))
-        _measure(arrays, watched, which, signals)
+    if arrays.monitors[envs[0] * len(watched.controlled) + first_flow].decisions == 0:
+        begin_flows(arrays, watched.controlled, envs, np.int64(watched.action[0]))
+        _measure(arrays, watched, envs, signals)
 
 
 @kernel
-def _obey(arrays, watched, which, asked):  # type: ignore[no-untyped-def]
-    """Let the controlled flows of an environment do what was asked."""
+def _obey(arrays, watched, envs, asked):  # type: ignore[no-untyped-def]
+    """Apply the requested actions to the controlled flows of an environment."""
     number, first, second = np.int64(watched.action[0]), watched.action[1], watched.action[2]
-    obey_actions(arrays, watched.controlled, which, asked, number, first, second, watched.measured)
+    obey_actions(arrays, watched.controlled, envs, asked, number, first, second, watched.measured)
 
 
 @kernel
-def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-def]
-    """Return the mean reward of some flows in a row by the table's terms, or their own one where those have no weights."""
+def _mean_reward(watched, terms, first, flows, default):  # type: ignore[no-untyped-def]
+    """Return the mean reward of a row's flows by the table's terms, or the default if those have no weights."""
     if len(watched.weights) == 0:
-        return own
+        return default
     total = 0.0
     for flow in range(first, first + flows):
         for term in range(N_TERMS):
@@ -194,7 +193,7 @@ def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-de
 
 @kernel(nogil=True)
 def play_range(first, last, first_env, arrays, game, watched, networks, memory, key):  # type: ignore[no-untyped-def]
-    """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
+    """Run environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
     a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
     n_rows, n_flows, n_terms = len(game.groups), a.run[0].n_flows, len(game.weights)
     n_steps, levels = len(memory.rewards), networks.shapes[ACTOR, LEVELS]
@@ -202,14 +201,14 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
     wide = np.zeros(memory.observations.shape[2])
     before, now, capacity = np.zeros((4, 1, n_flows)), np.zeros((4, 1, n_flows)), np.zeros(2)
     rtt_s, terms = np.zeros((1, n_flows)), np.zeros((n_rows, n_terms))
-    which, signals, per_row = np.zeros(1, np.int64), np.zeros(N_SIGNALS), game.flows.shape[1]
+    envs, signals, per_row = np.zeros(1, np.int64), np.zeros(N_SIGNALS), game.flows.shape[1]
     asked, flow_terms = np.zeros((1, game.flows.size)), np.zeros((1, game.flows.size, N_TERMS))
     for b in range(first, last):
         env = first_env + b
         ev = a.env[b]
-        which[0] = b
+        envs[0] = b
         if watched is not None:
-            _begin(a, watched, game.flows[0, 0], which, signals)
+            _begin(a, watched, game.flows[0, 0], envs, signals)
         smallest_rtt_s = np.inf
         for i in range(n_flows):
             rtt_s[0, i] = a.flow[b * n_flows + i].rtt_s
@@ -225,18 +224,18 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
             for r in range(n_rows):
                 _act(a, game, watched, b, r, levels, memory.actions[t, env * n_rows + r], asked)
             if watched is not None:
-                _obey(a, watched, which, asked)
+                _obey(a, watched, envs, asked)
             advance_range(b, b + 1, a)
             if watched is not None:
-                _measure(a, watched, which, signals)
-                fill_flow_terms(a, watched.controlled, which, watched.measured, flow_terms)
+                _measure(a, watched, envs, signals)
+                fill_flow_terms(a, watched.controlled, envs, watched.measured, flow_terms)
             _count(a, b, now)
             capacity[1] = ev.capacity_bytes
             for i in range(n_flows):
-                for kind in range(4):
-                    change = now[kind, 0, i] - before[kind, 0, i]
-                    before[kind, 0, i] = now[kind, 0, i]
-                    now[kind, 0, i] = change
+                for count in range(4):
+                    change = now[count, 0, i] - before[count, 0, i]
+                    before[count, 0, i] = now[count, 0, i]
+                    now[count, 0, i] = change
             queue = max(0.0, ev.enqueued_bytes - ev.tokens_bytes) / (ev.link_rate_now_Bps * smallest_rtt_s)
             fill_terms(now, 0, capacity[1] - capacity[0], queue, rtt_s, game.groups, terms)
             capacity[0] = capacity[1]
@@ -248,7 +247,7 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
                     game.sums[env, r, term] += terms[r, term]
                     reward += game.weights[term] * terms[r, term]
                 if watched is not None:
-                    reward = _reward_of(watched, flow_terms, r * per_row, per_row, reward)
+                    reward = _mean_reward(watched, flow_terms, r * per_row, per_row, reward)
                 memory.rewards[t, env * n_rows + r] = reward
                 memory.dones[t, env * n_rows + r] = over
             memory.starting[env] = over
@@ -258,7 +257,7 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
         for r in range(n_rows):
             judge(networks, memory, scratch, env * n_rows + r, begun, memory.at[env])
         if not memory.starting[env] or game.elapsed[env] == 0:
-            continue  # the episode goes on, or is a new one whose time has not come
+            continue  # the episode continues, or has not started yet
         memory.ended[env] = True
         for r in range(n_rows):
             row = env * n_rows + r
@@ -267,14 +266,7 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
 
 
 class CurveRollouts:
-    """Rollouts of a task of the curve engine (``RolloutCore``).
-
-    Args:
-        task: whose environments are played.
-
-    Raises:
-        InputError: if its settings ask for what the kernel does not tell.
-    """
+    """Rollouts of a task of the curve engine (``RolloutCore``). Raises InputError for ``step_info``."""
 
     def __init__(self, task: SenderTask | NetworkTask) -> None:
         if task.core.settings.step_info:
@@ -298,7 +290,7 @@ class CurveRollouts:
         core = self.task.core
         for part, engine in core.engines():
             arrays, B = engine.kernel_arrays, engine.n_envs
-            watched = Watched.of(engine.watch, self.task.table_weights) if isinstance(self.task, WatchedTask) else None
+            watched = Watched.from_watch(engine.watch, self.task.table_weights) if isinstance(self.task, WatchedTask) else None
             arrays.run["n_steps"] = core.decision_steps
 
             def run(first: int, last: int, arrays: Any = arrays, watched: Any = watched, start: int = part.start) -> None:

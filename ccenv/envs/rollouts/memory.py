@@ -1,4 +1,4 @@
-"""What a kernel that collects rollouts reads and fills in, whatever its engine is."""
+"""Memory of rollouts, filled by the kernels of either engine, and the protocol of batches with such kernels."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.envs.rollouts.actor_critic import ActorCritic, sample, value_of
+from ccenv.envs.rollouts.actor_critic import ActorCritic, critic_value, sample
 
 
 class Memory(NamedTuple):
-    """A rollout of T steps of B environments with R rows each: row B's r stands at ``b * R + r``.
+    """A rollout of T steps of B environments with R rows each; row r of environment b is at ``b * R + r``.
 
     Attributes:
         observations: (T, B R, n) float32.
-        actions: (T, B R, n_actions) float32 as they were drawn: not clipped, or indices of values.
+        actions: (T, B R, n_actions) float32 as sampled: not clipped, or indices of values.
         rewards: (T, B R) float32.
         values, log_probs: (T, B R) float32.
         episode_starts: (T, B R) float32, 1 for an episode's first step.
         dones: (T, B R) bool, the step ended its episode.
         at: (B,) int64, steps collected so far.
         starting: (B,) bool, the next step is an episode's first.
-        ended: (B,) bool, set where an episode ended: the environment waits for its reset.
-        final: (B R, n) float32, what those episodes ended in.
-        final_values: (B R,) float32, its value.
+        ended: (B,) bool, the episode has ended and the environment waits for its reset.
+        final: (B R, n) float32, last observations of those episodes.
+        final_values: (B R,) float32, their values.
     """
 
     observations: np.ndarray
@@ -43,16 +43,9 @@ class Memory(NamedTuple):
 
 @kernel
 def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[no-untyped-def]
-    """Let a policy decide for a row after the observation that stands in the memory.
+    """Sample a row's action for the observation in the memory, and store action, log-probability and episode start.
 
-    Args:
-        networks: ActorCritic.
-        memory: Memory; action, log-probability and whether an episode starts are filled in.
-        scratch: (3, longest) float32.
-        key: of the noise.
-        row: of the batch.
-        step: of the rollout.
-        starts: whether the step is an episode's first.
+    ``scratch`` is (3, longest) float32, ``key`` that of the noise.
     """
     for j in range(memory.observations.shape[2]):
         scratch[0, j] = memory.observations[step, row, j]
@@ -64,30 +57,26 @@ def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[n
 def judge(networks, memory, scratch, row, first, last):  # type: ignore[no-untyped-def]
     """Fill in the values of a row's observations at the steps first .. last - 1.
 
-    All at once after they were played: the weights of actor and critic together do not fit into the processor's nearest cache.
+    All at once after the steps: the weights of actor and critic together do not fit into the first-level cache.
     """
     for step in range(first, last):
         for j in range(memory.observations.shape[2]):
             scratch[0, j] = memory.observations[step, row, j]
-        memory.values[step, row] = value_of(networks, scratch)
+        memory.values[step, row] = critic_value(networks, scratch)
 
 
 @kernel
 def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
-    """Fill in the value of what a row's episode ended in."""
+    """Fill in the value of the last observation of a row's episode."""
     for j in range(memory.final.shape[1]):
         scratch[0, j] = memory.final[row, j]
-    memory.final_values[row] = value_of(networks, scratch)
+    memory.final_values[row] = critic_value(networks, scratch)
 
 
 class RolloutCore(Protocol):
-    """A batch of environments that a kernel can play with a policy: what every engine that has rollouts in its kernel offers.
+    """A batch of B environments with rollouts inside a kernel; rows_per_env is 1 unless several flows share the policy.
 
-    Attributes:
-        num_envs: B.
-        rows_per_env: R, 1 unless several flows share the policy.
-        levels: number of values of each discrete action; 0: continuous ones.
-        n_actions: numbers in an action.
+    ``levels`` is the number of values of each discrete action, 0 for continuous ones.
     """
 
     num_envs: int
@@ -96,16 +85,13 @@ class RolloutCore(Protocol):
     n_actions: int
 
     def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
-        """Let each environment go on from ``memory.at`` until T steps are collected or its episode ends, whichever is first.
+        """Run each environment from ``memory.at`` until T steps are collected or its episode ends.
 
-        Args:
-            networks: the policy.
-            memory: what is read and filled in.
-            key: of the random numbers of the actions, a whole number below 2**53.
+        ``key``, a whole number below 2**53, keys the random numbers of the actions.
 
         Raises:
             EngineError: if a sender or an adversary left the finite numbers.
         """
 
     def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
-        """Start new episodes where one has ended; return what is known of each of their rows, in order."""
+        """Start new episodes where one has ended; return the metrics of each of their rows, in order."""

@@ -1,6 +1,6 @@
-"""Rollouts inside the packet engine's kernel: a policy plays each network until the rollout or its episode ends.
+"""Rollouts inside the packet engine's kernel: a policy runs in each network until the rollout or its episode ends.
 
-The steps are those of ``ccenv.envs.packet.task``; tests hold the two together.
+The steps equal those of ``ccenv.envs.packet.task``; tests compare them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
 
 
 class PacketGame(NamedTuple):
-    """What the agent of a batch does.
+    """Actions of the agent of a batch.
 
     Attributes:
-        values: of a discrete action, evenly spaced; two entries, the limits, of a continuous one.
-        boxes: (B, boxes, words) states of the jitter boxes that it plays; (B, 0, 1) for an agent that controls flows.
+        values: of a discrete action, evenly spaced; for a continuous one its two limits.
+        boxes: (B, boxes, words) states of the delay elements that it controls; (B, 0, 1) for an agent that controls flows.
         rows: (1,) int64 rows of each network.
-        least_share: (1,) of the link's rate, which it moves after the boxes; (0,) where the rate stays.
+        least_share: (1,) of the link's rate, which it moves after the delay elements; (0,) for a constant rate.
     """
 
     values: np.ndarray
@@ -39,15 +39,15 @@ class PacketGame(NamedTuple):
 
 
 @kernel(nogil=True)
-def play_networks(which, arrays, core, game, networks, memory, discrete, key):  # type: ignore[no-untyped-def]
-    """Play some networks of a batch, (k,) indices, each on its own."""
+def play_networks(indices, arrays, core, game, networks, memory, discrete, key):  # type: ignore[no-untyped-def]
+    """Run the networks of a batch with these indices, (k,), each on its own."""
     a, core, game, networks, memory = unowned(arrays), unowned(core), unowned(game), unowned(networks), unowned(memory)
     n_rows, n_steps, n_flows = game.rows[0], len(memory.rewards), core.seen.shape[1]
     per_row, width, n_actions = n_flows // n_rows, core.seen.shape[2] * core.seen.shape[3], memory.actions.shape[2]
     low, high = game.values[0], game.values[-1]
     scratch = np.zeros((3, networks.weights.shape[2]), np.float32)
-    for k in range(len(which)):
-        env, one = which[k], which[k : k + 1]
+    for k in range(len(indices)):
+        env, one = indices[k], indices[k : k + 1]
         begun = memory.at[env]
         for t in range(begun, n_steps):
             for r in range(n_rows):
@@ -81,7 +81,7 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
         for r in range(n_rows):
             judge(networks, memory, scratch, env * n_rows + r, begun, memory.at[env])
         if not memory.starting[env] or core.elapsed[env] == 0:
-            continue  # the episode goes on, or is a new one whose time has not come
+            continue  # the episode continues, or has not started yet
         memory.ended[env] = True
         for r in range(n_rows):
             row = env * n_rows + r
@@ -91,7 +91,7 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
 
 @kernel
 def _see(core, env, first, flows, width, out):  # type: ignore[no-untyped-def]
-    """Write what a row sees of its flows, one after the other."""
+    """Write a row's observations of its flows, in order."""
     signals = core.seen.shape[3]
     for flow in range(flows):
         for place in range(width):
@@ -99,14 +99,7 @@ def _see(core, env, first, flows, width, out):  # type: ignore[no-untyped-def]
 
 
 class PacketRollouts:
-    """Rollouts of a task of the packet environments (``RolloutCore``).
-
-    Args:
-        task: whose networks are played.
-
-    Raises:
-        InputError: if its settings ask for what the kernel does not tell.
-    """
+    """Rollouts of a task of the packet environments (``RolloutCore``). Raises InputError for ``raw`` or a user reward."""
 
     def __init__(self, task: PacketTask | PacketNetworkTask) -> None:
         core = task.core
@@ -126,12 +119,12 @@ class PacketRollouts:
 
     def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
         """See ``RolloutCore``."""
-        core, which = self.task.core, np.arange(self.num_envs)
+        core, indices = self.task.core, np.arange(self.num_envs)
         discrete = self.levels > 0
 
         def run(first: int, last: int) -> None:
-            own = core.own_arrays
-            play_networks(which[first:last], core.batch.arrays, own, self._game, networks, memory, discrete, float(key))
+            core_arrays = core.own_arrays
+            play_networks(indices[first:last], core.batch.arrays, core_arrays, self._game, networks, memory, discrete, float(key))
 
         share(run, self.num_envs, core.batch.threads)
         core.check()

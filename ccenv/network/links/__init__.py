@@ -1,4 +1,4 @@
-"""Links of varying rate: traces from files, their checks and formats, and the traces that ccenv ships."""
+"""Links of varying rate: trace files, their formats and checks, and the shipped traces."""
 
 from ccenv.network.links.reading import Imported, load_trace, read_trace, save_trace, shipped_traces
 from ccenv.network.links.table import LinkTrace, of_opportunities, of_rates

@@ -1,14 +1,12 @@
-"""Trace files: which format a file has, and what is wrong with it, in one line. Bounded in memory and time.
+"""Link trace files and shipped link traces: formats are detected, errors take one line, memory and time are bounded.
 
-Formats, detected from the content:
+Formats:
 
 - ``mahimahi``: one whole number of milliseconds per line, each an opportunity of 1500 bytes (mm-link(1));
 - ``csv``: columns ``time_s`` or ``time_ms`` and one of ``rate_mbps``, ``rate_kbps``, ``rate_Bps``, ``bytes`` (opportunities), and
   perhaps ``delay_ms``; without a header two columns are seconds and Mbit/s;
-- ``json``: ``{"format": "ccenv-link-trace", ...}`` as ``ccenv.network.links.reading`` writes it, or a list of ``[seconds,
-  Mbit/s]`` pairs or of objects with the names of the columns.
-
-Traces by name: files, and those that ccenv ships. What was read once is kept, so that all runs of a process share it.
+- ``json``: ``{"format": "ccenv-link-trace", ...}`` as :func:`save_trace` writes it, or a list of ``[seconds, Mbit/s]`` pairs or
+  of objects with the names of the columns.
 """
 
 from __future__ import annotations
@@ -49,14 +47,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Imported:
-    """A file that was read.
-
-    Attributes:
-        trace: what it holds.
-        format: mahimahi, csv or json.
-        columns: as they were understood.
-        lines: numbers of them that were read.
-    """
+    """A file that was read; ``columns`` as they were understood, ``lines``: the number of rows."""
 
     trace: LinkTrace
     format: str
@@ -65,51 +56,47 @@ class Imported:
 
 
 def read_trace(file: FilePath, max_gap_s: float = MAX_GAP_S) -> Imported:
-    """Read a trace file of any of the formats.
-
-    Args:
-        file: it.
-        max_gap_s: longest time between two rows.
+    """Read a trace file of any of the formats, with at most ``max_gap_s`` between two rows.
 
     Raises:
         InputError: one line: what is wrong, where, and what is allowed.
     """
-    where = shown_path(file)
+    source = shown_path(file)
     if not max_gap_s > 0:
         raise InputError(f"the longest gap is {max_gap_s:g} s; it must be above 0")
     try:
         with BufferedReader(open_plain(file)) as stream:
             size = stream.seek(0, 2)
             if size > MAX_BYTES:
-                raise InputError(f"{where}: a trace of {size} bytes; at most {MAX_BYTES} are read")
+                raise InputError(f"{source}: a trace of {size} bytes; at most {MAX_BYTES} are read")
             stream.seek(0)
             head = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
             stream.seek(0)
             if head[:1] in (b"{", b"["):
-                return _of_json(stream.read(JSON_RULES.max_bytes + 1), where, max_gap_s)
-            return _of_lines(stream, head, where, max_gap_s)
+                return _parse_json_rows(stream.read(JSON_RULES.max_bytes + 1), source, max_gap_s)
+            return _parse_lines(stream, head, source, max_gap_s)
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{source}: cannot be read ({error.strerror})") from None
     except ValueError:  # NUL in the name
-        raise InputError(f"{where}: not a name that a file can have") from None
+        raise InputError(f"{source}: not a name that a file can have") from None
 
 
-def _of_lines(stream: Any, head: bytes, where: str, max_gap_s: float) -> Imported:
+def _parse_lines(stream: Any, head: bytes, where: str, max_gap_s: float) -> Imported:
     first = head.partition(b"\n")[0].strip()
     if not first:
         raise InputError(f"{where}: the trace is empty")
     names = [part.strip().decode("utf-8", "replace") for part in first.split(b",")]
     header = any(not _is_number(name) for name in names)
     if len(names) == 1 and not header:
-        numbers, lines = _numbers(stream, 1, False, where)
-        return Imported(_mahimahi(numbers[0], where, max_gap_s), "mahimahi", ("time_ms",), lines)
+        numbers, lines = _read_columns(stream, 1, False, where)
+        return Imported(_build_mahimahi(numbers[0], where, max_gap_s), "mahimahi", ("time_ms",), lines)
     if not header:
         if len(names) != 2:
             raise InputError(f"{where}: {len(names)} columns without a header; 2 (seconds, Mbit/s) need none")
         names = ["time_s", "rate_mbps"]
     _check_columns(names, where)
-    columns, lines = _numbers(stream, len(names), header, where)
-    return Imported(_of_columns(dict(zip(names, columns, strict=True)), None, where, max_gap_s), "csv", tuple(names), lines)
+    columns, lines = _read_columns(stream, len(names), header, where)
+    return Imported(_build_trace(dict(zip(names, columns, strict=True)), None, where, max_gap_s), "csv", tuple(names), lines)
 
 
 def _is_number(text: str) -> bool:
@@ -120,24 +107,24 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _chunks(stream: Any, where: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of the first line, and whole lines."""
-    line, rest = 1, b""
+def _read_chunks(stream: Any, where: str) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks of complete lines, each with the number of its first line."""
+    line, remainder = 1, b""
     while piece := stream.read(CHUNK_BYTES):
-        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        complete, newline, remainder = (remainder + piece).rpartition(b"\n")
         if newline:
-            yield line, whole
-            line += whole.count(b"\n") + 1
-        if len(rest) > CHUNK_BYTES or line > MAX_LINES:
+            yield line, complete
+            line += complete.count(b"\n") + 1
+        if len(remainder) > CHUNK_BYTES or line > MAX_LINES:
             raise InputError(f"{where}: more than {MAX_LINES} lines, or a line of more than {CHUNK_BYTES} bytes")
-    if rest.strip():
-        yield line, rest
+    if remainder.strip():
+        yield line, remainder
 
 
-def _numbers(stream: Any, width: int, header: bool, where: str) -> tuple[list[np.ndarray], int]:
-    """Return the columns of numbers of a text, and how many lines had some."""
+def _read_columns(stream: Any, width: int, header: bool, where: str) -> tuple[list[np.ndarray], int]:
+    """Return the columns of numbers, and the number of rows."""
     parts: list[np.ndarray] = []
-    for line, chunk in _chunks(stream, where):
+    for line, chunk in _read_chunks(stream, where):
         text = chunk.lstrip(b"\xef\xbb\xbf") if line == 1 else chunk
         if header and line == 1:
             text = text.partition(b"\n")[2]
@@ -149,9 +136,9 @@ def _numbers(stream: Any, width: int, header: bool, where: str) -> tuple[list[np
             try:
                 values = np.array(words).astype(np.float64)
             except ValueError:
-                values = _careful(rows, width, line, where)
+                values = _parse_rows(rows, width, line, where)
         else:
-            values = _careful(rows, width, line, where)
+            values = _parse_rows(rows, width, line, where)
         parts.append(values.reshape(-1, width))
     table = np.concatenate(parts) if parts else np.zeros((0, width))
     if not len(table):
@@ -162,9 +149,9 @@ def _numbers(stream: Any, width: int, header: bool, where: str) -> tuple[list[np
     return [np.ascontiguousarray(column) for column in table.T], len(table)
 
 
-def _careful(rows: list[bytes], width: int, line: int, where: str) -> np.ndarray:
-    """Return the numbers of lines of which some may be empty; name the first that is wrong."""
-    found: list[list[float]] = []
+def _parse_rows(rows: list[bytes], width: int, line: int, where: str) -> np.ndarray:
+    """Parse lines one by one, skipping empty ones; errors name the line."""
+    numbers: list[list[float]] = []
     for number, row in enumerate(rows, line):
         if not row.strip():
             continue
@@ -172,12 +159,12 @@ def _careful(rows: list[bytes], width: int, line: int, where: str) -> np.ndarray
         try:
             values = [float(cell) for cell in cells]
         except ValueError:
-            said = shown(row.strip()[:40].decode("utf-8", "replace"))
-            raise InputError(f"{where}: line {number}: a number in each of {width} columns is needed (got {said})") from None
+            seen = shown(row.strip()[:40].decode("utf-8", "replace"))
+            raise InputError(f"{where}: line {number}: a number in each of {width} columns is needed (got {seen})") from None
         if len(cells) != width:
             raise InputError(f"{where}: line {number}: {len(cells)} columns; {width} are needed")
-        found.append(values)
-    return np.array(found, np.float64).reshape(-1, width)
+        numbers.append(values)
+    return np.array(numbers, np.float64).reshape(-1, width)
 
 
 def _check_columns(names: Sequence[str], where: str) -> None:
@@ -186,21 +173,21 @@ def _check_columns(names: Sequence[str], where: str) -> None:
             raise InputError(
                 f"{where}: unknown column {shown(name)}; known are {', '.join(_COLUMNS)}.{did_you_mean(name, _COLUMNS)}"
             )
-    kinds = [_COLUMNS[name][0] for name in names]
-    if kinds.count("time") != 1 or kinds.count("rate") + kinds.count("bytes") != 1 or kinds.count("delay") > 1:
+    roles = [_COLUMNS[name][0] for name in names]
+    if roles.count("time") != 1 or roles.count("rate") + roles.count("bytes") != 1 or roles.count("delay") > 1:
         raise InputError(
             f"{where}: a time, one of rate and bytes, and at most one delay are needed, not columns {', '.join(names)}"
         )
 
 
-def _of_columns(columns: dict[str, np.ndarray], length_s: float | None, where: str, max_gap_s: float) -> LinkTrace:
-    kinds = {_COLUMNS[name][0]: values * _COLUMNS[name][1] for name, values in columns.items()}
-    opportunities = "bytes" in kinds
-    times_s = kinds["time"] - (0.0 if opportunities and kinds["time"][0] >= 0 else kinds["time"][0])
+def _build_trace(columns: dict[str, np.ndarray], length_s: float | None, where: str, max_gap_s: float) -> LinkTrace:
+    roles = {_COLUMNS[name][0]: values * _COLUMNS[name][1] for name, values in columns.items()}
+    opportunities = "bytes" in roles
+    times_s = roles["time"] - (0.0 if opportunities and roles["time"][0] >= 0 else roles["time"][0])
     _check_times(times_s, opportunities, where, max_gap_s)
     if length_s is None:
         steps = np.diff(times_s)
-        # The last rate stays for the usual time between two rows.
+        # The last rate holds for the median time between two rows.
         length_s = float(times_s[-1]) + (float(np.median(steps)) if len(steps) and not opportunities else 0.0)
         if not opportunities and len(times_s) == 1:
             length_s = 1.0
@@ -210,11 +197,11 @@ def _of_columns(columns: dict[str, np.ndarray], length_s: float | None, where: s
             f"{where}: a length of {length_s:g} s; it must be above the last time, {least_s:g} s, and at most {LONGEST_S:g}"
         )
     if opportunities:
-        return of_opportunities(times_s, kinds["bytes"], kinds.get("delay"), length_s, where)
-    return of_rates(times_s, kinds["rate"], kinds.get("delay"), length_s, where)
+        return of_opportunities(times_s, roles["bytes"], roles.get("delay"), length_s, where)
+    return of_rates(times_s, roles["rate"], roles.get("delay"), length_s, where)
 
 
-def _mahimahi(times_ms: np.ndarray, where: str, max_gap_s: float) -> LinkTrace:
+def _build_mahimahi(times_ms: np.ndarray, where: str, max_gap_s: float) -> LinkTrace:
     wrong = (times_ms != np.floor(times_ms)) | (times_ms < 0)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -243,7 +230,7 @@ def _check_times(times_s: np.ndarray, repeats_allowed: bool, where: str, max_gap
         raise InputError(f"{where}: a trace of {times_s[-1]:g} s; at most {LONGEST_S:g} are read")
 
 
-def _of_json(content: bytes, where: str, max_gap_s: float) -> Imported:
+def _parse_json_rows(content: bytes, where: str, max_gap_s: float) -> Imported:
     if len(content) > JSON_RULES.max_bytes:
         raise InputError(f"{where}: JSON of more than {JSON_RULES.max_bytes} bytes; write it as CSV")
     data = parse_json(content, where, JSON_RULES)
@@ -258,7 +245,7 @@ def _of_json(content: bytes, where: str, max_gap_s: float) -> Imported:
             raise InputError(f"{where}: format and version must be {FORMAT!r} and {VERSION} (got {shown(data.get('format'))})")
         names, rows = data.get("columns"), data.get("rows")
         if "length_s" in data:
-            length_s = _number(data["length_s"], "length_s", where)
+            length_s = _require_number(data["length_s"], "length_s", where)
     else:
         rows = data
         named = bool(rows) and isinstance(rows[0], dict)
@@ -276,13 +263,13 @@ def _of_json(content: bytes, where: str, max_gap_s: float) -> Imported:
         if not isinstance(row, list) or len(row) != len(names):
             raise InputError(f"{where}: row {number} must have {len(names)} numbers: {', '.join(names)}")
         for value in row:
-            _number(value, f"row {number}", where)
+            _require_number(value, f"row {number}", where)
     table = np.array(rows, np.float64)
     columns = {name: np.ascontiguousarray(column) for name, column in zip(names, table.T, strict=True)}
-    return Imported(_of_columns(columns, length_s, where, max_gap_s), "json", tuple(names), len(rows))
+    return Imported(_build_trace(columns, length_s, where, max_gap_s), "json", tuple(names), len(rows))
 
 
-def _number(value: Any, what: str, where: str) -> float:
+def _require_number(value: Any, what: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
         raise InputError(f"{where}: {what}: a finite number is needed (got {shown(value)})")
     return float(value)
@@ -300,12 +287,7 @@ def shipped_traces() -> dict[str, FilePath]:
 
 
 def trace_file(name: str) -> FilePath:
-    """Return the file of a trace: shipped, or in or below the folder in which the command runs.
-
-    Raises:
-        InputError: for a file elsewhere.
-        UnknownNameError: for neither.
-    """
+    """Return the file of a trace: shipped, or in or below the working folder. Raises InputError or UnknownNameError."""
     shipped = shipped_traces()
     if name in shipped:
         return shipped[name]
@@ -318,17 +300,14 @@ def trace_file(name: str) -> FilePath:
 
 
 def load_trace(name: str) -> LinkTrace:
-    """Return a trace by name.
-
-    Args:
-        name: of a shipped one, or of a file in or below the folder in which the command runs.
+    """Return a trace by the name of a shipped one or of a file in or below the working folder; files are read once a process.
 
     Raises:
-        InputError: as ``read_trace``; UnknownNameError where there is none.
+        InputError: as ``read_trace``; UnknownNameError if there is none.
     """
     file = trace_file(name)
-    found = os.stat(file)
-    key = (str(file.resolve()), found.st_mtime_ns, found.st_size)
+    status = os.stat(file)
+    key = (str(file.resolve()), status.st_mtime_ns, status.st_size)
     if key not in _kept:
         while len(_kept) >= MAX_KEPT:
             del _kept[next(iter(_kept))]
@@ -337,13 +316,7 @@ def load_trace(name: str) -> LinkTrace:
 
 
 def save_trace(path: str | os.PathLike[str], trace: LinkTrace, notes: str = "") -> None:
-    """Write a trace as JSON; reading it gives the same numbers.
-
-    Args:
-        path: the file.
-        trace: it.
-        notes: what it is.
-    """
+    """Write a trace as JSON; reading it gives the same numbers."""
     value = "rate_Bps" if trace.kind == "rate" else "bytes"
     chosen = [ROW_TIME_S, ROW_VALUE, *([ROW_DELAY_S] if trace.has_delays else [])]
     data: dict[str, Any] = {

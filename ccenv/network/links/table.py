@@ -1,8 +1,8 @@
-"""What a link of varying rate can carry, as one table that the packet engine reads.
+"""The capacity of a link of varying rate, as one table that the packet engine reads.
 
-A trace has one of two kinds. ``rate``: from the time of a row on, the link serves at the row's rate, up to the next row.
-``opportunities``: at the time of a row, and only then, so many bytes may leave; what is not used at that instant is lost. This is
-the meaning of Mahimahi's files (mm-link(1): each line is one opportunity of 1500 bytes).
+There are two kinds. ``rate``: from the time of a row to the next row the link serves at the row's rate. ``opportunities``: at
+the time of a row, and only then, so many bytes may leave; an unused opportunity is lost, as in Mahimahi's files (mm-link(1):
+each line is one opportunity of 1500 bytes).
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ MAX_RATE_Bps = 1.25e11  # 1 Tbit/s
 
 @dataclass(frozen=True, eq=False)
 class LinkTrace:
-    """A trace of a link.
-
-    Attributes:
-        kind: rate or opportunities.
-        rows: (n, ROW_WIDTH) float64, in the order of time, the first at 0 s or later.
-        length_s: after which it begins again.
-    """
+    """A trace of a link: rows (n, ROW_WIDTH) in order of time, the first at >= 0 s, that repeat after ``length_s``."""
 
     kind: Kind
     rows: np.ndarray
@@ -40,7 +34,7 @@ class LinkTrace:
 
     @cached_property
     def total_bytes(self) -> float:
-        """Bytes that one length can carry."""
+        """Bytes that one period can carry."""
         last = self.rows[-1]
         seconds = self.length_s - last[ROW_TIME_S] if self.kind == "rate" else 1.0
         return float(last[ROW_BEFORE_BYTES] + last[ROW_VALUE] * seconds)
@@ -63,10 +57,7 @@ class LinkTrace:
         return bool((self.rows[:, ROW_DELAY_S] > 0.0).any())
 
     def carried_bytes(self, times_s: np.ndarray) -> np.ndarray:
-        """Return what the link could have carried by some times, each 0 or later: (n,) bytes.
-
-        An opportunity counts from its time on.
-        """
+        """Return the bytes that the link could have carried by times >= 0, (n,); an opportunity counts from its time on."""
         rounds = np.floor(times_s / self.length_s)
         within_s = times_s - rounds * self.length_s
         row = np.searchsorted(self.rows[:, ROW_TIME_S], within_s, "right") - 1
@@ -77,7 +68,7 @@ class LinkTrace:
         return carried
 
     def summary(self) -> dict[str, Any]:
-        """Return what it is like: length, rates in Mbit/s, outages and delays."""
+        """Return a summary: length, rates in Mbit/s, outages and delays."""
         step_s = max(PEAK_WINDOW_S, self.length_s / 1e6)
         edges = np.arange(0.0, self.length_s, step_s)
         rates = np.diff(self.carried_bytes(edges)) / step_s * 8e-6 if len(edges) > 1 else np.array([self.mean_Bps * 8e-6])
@@ -96,7 +87,7 @@ class LinkTrace:
 
     @cached_property
     def longest_outage_s(self) -> float:
-        """Longest time for which nothing can leave, the step from its end to its beginning counted."""
+        """Longest time for which nothing can leave, including the wrap from end to start."""
         times = self.rows[:, ROW_TIME_S]
         if self.kind == "opportunities":
             used = times[self.rows[:, ROW_VALUE] > 0]
@@ -118,17 +109,17 @@ def of_rates(times_s: np.ndarray, rates_Bps: np.ndarray, delays_s: np.ndarray | 
 
     Args:
         times_s: (n,) ascending, the first is 0.
-        rates_Bps: (n,) 0 or more.
-        delays_s: (n,) one-way delays that the link adds to its own; None: none.
+        rates_Bps: (n,) >= 0.
+        delays_s: (n,) additional one-way delays; None: none.
         length_s: above the last time.
         where: for messages.
 
     Raises:
         InputError: for numbers out of range, or a link that never carries anything.
     """
-    _in_range(rates_Bps, MAX_RATE_Bps, "a rate", "bytes/s", where)
+    _require_range(rates_Bps, MAX_RATE_Bps, "a rate", "bytes/s", where)
     before = np.concatenate([[0.0], np.cumsum(rates_Bps[:-1] * np.diff(times_s))])
-    return _made("rate", times_s, rates_Bps, before, delays_s, length_s, where)
+    return _build("rate", times_s, rates_Bps, before, delays_s, length_s, where)
 
 
 def of_opportunities(
@@ -146,15 +137,15 @@ def of_opportunities(
     Raises:
         InputError: as ``of_rates``.
     """
-    _in_range(opportunity_bytes, MAX_RATE_Bps, "an opportunity", "bytes", where)
+    _require_range(opportunity_bytes, MAX_RATE_Bps, "an opportunity", "bytes", where)
     first = np.flatnonzero(np.append(True, np.diff(times_s) > 0))
     summed = np.add.reduceat(opportunity_bytes, first)
     last = np.append(first[1:] - 1, len(times_s) - 1)
     before = np.concatenate([[0.0], np.cumsum(summed[:-1])])
-    return _made("opportunities", times_s[first], summed, before, None if delays_s is None else delays_s[last], length_s, where)
+    return _build("opportunities", times_s[first], summed, before, None if delays_s is None else delays_s[last], length_s, where)
 
 
-def _made(
+def _build(
     kind: Kind,
     times_s: np.ndarray,
     values: np.ndarray,
@@ -166,7 +157,7 @@ def _made(
     rows = np.zeros((len(times_s), ROW_WIDTH))
     rows[:, ROW_TIME_S], rows[:, ROW_VALUE], rows[:, ROW_BEFORE_BYTES] = times_s, values, before
     if delays_s is not None:
-        _in_range(delays_s, LONGEST_DELAY_S, "a delay", "s", where)
+        _require_range(delays_s, LONGEST_DELAY_S, "a delay", "s", where)
         rows[:, ROW_DELAY_S] = delays_s
     trace = LinkTrace(kind, rows, float(length_s))
     if not trace.total_bytes > 0.0:
@@ -174,7 +165,7 @@ def _made(
     return trace
 
 
-def _in_range(values: np.ndarray, largest: float, what: str, unit: str, where: str) -> None:
+def _require_range(values: np.ndarray, largest: float, what: str, unit: str, where: str) -> None:
     wrong = ~((values >= 0.0) & (values <= largest))
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -1,4 +1,4 @@
-"""Measures of rates, delays and times as plain functions of numbers: the definitions that the metrics of both engines share."""
+"""Measures of rates, delays and times as plain functions of numbers, shared by the metrics of both engines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import numpy as np
 from ccenv.base.errors import InputError
 
 UNDEFINED = math.nan
-"""Value of a measure that has none."""
+"""Value of an undefined measure."""
 
 
 def jain(shares: Any) -> float:
-    """Return Jain's index (sum x)^2 / (N sum x^2): 1 if all shares are the same, 1/N if one has all.
-
-    Args:
-        shares: (N,) shares, >= 0, in any unit.
+    """Return Jain's index (sum x)^2 / (N sum x^2) of N shares >= 0 in any unit.
 
     Returns:
-        float: in [1/N, 1]; not a number if all shares are 0.
+        float: in [1/N, 1], 1 for equal shares; not a number if all shares are 0.
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -42,10 +39,7 @@ def percent(part: float, whole: float) -> float:
 
 
 def starvation_ratio(throughputs: Any) -> float:
-    """Return the largest throughput over the smallest.
-
-    Args:
-        throughputs: (N,) >= 0, in any unit.
+    """Return the largest over the smallest of N throughputs >= 0 in any unit.
 
     Returns:
         float: >= 1, infinite if a flow got nothing and another something; not a number if none got anything or N = 1.
@@ -74,22 +68,22 @@ def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
     Reference: [Starvation] s.4.2, definition 2.
     """
     times, delivered = np.asarray(times_s, dtype=np.float64), np.asarray(delivered_bytes, dtype=np.float64)
-    late = delivered[(times >= times[-1] / 2) & (times > 0)]
-    ratios = [starvation_ratio(row) for row in late if row.max() > 0]
+    second_half = delivered[(times >= times[-1] / 2) & (times > 0)]
+    ratios = [starvation_ratio(row) for row in second_half if row.max() > 0]
     return max(ratios) if ratios else UNDEFINED
 
 
 def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
-    """Return how much worse a flow fares in company than alone, as a share.
+    """Return how much worse a flow fares with a competitor than alone, as a share.
 
     Args:
         alone: its metric without the competitor, > 0.
-        together: its metric beside the competitor, >= 0.
-        sign: 1 where higher is better, as for throughput; -1 where lower is, as for delay.
+        together: its metric with the competitor, >= 0.
+        sign: 1 if higher is better, as for throughput; -1 if lower is, as for delay.
 
     Returns:
         float: (alone - together) / alone for throughput, (together - alone) / together for delay; 0: no harm, 1: nothing left;
-            negative where company helps.
+            negative if the competitor helps.
 
     Raises:
         InputError: if the flow had nothing alone.
@@ -104,13 +98,9 @@ def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
 
 
 def delta_sensitivity(values: Any) -> float:
-    """Return log2(max) - log2(min) of a flow's metric over a set of delay vectors.
+    """Return log2(max) - log2(min) of a flow's metric >= 0 over a set of n delay vectors.
 
-    Args:
-        values: (n,) the metric for each delay vector, >= 0.
-
-    Returns:
-        float: >= 0; 0: delays do not matter; infinite if some value is 0; not a number without values.
+    0: delays do not matter; infinite if some value is 0; not a number without values.
 
     Reference: [Delta] s.4.1 and s.4.1.3; the worked example there takes the logarithm to base 2.
     """
@@ -121,12 +111,7 @@ def delta_sensitivity(values: Any) -> float:
 
 
 def power(utilisation: float, rtt_s: float, queueing_delay_s: float) -> float:
-    """Return utilisation * Rm / (Rm + queueing delay): 1 for a full link with an empty queue.
-
-    Args:
-        utilisation: >= 0.
-        rtt_s: propagation round-trip time Rm, > 0.
-        queueing_delay_s: mean delay on top of it, >= 0.
+    """Return utilisation * Rm / (Rm + mean queueing delay): 1 for a full link with an empty queue.
 
     Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
         ICC 1979, here relative to its value for an ideal sender.
@@ -172,10 +157,7 @@ def time_to_reach_s(times_s: Any, values: Any, target: float) -> float:
 def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
     """Return the number of loss events: all losses within gap_s of an event's first one belong to it.
 
-    Args:
-        times_s: (T,) ascending.
-        lost_bytes: (T,) lost in the interval that ends then.
-        gap_s: usually one round-trip time.
+    ``lost_bytes``, (T,), are those of the intervals that end at the ascending ``times_s``; ``gap_s`` is usually one RTT.
 
     Reference: RFC 5348 s.5.2: losses within one round trip are one event.
     """
@@ -212,15 +194,9 @@ def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, ev
 
 
 def weighted_quantile(values: Any, weights: Any, share: float) -> float:
-    """Return the smallest value that at least a share of the weight does not exceed.
+    """Return the smallest of n values that at least a share, in (0, 1], of the weights >= 0 does not exceed.
 
-    Args:
-        values: (n,).
-        weights: (n,) >= 0.
-        share: in (0, 1].
-
-    Returns:
-        float: one of the values; not a number without weight.
+    It is not a number without weight.
     """
     x, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     if not w.sum() > 0:

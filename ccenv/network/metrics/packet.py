@@ -1,10 +1,6 @@
-"""Metrics of a run of the packet engine, each a function of a window of it; ``ccenv.network.metrics.table`` names them.
+"""Metrics of a packet run, each a function of a :class:`RunWindow`; ``ccenv.network.metrics.table`` lists them.
 
-A run of the packet engine as plain data, and the part of it that a metric speaks about.
-
-Flow completion times of transfers that come and go, over the shortest possible: slowdown, by size.
-
-Metrics of applications: what the pages, videos and calls of a run were worth, over the whole run.
+They cover rates, delays, loss and fairness of flows, slowdowns of transfers, and the quality of applications.
 """
 
 from __future__ import annotations
@@ -24,18 +20,18 @@ from ccenv.network.path import MBPS_IN_BPS
 
 @dataclass(frozen=True)
 class RunFlow:
-    """What metrics know about a flow of a run.
+    """A flow of a run, as metrics see it.
 
     Attributes:
         name: of its group; flows of the same name are measured together.
         rtt_s: propagation round-trip time Rm.
         start_s: when it starts.
         stop_s: when it stops sending; infinite: never.
-        workload: kind of what its application offers; ``finite`` and ``batches`` are transfers that end.
+        workload: type of its workload; ``finite`` and ``batches`` are transfers that end.
         size_bytes: of each transfer.
         every_s: between two transfers of ``batches``.
         finished_s: when a finite transfer was acknowledged; infinite: not.
-        transfers: of a flow that stands for many that come and go: (n, 3) bytes, begin and end in seconds; NaN: not done.
+        transfers: of a flow that stands for many short ones: (n, 3) bytes, begin and end in seconds; NaN: not done.
         link_Bps: rate of the slowest link of its route.
     """
 
@@ -53,7 +49,7 @@ class RunFlow:
 
 @dataclass(frozen=True)
 class AppRun:
-    """What an application of a run was worth.
+    """Quality of an application in a run.
 
     Attributes:
         kind: of the application.
@@ -72,7 +68,7 @@ class AppRun:
 
 @dataclass(frozen=True, eq=False)
 class PacketRun:
-    """What metrics know about a run.
+    """A packet run as plain data, as metrics see it.
 
     Attributes:
         flow_log: (rows, flows) records: newest values and cumulative counts, row k at time k * log_s.
@@ -81,8 +77,8 @@ class PacketRun:
         log_s: interval of the logs.
         duration_s: length of the run.
         mss_bytes: size of a segment.
-        buffer_bytes: of the first link; infinite where it is unlimited.
-        applications: what they were worth.
+        buffer_bytes: of the first link; may be infinite.
+        applications: their quality.
     """
 
     flow_log: np.ndarray
@@ -102,13 +98,7 @@ class PacketRun:
 
 @dataclass(frozen=True, eq=False)
 class RunWindow:
-    """The part of a run that is measured: some flows during some spans of time.
-
-    Attributes:
-        run: what is measured.
-        spans_s: (from, to) in seconds; rates and delays are over all of them together.
-        flows: indices of the flows.
-    """
+    """The part of a run that is measured: flows (indices) during spans (from, to) in seconds, taken together."""
 
     run: PacketRun
     spans_s: tuple[tuple[float, float], ...]
@@ -122,7 +112,7 @@ class RunWindow:
                 raise InputError(f"a span of the window is shorter than the log's interval of {self.run.log_s:g} s")
 
     def rows(self, flow: int | None = None) -> list[tuple[int, int]]:
-        """Return the log rows of the spans, cut to the time in which a flow was to send where one is given."""
+        """Return the log rows of the spans, cut to the active time of a flow if one is given."""
         run, n = self.run, len(self.run.flow_log) - 1
         low, high = 0.0, math.inf
         if flow is not None:
@@ -144,7 +134,7 @@ class RunWindow:
         return sum(self.grown(flow, name) for flow in self.flows)
 
     def seconds(self, flow: int) -> float:
-        """Return for how long a flow was to send within the window."""
+        """Return the active time of a flow within the window."""
         return sum(last - first for first, last in self.rows(flow)) * self.run.log_s
 
     @property
@@ -154,7 +144,7 @@ class RunWindow:
 
     @cached_property
     def rates_Bps(self) -> np.ndarray:
-        """Throughput of each flow while it was to send, (N,) bytes/s; not a number for a flow without such time."""
+        """Throughput of each flow over its active time, (N,) bytes/s; not a number for a flow that was not active."""
         seconds = [self.seconds(flow) for flow in self.flows]
         return np.array(
             [self.grown(f, "goodput_bytes") / s if s > 0 else UNDEFINED for f, s in zip(self.flows, seconds, strict=True)]
@@ -184,7 +174,7 @@ class RunWindow:
 
     @cached_property
     def delays(self) -> tuple[np.ndarray, np.ndarray]:
-        """RTT minus Rm per flow and log interval as the mean of its ACKs, and how many they were."""
+        """RTT minus Rm per flow and log interval as the mean of its ACKs, and their number."""
         values, weights = [], []
         for flow in self.flows:
             log, base_s = self.run.flow_log[:, flow], self.run.flows[flow].rtt_s
@@ -250,8 +240,8 @@ def rtt_mean_s(window: RunWindow) -> float:
 
 def _newest_rtts(window: RunWindow) -> np.ndarray:
     log = window.run.flow_log["rtt_s"]
-    found = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
-    return np.asarray(found[found > 0])
+    rtts_s = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
+    return np.asarray(rtts_s[rtts_s > 0])
 
 
 def rtt_min_s(window: RunWindow) -> float:
@@ -316,13 +306,13 @@ def rate_variation(window: RunWindow) -> float:
 
     Reference: coefficient of variation of the rate, RFC 5166 s.2.2 (oscillations).
     """
-    found = []
+    variations = []
     for flow in window.flows:
         times, rates, _ = _half_seconds(window.run, flow)
         inside = rates[[any(low < t <= high for low, high in window.spans_s) for t in times]]
         if len(inside) > 1 and inside.mean() > 0:
-            found.append(float(inside.std() / inside.mean()))
-    return sum(found) / len(found) if found else UNDEFINED
+            variations.append(float(inside.std() / inside.mean()))
+    return sum(variations) / len(variations) if variations else UNDEFINED
 
 
 def queue_max_bdp(window: RunWindow) -> float:
@@ -347,26 +337,26 @@ def jain_index(window: RunWindow) -> float:
 
 
 def fair_share(window: RunWindow) -> float:
-    """Return the new bytes of these flows over their fair share: the link's, divided at any time among the flows that are there.
+    """Return the new bytes of these flows over their fair share: the link's, divided at any time among the active flows.
 
-    1 is fair, 0.5 is half of it. A flow is there from its start to its stop, or to the end of its transfer.
+    1 is fair, 0.5 is half of it. A flow is active from its start to its stop, or to the end of its transfer.
 
     Reference: max-min fairness on one link (Bertsekas, Gallager, "Data Networks", s.6.5.2), of flows that always have data.
     """
     run, n = window.run, len(window.run.flow_log) - 1
     times = run.time_s[:-1]
-    there = np.stack([(times >= flow.start_s) & (times < min(flow.stop_s, flow.finished_s)) for flow in run.flows], axis=1)
-    bytes_each = run.link_log["rate_Bps"][:n, 0] * run.log_s / np.maximum(there.sum(axis=1), 1)
+    present = np.stack([(times >= flow.start_s) & (times < min(flow.stop_s, flow.finished_s)) for flow in run.flows], axis=1)
+    bytes_each = run.link_log["rate_Bps"][:n, 0] * run.log_s / np.maximum(present.sum(axis=1), 1)
     fair = sum(
-        float(bytes_each[first:last] @ there[first:last, flow]) for flow in window.flows for first, last in window.rows(flow)
+        float(bytes_each[first:last] @ present[first:last, flow]) for flow in window.flows for first, last in window.rows(flow)
     )
     return window.total("goodput_bytes") / fair if fair > 0 else UNDEFINED
 
 
 def harm(window: RunWindow) -> float:
-    """Return what company costs these flows: 1 - their bytes / the bytes that the link could have carried, 0 to 1.
+    """Return what competition costs these flows: 1 - their bytes / the bytes that the link could have carried, 0 to 1.
 
-    Of one flow beside another, fair is about a half: what each leaves the other.
+    For two competing flows, fair is about a half.
 
     Reference: Ware et al., "Beyond Jain's Fairness Index", HotNets 2019, s.4 (``ccenv.network.metrics.measures.harm``).
     Deviation: the flow alone is taken to fill the link.
@@ -375,7 +365,7 @@ def harm(window: RunWindow) -> float:
 
 
 def starvation_ratio(window: RunWindow) -> float:
-    """Return the largest throughput over the smallest, where a flow that got nothing counts as having got one segment.
+    """Return the largest throughput over the smallest; a flow without throughput counts with one segment.
 
     Reference: [Starvation] s.5 (``ccenv.network.metrics.measures.starvation_ratio``).
     """
@@ -386,7 +376,7 @@ def starvation_ratio(window: RunWindow) -> float:
 
 
 def s_fairness(window: RunWindow) -> float:
-    """Return the s of definition 2 over the second half of the run; a flow counts as having got at least one segment.
+    """Return the s of definition 2 over the second half of the run; a flow counts with at least one segment.
 
     Reference: [Starvation] s.4.2 (``ccenv.network.metrics.measures.s_fairness``).
     """
@@ -404,8 +394,8 @@ def power(window: RunWindow) -> float:
 def fair_power(window: RunWindow) -> float:
     """Return power times Jain's index: the nominal score of ``standard-v1``.
 
-    Between 0 and about 1: full link, empty queue, equal shares. Of flows that compete, whoever starves the other loses as much
-    as whoever is starved.
+    Between 0 and about 1: full link, empty queue, equal shares. A sender that starves its competitor loses as much as one that
+    is starved.
 
     Reference: power: Kleinrock 1979; the product with Jain's index is ccenv's own.
     """
@@ -425,7 +415,7 @@ def least_share(window: RunWindow) -> float:
 def even_power(window: RunWindow) -> float:
     """Return power times the smallest share: the nominal score of ``standard-v2``.
 
-    Between 0 and about 1. Whoever starves another, or is starved, gets 0, where Jain's index of two flows stays at a half.
+    Between 0 and about 1. A sender that starves another, or is starved, gets 0, where Jain's index of two flows stays at 1/2.
 
     Reference: power: Kleinrock 1979; the product with the smallest share is ccenv's own.
     """
@@ -451,15 +441,15 @@ def time_to_90_s(window: RunWindow) -> float:
 
     Reference: [CCmatic] figures 18 and 19.
     """
-    return _time_to(window, 0.9)
+    return _time_to_share_s(window, 0.9)
 
 
 def time_to_40_s(window: RunWindow) -> float:
     """Return the same for 40 %: cc_probe_slow is sure of half a link only. Reference: [CCmatic] theorem 6.1, s.6.2.1."""
-    return _time_to(window, 0.4)
+    return _time_to_share_s(window, 0.4)
 
 
-def _time_to(window: RunWindow, share: float) -> float:
+def _time_to_share_s(window: RunWindow, share: float) -> float:
     begin = window.spans_s[0][0]
     times, rates, capacity = _half_seconds(window.run, window.flows[0])
     inside = times > begin
@@ -468,9 +458,9 @@ def _time_to(window: RunWindow, share: float) -> float:
 
 
 def settling_time_s(window: RunWindow) -> float:
-    """Return when the first of these flows comes within 20 % of its own mean rate of the window's last quarter, to stay a second.
+    """Return when the first of these flows comes within 20 % of its mean rate in the window's last quarter, for a second.
 
-    From the window's begin on; with a window per step of the link's rate it says how fast a sender follows the link.
+    Counted from the window's begin; with a window per step of the link's rate it says how fast a sender follows the link.
 
     Reference: settling time; [CCmatic] figures 18 and 19.
     """
@@ -486,7 +476,7 @@ def settling_time_s(window: RunWindow) -> float:
 def open_window_share(window: RunWindow) -> float:
     """Return the share of the log's times at which a flow's window is above two segments.
 
-    Of a 4CP flow whose phase is bad it is the share of false positives of its detector.
+    For a 4CP flow in a bad phase it is the false positive rate of its detector.
 
     Reference: [4CP] s.5.1, figure 16.
     """
@@ -505,27 +495,27 @@ def _half_seconds(run: PacketRun, flow: int, step_s: float = 0.5) -> tuple[np.nd
 
 
 def response_time_s(window: RunWindow) -> float:
-    """Return the mean time of the transfers of flows with finite, or with batches of, transfers that were offered in the window.
+    """Return the mean completion time of finite transfers, or batches of them, that were offered in the window.
 
-    Transfers that had not ended with the run are left out.
+    Transfers that did not finish within the run are left out.
 
     Reference: flow completion time (Dukkipati, McKeown 2006); [4CP] s.4.3.2.
     """
-    found: list[float] = []
+    durations_s: list[float] = []
     run = window.run
     for index in window.flows:
         flow = run.flows[index]
         if flow.workload == "finite":
             times = [(flow.start_s, flow.finished_s - flow.start_s)] if math.isfinite(flow.finished_s) else []
         elif flow.workload == "batches":
-            got = run.flow_log["goodput_bytes"][:, index]
+            delivered = run.flow_log["goodput_bytes"][:, index]
             size = math.ceil(flow.size_bytes / run.mss_bytes - 1e-9) * run.mss_bytes
-            took = measures.completion_times_s(run.time_s, got, size, flow.every_s, flow.start_s)
-            times = [(flow.start_s + k * flow.every_s, seconds) for k, seconds in enumerate(took)]
+            transfer_times_s = measures.completion_times_s(run.time_s, delivered, size, flow.every_s, flow.start_s)
+            times = [(flow.start_s + k * flow.every_s, seconds) for k, seconds in enumerate(transfer_times_s)]
         else:
             continue
-        found += [seconds for at, seconds in times if any(low <= at < high for low, high in window.spans_s)]
-    return sum(found) / len(found) if found else UNDEFINED
+        durations_s += [seconds for at, seconds in times if any(low <= at < high for low, high in window.spans_s)]
+    return sum(durations_s) / len(durations_s) if durations_s else UNDEFINED
 
 
 def sending_rates_Bps(window: RunWindow) -> np.ndarray:
@@ -573,14 +563,14 @@ SMALL_BYTES, LARGE_BYTES = 100e3, 1e6  # pFabric, SIGCOMM 2013, s.5: (0, 100 KB]
 
 
 def slowdowns(window: RunWindow) -> tuple[np.ndarray, np.ndarray]:
-    """Return sizes and slowdowns of the transfers that came in the window: (n,) bytes and (n,); NaN where one was not done.
+    """Return sizes and slowdowns of the transfers that arrived in the window: (n,) bytes and (n,); NaN if unfinished.
 
-    The time of a transfer is from its arrival until its sender has the last ACK; the shortest possible is Rm and the time that
-    the slowest link takes for its packets.
+    The time of a transfer lasts from its arrival to its sender's last ACK; the shortest possible is Rm plus the transmission
+    time of its packets on the slowest link.
 
     Reference: M. Alizadeh et al.: pFabric, SIGCOMM 2013, s.5 (normalised FCT).
     """
-    sizes, found = [np.zeros(0)], [np.zeros(0)]
+    sizes, ratios = [np.zeros(0)], [np.zeros(0)]
     mss_bytes = window.run.mss_bytes
     for index in window.flows:
         flow = window.run.flows[index]
@@ -592,14 +582,14 @@ def slowdowns(window: RunWindow) -> tuple[np.ndarray, np.ndarray]:
             inside |= (begin_s >= low_s) & (begin_s < high_s)
         packets = np.maximum(1.0, np.ceil(size_bytes[inside] / mss_bytes))
         sizes.append(size_bytes[inside])
-        found.append((end_s[inside] - begin_s[inside]) / (flow.rtt_s + packets * mss_bytes / flow.link_Bps))
-    return np.concatenate(sizes), np.concatenate(found)
+        ratios.append((end_s[inside] - begin_s[inside]) / (flow.rtt_s + packets * mss_bytes / flow.link_Bps))
+    return np.concatenate(sizes), np.concatenate(ratios)
 
 
-def _quantile(window: RunWindow, share: float, low_bytes: float = 0.0, high_bytes: float = np.inf) -> float:
-    """Return a quantile of the slowdowns of some sizes; what was not done counts as longest."""
-    sizes, found = slowdowns(window)
-    chosen = np.sort(np.nan_to_num(found[(sizes > low_bytes) & (sizes <= high_bytes)], nan=np.inf))
+def _slowdown_quantile(window: RunWindow, share: float, low_bytes: float = 0.0, high_bytes: float = np.inf) -> float:
+    """Return a quantile of the slowdowns of a range of sizes; unfinished transfers count as longest."""
+    sizes, ratios = slowdowns(window)
+    chosen = np.sort(np.nan_to_num(ratios[(sizes > low_bytes) & (sizes <= high_bytes)], nan=np.inf))
     if not len(chosen):
         return UNDEFINED
     value = float(chosen[min(len(chosen) - 1, int(np.ceil(share * len(chosen))) - 1)])
@@ -608,28 +598,28 @@ def _quantile(window: RunWindow, share: float, low_bytes: float = 0.0, high_byte
 
 def fct_slowdown_p50(window: RunWindow) -> float:
     """Return the median slowdown. Reference: :func:`slowdowns`."""
-    return _quantile(window, 0.5)
+    return _slowdown_quantile(window, 0.5)
 
 
 def fct_slowdown_p99(window: RunWindow) -> float:
     """Return the 99th percentile of the slowdown. Reference: :func:`slowdowns`."""
-    return _quantile(window, 0.99)
+    return _slowdown_quantile(window, 0.99)
 
 
 def fct_small_p99(window: RunWindow) -> float:
     """Return the 99th percentile of the slowdown of transfers of at most 100 kB. Reference: :func:`slowdowns`."""
-    return _quantile(window, 0.99, high_bytes=SMALL_BYTES)
+    return _slowdown_quantile(window, 0.99, high_bytes=SMALL_BYTES)
 
 
 def fct_large_p50(window: RunWindow) -> float:
     """Return the median slowdown of transfers of more than 1 MB. Reference: :func:`slowdowns`."""
-    return _quantile(window, 0.5, low_bytes=LARGE_BYTES)
+    return _slowdown_quantile(window, 0.5, low_bytes=LARGE_BYTES)
 
 
 def fct_done_share(window: RunWindow) -> float:
-    """Return the share of the transfers that came in the window and were done with the run."""
-    _, found = slowdowns(window)
-    return float(np.isfinite(found).mean()) if len(found) else UNDEFINED
+    """Return the share of the transfers that arrived in the window and finished within the run."""
+    _, ratios = slowdowns(window)
+    return float(np.isfinite(ratios).mean()) if len(ratios) else UNDEFINED
 
 
 NAMES = (
@@ -641,15 +631,15 @@ NAMES = (
 
 
 def quality(name: str) -> Callable[[RunWindow], float]:
-    """Return the metric of a value: the mean over the applications of the window's flows that have it.
+    """Return the metric of an application's value: the mean over the window's applications that have it.
 
     Reference: ``ccenv.simulation.applications.play`` defines each value and names its source.
     """
 
     def measure(window: RunWindow) -> float:
         flows = set(window.flows)
-        found = [app.values[name] for app in window.run.applications if set(app.flows) <= flows and name in app.values]
-        return sum(found) / len(found) if found else UNDEFINED
+        values = [app.values[name] for app in window.run.applications if set(app.flows) <= flows and name in app.values]
+        return sum(values) / len(values) if values else UNDEFINED
 
     measure.__doc__ = (
         f"Return {name} of the applications of these flows, the mean over them (``ccenv.simulation.applications.play``)."

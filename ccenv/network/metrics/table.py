@@ -19,13 +19,13 @@ class Metric:
     """One line of the table.
 
     Attributes:
-        name: how suites and records call it.
+        name: used in suites and records.
         label: for tables and plots.
         unit: of the value, ``""`` for a ratio.
-        direction: whether higher or lower is better; ``neither`` where the value is only a description.
+        direction: whether higher or lower is better; ``neither`` for a mere description.
         meaning: one line.
-        of_trace: computes it from a window of a trace; None where a trace does not define it. Its docstring names the source.
-        of_run: computes it from a window of a packet run; None where a packet run does not define it.
+        of_trace: computes it from a window of a trace; None: undefined there. Its docstring names the source.
+        of_run: computes it from a window of a packet run; None: undefined there.
     """
 
     name: str
@@ -242,17 +242,17 @@ _FUNCTIONS = {"trace": "of_trace", "packets": "of_run"}
 FLUID_METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms")
 """Names of the five metrics of [BBR-fluid] s.4.3."""
 MIX_METRICS = (*FLUID_METRICS, "first_share_pct")
-"""Names of what a sweep of the fluid model and the same sweep packet by packet are compared by."""
+"""Names of the metrics that compare a sweep of the fluid model with the same sweep per packet."""
 
 
-_own: dict[str, tuple[Metric, str]] = {}  # metrics that a user brought (ccenv.network.metrics.user), and what they are a hash of
+_user_metrics: dict[str, tuple[Metric, str]] = {}  # metrics of users (ccenv.network.metrics.user) and the hashes of their files
 
 
 def add_metric(metric: Metric, sha256: str) -> None:
-    """Make a user's metric known in this process; one of the same name that the user brought before gives way.
+    """Register a user's metric in this process, in place of an earlier one of the same name.
 
     Args:
-        metric: its functions are None where only its description is known, as from a stored result.
+        metric: without functions if only its description is known, as from a stored result.
         sha256: of the file that defines it.
 
     Raises:
@@ -260,21 +260,21 @@ def add_metric(metric: Metric, sha256: str) -> None:
     """
     if metric.name in METRICS:
         raise InputError(f"metric {metric.name!r} comes with ccenv: give yours another name")
-    _own[metric.name] = (metric, sha256)
+    _user_metrics[metric.name] = (metric, sha256)
 
 
 def own_metric(name: str) -> str:
     """Return the hash of a user's metric that can be computed here; empty: there is none."""
-    metric, sha256 = _own.get(name, (None, ""))
+    metric, sha256 = _user_metrics.get(name, (None, ""))
     return sha256 if metric is not None and metric.sources else ""
 
 
-def _known(name: str, kind: str, table: Mapping[str, object], source: str) -> Metric:
+def _resolve(name: str, noun: str, table: Mapping[str, object], source: str) -> Metric:
     if name in table:
         return METRICS[name]
-    if name not in _own:
-        raise unknown_name(kind, name, [*table, *_own])
-    metric = _own[name][0]
+    if name not in _user_metrics:
+        raise unknown_name(noun, name, [*table, *_user_metrics])
+    metric = _user_metrics[name][0]
     if metric.sources and source not in metric.sources:
         raise InputError(f"metric {name!r} is not computed from {source}; it has no {_FUNCTIONS[source]}(window)")
     return metric
@@ -282,12 +282,12 @@ def _known(name: str, kind: str, table: Mapping[str, object], source: str) -> Me
 
 def trace_metric(name: str) -> Metric:
     """Return the metric of a name that a trace defines. Raises UnknownNameError with suggestions."""
-    return _known(name, "metric", OF_TRACE, "trace")
+    return _resolve(name, "metric", OF_TRACE, "trace")
 
 
 def run_metric(name: str) -> Metric:
     """Return the metric of a name that a packet run defines. Raises UnknownNameError with suggestions."""
-    return _known(name, "metric of the packet engine", OF_RUN, "packets")
+    return _resolve(name, "metric of the packet engine", OF_RUN, "packets")
 
 
 def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
@@ -302,13 +302,7 @@ def _function(name: str, function: Callable[[Any], float] | None) -> Callable[[A
 
 
 def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
-    """Return a metric of a packet run over some flows and spans.
-
-    Args:
-        run: what is measured.
-        name: of the metric.
-        spans_s: (from, to) in seconds.
-        group: name of the flows; None: all.
+    """Return a metric of a packet run over spans (from, to) in seconds and the flows of a group (None: all).
 
     Raises:
         UnknownNameError: if there is no such metric or no such flow.

@@ -1,4 +1,4 @@
-"""Metrics of a trace, each a documented function of a window of it; ``ccenv.network.metrics.table`` names them."""
+"""Metrics of a trace, each a function of a :class:`Window`; ``ccenv.network.metrics.table`` lists them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ QUANTILE_BISECTIONS = 40
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The part of a trace that is measured, usually everything after the warm-up.
-
-    Attributes:
-        trace: the run.
-        first_row: the window starts at this row.
-        last_row: and ends at this one, > first_row.
+    """The part of a trace that is measured, from first_row to last_row > first_row; usually everything after the warm-up.
 
     Raises:
         InputError: if the rows are not in the trace or in the wrong order.
@@ -69,11 +64,11 @@ class Window:
         Returns:
             tuple: per segment between corners the delay of its first and of its last byte in seconds, and its bytes.
         """
-        parts = [self._delays_of(flow) for flow in range(self.trace.n_flows)]
+        parts = [self._flow_delays(flow) for flow in range(self.trace.n_flows)]
         first, last, size = (np.concatenate(column) for column in zip(*parts, strict=True))
         return first, last, size
 
-    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _flow_delays(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         entered, delivered = self.trace.E[:, flow], self.trace.S[:, flow]
         # Bytes that entered before row 0 (only where the history is free) have no known delay.
         low, high = max(delivered[self.first_row], entered[0]), delivered[self.last_row]
@@ -95,19 +90,13 @@ def utilisation(window: Window) -> float:
 
     May exceed 1 by what was queued or held at the start of a window and delivered in it, at most C*(D + queueing delay).
 
-    Returns:
-        float: >= 0, no unit. Higher is better.
-
     Reference: [CCmatic] s.3, objective "utilisation".
     """
     return float(window.delivered_bytes.sum()) / window.capacity_bytes
 
 
 def queueing_delay_mean_s(window: Window) -> float:
-    """Return the mean queueing plus jitter delay of the delivered bytes.
-
-    Returns:
-        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+    """Return the mean queueing plus jitter delay of the delivered bytes; not a number if nothing was delivered.
 
     Reference: Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 1961: the area between E and S over
         the bytes; RTT - Rm of [CCmatic] (5.1).
@@ -117,10 +106,7 @@ def queueing_delay_mean_s(window: Window) -> float:
 
 
 def queueing_delay_p95_s(window: Window) -> float:
-    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter).
-
-    Returns:
-        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter); not a number without any.
 
     Reference: the tail statistic of the Pantheon of Congestion Control, USENIX ATC 2018, s.3, there per packet.
     """
@@ -128,10 +114,7 @@ def queueing_delay_p95_s(window: Window) -> float:
 
 
 def loss_fraction(window: Window) -> float:
-    """Return the bytes lost, for congestion or not, over the bytes sent.
-
-    Returns:
-        float: in [0, 1]; not a number if nothing was sent. Lower is better.
+    """Return the bytes lost, for congestion or not, over the bytes sent; not a number if nothing was sent.
 
     Reference: [CCmatic] s.3, objective "loss".
     """
@@ -140,10 +123,9 @@ def loss_fraction(window: Window) -> float:
 
 
 def jain_index(window: Window) -> float:
-    """Return (sum x)^2 / (N sum x^2) of the bytes x that the N flows got: 1 if all got the same, 1/N if one got all.
+    """Return (sum x)^2 / (N sum x^2) of the bytes x delivered to N flows: 1 for equal shares, 1/N if one flow has all.
 
-    Returns:
-        float: in [1/N, 1]; not a number if nothing was delivered. Higher is better.
+    It is not a number if nothing was delivered.
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -151,10 +133,7 @@ def jain_index(window: Window) -> float:
 
 
 def starvation_ratio(window: Window) -> float:
-    """Return the most bytes that a flow got over the fewest, where a flow that got nothing counts as having got one segment.
-
-    Returns:
-        float: >= 1; not a number for one flow. Lower is better.
+    """Return the largest over the smallest delivery of a flow, each at least a segment; not a number for one flow.
 
     Reference: [Starvation] s.4.2, definition 2 (``ccenv.network.metrics.measures.starvation_ratio``).
     """
@@ -164,10 +143,7 @@ def starvation_ratio(window: Window) -> float:
 def power(window: Window) -> float:
     """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
 
-    Rm is the mean over the delivered bytes where flows differ. A sender that delivers nothing has power 0.
-
-    Returns:
-        float: >= 0, no unit. Higher is better.
+    Rm is the mean over the delivered bytes if flows differ. A sender that delivers nothing has power 0.
 
     Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
         ICC 1979, here relative to its value for an ideal sender.
@@ -181,16 +157,10 @@ def power(window: Window) -> float:
 
 
 def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, share: float) -> float:
-    """Return the smallest value that a share of the weight does not exceed, where values run linearly through each segment.
+    """Return the smallest value that a share, in (0, 1], of the weight does not exceed; not a number without weight.
 
-    Args:
-        first: (n,) value at the start of each segment.
-        last: (n,) value at its end.
-        size: (n,) weight of each segment, >= 0.
-        share: in (0, 1].
-
-    Returns:
-        float: to one part in 2^40 of the largest value; not a number without weight.
+    Values run linearly from ``first`` to ``last``, (n,), through segments of weights ``size`` >= 0. The result is exact to one
+    part in 2^40 of the largest value.
     """
     total = float(size.sum())
     if not total > 0:

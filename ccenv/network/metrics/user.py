@@ -1,4 +1,4 @@
-"""Metrics that a user brings: a Python file or an installed plugin. No suite or record of others is loaded so."""
+"""Metrics of users: a Python file or an installed plugin. Code named by suites or records of others is never loaded."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any, get_args
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown, unknown_name
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
-    attribute_of,
+    find_line,
+    find_source,
+    get_attribute,
     is_python_file,
-    line_of,
     load_file,
     place,
     read_spec,
     require_arguments,
     said,
-    source_of,
 )
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
@@ -36,13 +36,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class OwnMetric:
-    """A user's metric as workers load it again.
-
-    Attributes:
-        name: what tables and records call it.
-        spec: the file or plugin.
-        sha256: of the file that defines it.
-    """
+    """A user's metric as workers load it again: its name, its file or plugin, and the hash of the file."""
 
     name: str
     spec: str
@@ -50,13 +44,13 @@ class OwnMetric:
 
 
 def load_metric(spec: str) -> OwnMetric:
-    """Load a metric of a user, whose code runs, and make its name known in this process.
+    """Load a user's metric, which runs the user's code, and register it in this process.
 
     Args:
         spec: ``FILE.py`` or ``FILE.py:ATTRIBUTE``, or the name of a plugin.
 
     Returns:
-        OwnMetric: its name is that of the file, or of the attribute.
+        OwnMetric: named after the file or the attribute.
 
     Raises:
         UnknownNameError: if there is no such plugin.
@@ -65,45 +59,43 @@ def load_metric(spec: str) -> OwnMetric:
     if is_python_file(spec):
         asked = read_spec(spec)
         user = load_file(asked.file, "metric", METRICS)
-        found = attribute_of(user.module, asked.attribute, asked.file) if asked.attribute else _found(user.module)
+        definition = get_attribute(user.module, asked.attribute, asked.file) if asked.attribute else _find_definition(user.module)
         name = asked.attribute or FilePath(asked.file).stem
         path, sha256 = user.path, user.sha256
     else:
         plugin = installed.find("metric", spec, METRICS)
         if plugin is None:
-            others = [plugin.name for plugin in installed.plugins("metric", METRICS) if not plugin.problem]
-            raise unknown_name("metric", spec, [*METRICS, *others])
-        found, path, sha256 = installed.load(plugin)
+            plugin_names = [plugin.name for plugin in installed.plugins("metric", METRICS) if not plugin.problem]
+            raise unknown_name("metric", spec, [*METRICS, *plugin_names])
+        definition, path, sha256 = installed.load(plugin)
         name = plugin.name
-    metric = _metric(found, name, path)
-    add_metric(
-        replace(metric, of_trace=_guarded(metric.of_trace, name, path), of_run=_guarded(metric.of_run, name, path)), sha256
-    )
+    metric = _build_metric(definition, name, path)
+    add_metric(replace(metric, of_trace=_guard(metric.of_trace, name, path), of_run=_guard(metric.of_run, name, path)), sha256)
     return OwnMetric(name, spec, sha256)
 
 
-def require_metric(own: OwnMetric) -> None:
-    """Make a metric known in this process, a worker. Raises InputError if its file is another than at the start of the run."""
-    if own_metric(own.name) != own.sha256 and load_metric(own.spec).sha256 != own.sha256:
-        raise InputError(f"metric {own.spec} changed while the run went on: run it again")
+def require_metric(metric: OwnMetric) -> None:
+    """Register a metric in this worker process. Raises InputError if its file has changed since the start of the run."""
+    if own_metric(metric.name) != metric.sha256 and load_metric(metric.spec).sha256 != metric.sha256:
+        raise InputError(f"metric {metric.spec} changed while the run went on: run it again")
 
 
-def _found(module: ModuleType) -> Any:
+def _find_definition(module: ModuleType) -> Any:
     return getattr(module, "metric", module)
 
 
-def _metric(found: Any, name: str, path: FilePath) -> Metric:
+def _build_metric(definition: Any, name: str, path: FilePath) -> Metric:
     if name in METRICS:
-        where = line_of(getattr(found, "of_run", None) or getattr(found, "of_trace", None), str(path))
-        raise InputError(f"{where}: {name!r} is the name of a registered metric; give yours another name")
+        location = find_line(getattr(definition, "of_run", None) or getattr(definition, "of_trace", None), str(path))
+        raise InputError(f"{location}: {name!r} is the name of a registered metric; give yours another name")
     if not name.isidentifier():
         raise InputError(f"{path.name}: {name!r} is no name of a metric; letters, digits and _ are allowed")
-    if isinstance(found, Metric):
-        metric = replace(found, name=name)
-    elif isinstance(found, ModuleType):
-        metric = _of_module(found, name, path)
+    if isinstance(definition, Metric):
+        metric = replace(definition, name=name)
+    elif isinstance(definition, ModuleType):
+        metric = _read_module(definition, name, path)
     else:
-        raise InputError(f"{path.name}: {shown(type(found).__name__)} is no metric; what it can be: {_FORMS}")
+        raise InputError(f"{path.name}: {shown(type(definition).__name__)} is no metric; what it can be: {_FORMS}")
     if metric.of_trace is None and metric.of_run is None:
         raise InputError(f"{path.name} defines no metric; what it can define: {_FORMS}")
     for label, function in (("of_trace", metric.of_trace), ("of_run", metric.of_run)):
@@ -115,7 +107,7 @@ def _metric(found: Any, name: str, path: FilePath) -> Metric:
     return metric
 
 
-def _of_module(module: ModuleType, name: str, path: FilePath) -> Metric:
+def _read_module(module: ModuleType, name: str, path: FilePath) -> Metric:
     functions = {label: getattr(module, label, None) for label in ("of_trace", "of_run")}
     if any(functions.values()) and not hasattr(module, "DIRECTION"):
         raise InputError(f"{path.name}: DIRECTION missing; 'higher', 'lower' or 'neither' is better")
@@ -124,24 +116,24 @@ def _of_module(module: ModuleType, name: str, path: FilePath) -> Metric:
     return Metric(name, label, str(getattr(module, "UNIT", "")), getattr(module, "DIRECTION", "neither"), meaning, **functions)
 
 
-def _guarded(function: Callable[[Any], Any] | None, name: str, path: FilePath) -> Callable[[Any], float] | None:
-    """Return a function that is undefined, with a warning, where the user's raises or gives no number."""
+def _guard(function: Callable[[Any], Any] | None, name: str, path: FilePath) -> Callable[[Any], float] | None:
+    """Wrap a function so that it warns and returns UNDEFINED if it raises or returns no finite number."""
     if function is None:
         return None
 
     def value(window: Any) -> float:
         try:
             with limits.limited(name, limits.CALL_LIMIT_S):
-                found = function(window)
+                result = function(window)
         except CcenvError as error:
             problem = str(error)
         except Exception as error:
             problem = f"{place(path, error)}: {said(error)}"
         else:
-            if isinstance(found, Real) and math.isfinite(found):
-                return float(found)
+            if isinstance(result, Real) and math.isfinite(result):
+                return float(result)
             label = getattr(function, "__name__", name)
-            problem = f"{line_of(function, source_of(function))}: {label} returned {shown(found)}; a finite number is needed"
+            problem = f"{find_line(function, find_source(function))}: {label} returned {shown(result)}; a finite number is needed"
         warnings.warn(f"metric {name!r} is left out: {problem}", CcenvWarning, stacklevel=2)
         return UNDEFINED
 

@@ -1,1 +1,1 @@
-"""Applications with a quality of experience: a page, a video, a call. They decide what the flows of a scenario send, and when."""
+"""Applications with a quality of experience: page, video, call. They decide what the flows of a scenario send, and when."""

@@ -1,7 +1,4 @@
-"""Applications at work: each looks at what its flows have delivered, and says how many bytes they are to send.
-
-How a player chooses the bitrate of the next chunk. Each rule is a plain function of what the player knows.
-"""
+"""Running applications: each turns its flows' deliveries into the bytes to send next. Also the bitrate rules of video players."""
 
 from __future__ import annotations
 
@@ -22,14 +19,7 @@ GAMMA_P = 5.0  # Spiteri et al., INFOCOM 2016, s.VI
 
 @dataclass(frozen=True)
 class Player:
-    """What a player knows when it asks for a chunk.
-
-    Attributes:
-        buffer_s: video in its buffer.
-        room_s: most that the buffer holds.
-        chunk_s: length of a chunk.
-        throughputs_Bps: of the chunks so far, oldest first.
-    """
+    """State of a video player when it requests a chunk: buffer and its capacity ``room_s``, throughputs with the oldest first."""
 
     buffer_s: float
     room_s: float
@@ -86,7 +76,7 @@ RULES: dict[str, Callable[[Sequence[float], Player], int]] = {
     "throughput": throughput_based,
     "bola": bola,
 }
-"""Rules by the name that scenarios give."""
+"""Rules by name."""
 
 
 REBUFFER_PENALTY = 4.3  # Mbit/s per second of stall: QoE_lin of Mao et al., "Pensieve", SIGCOMM 2017, s.5.1
@@ -110,12 +100,7 @@ class PagePlay:
         self._wave, self._begin_s, self._next_s = len(self.waves), start_s, start_s
 
     def step(self, now_s: float, delivered_bytes: Sequence[float]) -> list[float]:
-        """Return the bytes that each connection is to send from now on.
-
-        Args:
-            now_s: the time.
-            delivered_bytes: (N,) that have reached the browser.
-        """
+        """Return the bytes that each connection is to send from now on, given the (N,) bytes that have reached the browser."""
         offers = [0.0] * len(self.requests_s)
         idle = [self._due[i] is None and delivered_bytes[i] >= goal - ROUND_OFF_BYTES for i, goal in enumerate(self._goal_bytes)]
         if self._wave < len(self.waves) and not self._waiting and all(idle):
@@ -139,10 +124,10 @@ class PagePlay:
         return offers
 
     def outcome(self, end_s: float) -> tuple[dict[str, float], dict[str, list[list[float]]]]:
-        """Return what is measured over the whole run, and pairs of time and value over time.
+        """Return values over the whole run, and pairs of time and value over time.
 
-        ``page_load_s`` is the mean over the visits that have ended, ``page_load_max_s`` the longest, ``page_loads`` their number;
-        a visit that has not ended when none has counts with the time that it took so far.
+        ``page_load_s`` is the mean over the finished visits, ``page_load_max_s`` the longest, ``page_loads`` their number; if
+        none has finished, the current visit counts with its time so far.
         """
         times = [took_s for _, took_s in self.loads_s] or [end_s - self._begin_s]
         values = {"page_load_s": sum(times) / len(times), "page_load_max_s": max(times), "page_loads": float(len(self.loads_s))}
@@ -179,8 +164,8 @@ class VideoPlay:
             if self.startup_s is None:
                 self.startup_s = now_s - self.start_s
         if self._asked_s is None and self.buffer_s + video.chunk_s <= video.buffer_s:
-            known = Player(self.buffer_s, video.buffer_s, video.chunk_s, self._throughputs)
-            self.levels.append(RULES[video.abr](video.ladder_Bps, known))
+            player = Player(self.buffer_s, video.buffer_s, video.chunk_s, self._throughputs)
+            self.levels.append(RULES[video.abr](video.ladder_Bps, player))
             self._asked_s = now_s
             self._due = (now_s + self.request_s, video.ladder_Bps[self.levels[-1]] * video.chunk_s)
         if self._due is not None and now_s >= self._due[0]:
@@ -201,10 +186,10 @@ class VideoPlay:
         self.stalled_s += elapsed_s - played_s
 
     def outcome(self, end_s: float) -> tuple[dict[str, float], dict[str, list[list[float]]]]:
-        """Return what is measured over the whole run, and time, buffer (s) and bitrate (Mbit/s) over time.
+        """Return values over the whole run, and time, buffer (s) and bitrate (Mbit/s) over time.
 
-        ``video_bitrate_mbps`` is the mean of the chunks that have arrived, ``video_stall_s`` the time without a picture with the
-        start-up, ``video_startup_s`` that alone, ``video_switches`` changes of the bitrate, ``video_qoe`` QoE_lin per chunk:
+        ``video_bitrate_mbps`` is the mean of the delivered chunks, ``video_stall_s`` the stall time including the start-up,
+        ``video_startup_s`` the start-up alone, ``video_switches`` changes of the bitrate, ``video_qoe`` QoE_lin per chunk:
         bitrate - changes - 4.3 times the stalls after the start (Mao et al., SIGCOMM 2017, s.5.1).
         """
         startup_s = self._now_s - self.start_s if self.startup_s is None else self.startup_s
@@ -227,12 +212,12 @@ Outcome = tuple[dict[str, float], dict[str, list[list[float]]]]
 
 
 def call_outcome(call: Call, time_s: Any, sent_new_bytes: Any, delivered_bytes: Any, start_s: float, end_s: float) -> Outcome:
-    """Return what a call is worth, from the curves of its flow.
+    """Return the quality of a call, from the curves of its flow.
 
     Args:
         call: the application.
         time_s: (rows,) of the log.
-        sent_new_bytes: (rows,) cumulative, retransmissions left out.
+        sent_new_bytes: (rows,) cumulative, without retransmissions.
         delivered_bytes: (rows,) cumulative new bytes at the receiver.
         start_s: begin of the call.
         end_s: of the run.

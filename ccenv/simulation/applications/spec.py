@@ -16,12 +16,7 @@ MAX_OBJECTS = 10_000
 
 
 class Objects(StrictModel):
-    """Objects of a page that are asked for together.
-
-    Attributes:
-        count: how many.
-        size_bytes: of each.
-    """
+    """Equal objects of a page that are requested together."""
 
     count: Count
     size_bytes: Bytes
@@ -44,14 +39,14 @@ MEDIAN_PAGE = (
 class Page(StrictModel):
     """Visits to a web page over the connections of a browser.
 
-    Each connection loads one object after the other; its request takes the propagation delay of the return path. A wave of
-    objects is asked for when the one before it is complete. Connections stay open between visits.
+    Each connection loads one object at a time; its request takes the propagation delay of the return path. A wave of objects is
+    requested when the previous one is complete. Connections stay open between visits.
 
     Attributes:
         kind: ``page``.
-        flows: name of the flows that are the connections.
+        flows: name of the connections' flows.
         waves: the objects; by default the median desktop page.
-        every_s: from the begin of a visit to that of the next; a visit that takes longer is followed at once.
+        every_s: between the starts of two visits; the next follows at once after a longer one.
         setup_rtts: round trips before the first request of a connection: TCP (RFC 9293 s.3.5) and TLS 1.3 (RFC 8446 s.2).
     """
 
@@ -76,15 +71,15 @@ LADDER_MBPS = (0.235, 0.375, 0.56, 0.75, 1.05, 1.75, 2.35, 3.0, 4.3, 5.8)
 
 
 class Video(StrictModel):
-    """A video in chunks, at a bitrate that is chosen for each chunk; one request at a time.
+    """A video in chunks with adaptive bitrate; one request at a time.
 
     Attributes:
         kind: ``video``.
         flow: name of the flow that carries it.
-        abr: how the bitrate is chosen (``ccenv.simulation.applications.play``): fixed (the highest), buffer, throughput or bola.
+        abr: bitrate rule (``ccenv.simulation.applications.play``): fixed (the highest), buffer, throughput or bola.
         ladder_Bps: bitrates in bytes/s, ascending (``ladder_mbps`` in Mbit/s).
         chunk_s: length of a chunk.
-        buffer_s: a chunk is asked for when it fits into this buffer.
+        buffer_s: a chunk is requested when it fits into this buffer.
     """
 
     kind: Literal["video"]
@@ -106,13 +101,13 @@ class Video(StrictModel):
 class Call(StrictModel):
     """One direction of a call: an encoder that follows its sender's rate, frame by frame.
 
-    What the flow sends between two frame times is a frame; it is complete when as many new bytes have arrived.
+    A frame is what the flow sends between two frame times; it is complete when as many new bytes have arrived.
 
     Attributes:
         kind: ``call``.
         flow: name of the flow that carries it; its sender sets the rate (``gcc``).
         frames_per_s: of the camera.
-        deadline_s: a frame that takes longer from its capture on is late; 0.15: ITU-T G.114, one-way delay that most accept.
+        deadline_s: largest delay from the capture of a frame to its last byte; 0.15: ITU-T G.114, acceptable to most.
     """
 
     kind: Literal["call"]

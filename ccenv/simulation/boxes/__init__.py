@@ -1,1 +1,1 @@
-"""The delay element per packet: players, goals, game."""
+"""Adversaries of the packet-level delay element: their patterns and policies, goals, and the game."""

@@ -1,7 +1,7 @@
-"""Jitter boxes that attack: one scenario many times at once, each time against another pattern or policy.
+"""Attacks by delay elements: many copies of one scenario at once, each with its own pattern or policy.
 
-What boxes play (``box_players``) says how much of what it holds a box lets go, every 10 ms (``TICK_S``). Whatever it says is
-legal by construction: no packet is held longer than the box may, and none overtakes another.
+Every 10 ms (``TICK_S``) a pattern or policy (``boxes.players``) sets the share of its packets that a delay element releases. Any
+choice is legal by construction: no packet is held longer than allowed, and none overtakes another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SLICE_S = 10.0  # simulated time per call of the kernel, so that a run can be in
 
 
 def pattern_rows(scenario: Scenario) -> np.ndarray:
-    """Return which of a scenario's boxes with an adversary are ``external``: their indices, int64."""
+    """Return the indices (int64) of a scenario's ``external`` delay elements among those with an adversary."""
     named = [flow.jitter.adversary for flow in scenario.flows if flow.jitter.kind == "adversary"]
     return np.array([row for row, name in enumerate(named) if name == EXTERNAL], np.int64)
 
@@ -43,23 +43,23 @@ class BoxGame:
     """Runs of one scenario, each against its own pattern or policy.
 
     Args:
-        scenario: without ranges; boxes whose adversary is ``external`` attack.
+        scenario: without ranges; delay elements whose adversary is ``external`` attack.
         senders: of its flows.
         attacked: flows whose throughput counts.
-        warmup_rtts: propagation RTTs of the slowest attacked flow before the measured window; the boxes play already.
+        warmup_rtts: propagation RTTs of the slowest attacked flow before the measured window; the attack has already begun.
         window_rtts: RTTs measured.
-        adversaries: of the other boxes, by name; one named ``external`` plays in place of patterns. If it is one of
-            ``box_players``, the boxes play what :meth:`play` is given.
-        goal: what counts, a name of ``box_goals.GOALS``.
+        adversaries: of the other delay elements, by name; one named ``external`` replaces patterns. If it is one of
+            ``boxes.players``, :meth:`play` sets its state.
+        goal: a name of ``boxes.goals.GOALS``.
 
     Attributes:
-        scenario: as it is played: with the length of a run.
+        scenario: with the length of a run.
         end_s: length of a run.
-        runs: that were played.
+        runs: number of runs so far.
 
     Raises:
         UnknownNameError: for an unknown goal.
-        InputError: where there is no box to play, a goal needs more flows, or a sender cannot run in batches.
+        InputError: without a delay element to attack with, if a goal needs more flows, or a sender cannot run in batches.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class BoxGame:
 
     @property
     def steps_of_run(self) -> int:
-        """Ticks of 10 ms times flows of one run: what it costs."""
+        """Cost of one run: ticks of 10 ms times flows."""
         return self.ticks_of_run * len(self.scenario.flows)
 
     @property
@@ -126,7 +126,7 @@ class BoxGame:
         return max(1, round(max(self.scenario.flows[flow].rtt_s for flow in self._attacked) / TICK_S))
 
     def play(self, players: Sequence[BoxPlayer]) -> np.ndarray:
-        """Return what the goal counts under each player, lower is worse for the sender: by default the utilisation.
+        """Return the goal's outcome under each pattern or policy, lower is worse for the sender: by default the utilisation.
 
         All networks draw the same random numbers.
 
@@ -136,7 +136,7 @@ class BoxGame:
         return self._goal.outcome(self._counts(players))
 
     def measure(self, player: BoxPlayer) -> tuple[float, float]:
-        """Return the utilisation under a player, and the goal's own value."""
+        """Return the utilisation under a pattern or policy, and the goal's own value."""
         counts = self._counts([player])
         return float(utilisation(counts)[0]), float(self._goal.value(counts)[0])
 
@@ -148,56 +148,59 @@ class BoxGame:
     def _play(self, words: np.ndarray) -> dict[str, np.ndarray]:
         if self._batch is None:
             self._batch = PacketBatch(self._form, SIZE, self._words)
-        batch, which = self._batch, np.arange(len(words))
-        self._run(batch, which, words, self._begin_s)
-        before = self._totals(batch, which, self._begin_s)
-        self._run(batch, which, None, self.end_s)
+        batch, networks = self._batch, np.arange(len(words))
+        self._run(batch, networks, words, self._begin_s)
+        before = self._totals(batch, networks, self._begin_s)
+        self._run(batch, networks, None, self.end_s)
         self.runs += len(words)
-        after = self._totals(batch, which, self.end_s)
-        path_rtt_s = batch.arrays.flows["path_rtt_s"][which][:, self._attacked]
-        found = {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
+        after = self._totals(batch, networks, self.end_s)
+        path_rtt_s = batch.arrays.flows["path_rtt_s"][networks][:, self._attacked]
+        counts = {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
         if self._goal.application is None:
-            return found
-        return found | {self._goal.metric: np.array([stage.worth(self._goal.metric, self.end_s) for stage in self._stages])}
+            return counts
+        return counts | {self._goal.metric: np.array([stage.worth(self._goal.metric, self.end_s) for stage in self._stages])}
 
-    def _run(self, batch: PacketBatch, which: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
+    def _run(self, batch: PacketBatch, networks: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
         if words is not None:
-            batch.begin(which, Beginnings(*(np.repeat(column, len(which), axis=0) for column in self._begins)))
-            batch.box_words[np.ix_(which, self._rows)] = words[:, None]
-            self._stages = [Stage(self.scenario) for _ in which]
+            batch.begin(networks, Beginnings(*(np.repeat(column, len(networks), axis=0) for column in self._begins)))
+            batch.box_words[np.ix_(networks, self._rows)] = words[:, None]
+            self._stages = [Stage(self.scenario) for _ in networks]
         at_s = 0.0 if words is not None else self._begin_s
         while at_s < until_s:
             at_s = min(until_s, at_s + SLICE_S)
-            self._play_applications(batch, which, at_s)
-            batch.advance(np.full(batch.size, at_s), MAX_EVENTS, which)
-        wrong = np.flatnonzero(batch.arrays.run["error"][which, 0])
+            self._play_applications(batch, networks, at_s)
+            batch.advance(np.full(batch.size, at_s), MAX_EVENTS, networks)
+        wrong = np.flatnonzero(batch.arrays.run["error"][networks, 0])
         if len(wrong):
             run = batch.arrays.run[wrong[0], 0]
             raise EngineError(f"flow {run['error_flow']} or its adversary left the finite numbers at {run['now_s']:.6g} s")
 
-    def _play_applications(self, batch: PacketBatch, which: np.ndarray, until_s: float) -> None:
-        """Advance from tick to tick up to a time, each network with what its applications ask for."""
+    def _play_applications(self, batch: PacketBatch, networks: np.ndarray, until_s: float) -> None:
+        """Advance tick by tick up to a time, each network with the requests of its applications."""
         flows = batch.arrays.flows
         for now_s in self._stages[0].ticks(until_s):
-            batch.advance(np.full(batch.size, now_s - BEFORE_TICK_S), MAX_EVENTS, which)
-            delivered_bytes = flows["goodput_bytes"][which]
-            for network, stage, delivered in zip(which, self._stages, delivered_bytes, strict=True):
+            batch.advance(np.full(batch.size, now_s - BEFORE_TICK_S), MAX_EVENTS, networks)
+            delivered_bytes = flows["goodput_bytes"][networks]
+            for network, stage, delivered in zip(networks, self._stages, delivered_bytes, strict=True):
                 for flow, more_bytes in stage.step(now_s, delivered):
                     segments = whole_segments(more_bytes, self.scenario.mss_of(flow))
                     flows["app_segments"][network, flow] += segments
 
-    def _totals(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> dict[str, np.ndarray]:
+    def _totals(self, batch: PacketBatch, networks: np.ndarray, now_s: float) -> dict[str, np.ndarray]:
         flows = batch.arrays.flows
-        counts = {name: flows[field][which][:, self._attacked].copy() for name, field in COUNTED.items()}
-        return counts | {"all_delivered": flows["delivered_bytes"][which].copy(), "capacity": self._capacity(batch, which, now_s)}
+        counts = {name: flows[field][networks][:, self._attacked].copy() for name, field in COUNTED.items()}
+        return counts | {
+            "all_delivered": flows["delivered_bytes"][networks].copy(),
+            "capacity": self._capacity(batch, networks, now_s),
+        }
 
-    def _capacity(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> np.ndarray:
-        links = batch.arrays.links[which, self._link]
-        found: np.ndarray = links["capacity_bytes"] + links["rate_Bps"] * (now_s - links["capacity_s"])
-        return found
+    def _capacity(self, batch: PacketBatch, networks: np.ndarray, now_s: float) -> np.ndarray:
+        links = batch.arrays.links[networks, self._link]
+        capacity_bytes: np.ndarray = links["capacity_bytes"] + links["rate_Bps"] * (now_s - links["capacity_s"])
+        return capacity_bytes
 
     def trace(self, player: BoxPlayer) -> Trace:
-        """Return the trace of a run against a player; not counted. Needs one drop-tail link."""
+        """Return the trace of a run against a pattern or policy; not counted in ``runs``. Needs one drop-tail link."""
         batch = PacketBatch(self._form, 1, self._words, packet_log=DEFAULT_ROWS)
         self._run(batch, np.zeros(1, np.int64), player.words()[None], self.end_s)
         return packet_trace(self.scenario, ordered(batch.packet_log(0), self.end_s))

@@ -1,4 +1,4 @@
-"""What attacking jitter boxes aim at, counted over the measured window of runs in the packet engine."""
+"""Goals of attacks by delay elements, counted over the measured window of packet runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ccenv.base.errors import unknown_name
 
 Counts = Mapping[str, np.ndarray]
-"""What the window adds: ``delivered``, ``sent``, ``lost`` bytes, ``rtt_sum_s``, ``rtt_samples`` of attacked flows, with their
-``path_rtt_s``, (n, flows); ``all_delivered`` of all flows, (n, N); ``capacity`` of the slowest link in bytes, (n,). And over
-the whole run, where the goal is about applications, the goal's ``metric`` (n,)."""
+"""Growth over the window: ``delivered``, ``sent``, ``lost`` bytes, ``rtt_sum_s``, ``rtt_samples`` of attacked flows, with their
+``path_rtt_s``, (n, flows); ``all_delivered`` of all flows, (n, N); ``capacity`` of the slowest link in bytes, (n,). For goals of
+applications also the goal's ``metric`` over the whole run, (n,)."""
 COUNTED = {
     "delivered": "delivered_bytes",
     "sent": "sent_bytes",
@@ -20,20 +20,20 @@ COUNTED = {
     "rtt_sum_s": "rtt_sum_s",
     "rtt_samples": "rtt_samples",
 }
-"""Counts of attacked flows, and the fields of the engine that they are differences of."""
+"""Counts of attacked flows, and the engine's fields whose growth they are."""
 
 
 @dataclass(frozen=True)
 class BoxGoal:
-    """One aim.
+    """A goal of an attack.
 
     Attributes:
-        metric: what is reported, in the words of ``ccenv.network.metrics``.
-        least_flows: flows of the scenario that it needs.
+        metric: name in ``ccenv.network.metrics``.
+        least_flows: flows that the scenario needs.
         value: of several runs, (n,).
         sign: 1 if a low value is bad for the sender, -1 if a high one is.
         summary: one line.
-        application: kind of the applications of the scenario that the goal is about; None: it is about flows.
+        application: type of the applications that it is about; None: it is about flows.
     """
 
     metric: str
@@ -44,14 +44,14 @@ class BoxGoal:
     application: str | None = None
 
     def outcome(self, counts: Counts) -> np.ndarray:
-        """Return what searches make as low as they can, (n,)."""
+        """Return the objective that searches minimise, (n,)."""
         return self.sign * self.value(counts)
 
 
 def utilisation(counts: Counts) -> np.ndarray:
-    """Return what the attacked flows got acknowledged over what the slowest link could carry, (n,)."""
-    found: np.ndarray = counts["delivered"].sum(axis=1) / counts["capacity"]
-    return found
+    """Return the attacked flows' acknowledged bytes over those that the slowest link could carry, (n,)."""
+    shares: np.ndarray = counts["delivered"].sum(axis=1) / counts["capacity"]
+    return shares
 
 
 def _delay(counts: Counts) -> np.ndarray:
@@ -65,17 +65,17 @@ def _loss(counts: Counts) -> np.ndarray:
 
 
 def _fairness(counts: Counts) -> np.ndarray:
-    got = counts["all_delivered"]
-    squares = got.shape[1] * (got**2).sum(axis=1)
-    return np.asarray(np.where(squares > 0, got.sum(axis=1) ** 2 / np.maximum(squares, 1e-300), 1.0))
+    delivered = counts["all_delivered"]
+    squares = delivered.shape[1] * (delivered**2).sum(axis=1)
+    return np.asarray(np.where(squares > 0, delivered.sum(axis=1) ** 2 / np.maximum(squares, 1e-300), 1.0))
 
 
 def _starvation(counts: Counts) -> np.ndarray:
-    got = counts["all_delivered"]
-    return np.asarray(got.max(axis=1) / np.maximum(got.min(axis=1), 1.0))
+    delivered = counts["all_delivered"]
+    return np.asarray(delivered.max(axis=1) / np.maximum(delivered.min(axis=1), 1.0))
 
 
-def _worth(metric: str) -> Callable[[Counts], np.ndarray]:
+def _metric(metric: str) -> Callable[[Counts], np.ndarray]:
     return lambda counts: counts[metric]
 
 
@@ -86,8 +86,8 @@ GOALS: Mapping[str, BoxGoal] = {
     "loss": BoxGoal("loss_fraction", 1, _loss, -1.0, "make the sender lose what it sends"),
     "fairness": BoxGoal("jain_index", 2, _fairness, 1.0, "keep Jain's index of all flows low"),
     "starvation": BoxGoal("starvation_ratio", 2, _starvation, -1.0, "starve one flow: largest throughput over the smallest"),
-    "qoe": BoxGoal("video_qoe", 1, _worth("video_qoe"), 1.0, "spoil the video: bitrate less its changes and stalls", "video"),
-    "page_load": BoxGoal("page_load_s", 1, _worth("page_load_s"), -1.0, "make pages load slowly", "page"),
+    "qoe": BoxGoal("video_qoe", 1, _metric("video_qoe"), 1.0, "spoil the video: bitrate less its changes and stalls", "video"),
+    "page_load": BoxGoal("page_load_s", 1, _metric("page_load_s"), -1.0, "make pages load slowly", "page"),
 }
 """All goals by name."""
 

@@ -1,7 +1,7 @@
-"""What a jitter box that attacks can play besides one periodic pattern: two patterns, one after the other, or a small policy.
+"""Adversaries of a delay element: a periodic pattern, two patterns in succession, or a small policy.
 
-All of them decide how much of what it holds a box lets go, every 10 ms; whatever they decide is legal. Each is a scripted
-adversary of its own for the kernel, and a few numbers of it are the state of a box.
+Every 10 ms they set the share of held packets to release; any choice is legal. Each type is a scripted adversary for the kernel,
+with a few numbers as the state of a delay element.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ccenv.network.adversary import ScriptedAdversary
 
 PATTERN_VALUES = ADVERSARY_SLOTS - 2
 PHASE_VALUES = (ADVERSARY_SLOTS - 4) // 2
-MIDDLE = 0.5  # a policy without weights lets half of it go
+MIDDLE = 0.5  # a policy without weights releases half of it
 INPUTS = ("1", "queue / (C Rm)", "held / (C Rm)", "growth of both in a tick / (C tick)", "what it let go last", "t / end")
 
 
 class BoxPlayer(Protocol):
-    """What boxes play: numbers of one scripted adversary."""
+    """State of one scripted adversary of a delay element."""
 
     @property
     def adversary(self) -> ScriptedAdversary:
-        """The adversary whose state the numbers are."""
+        """The adversary that the state belongs to."""
 
     def words(self) -> np.ndarray:
         """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
@@ -36,16 +36,16 @@ class BoxPlayer(Protocol):
 
 
 def init(state: Any, view: Any) -> None:
-    """Keep the numbers."""
+    """Keep the state."""
 
 
 def play_pattern(state: Any, view: Any, move: Any) -> None:
-    """Let go what the pattern says for this tick."""
+    """Release the pattern's share of this tick."""
     move.service = state.values[np.int64(view.step / state.hold_ticks) % np.int64(state.length)]
 
 
 def play_phases(state: Any, view: Any, move: Any) -> None:
-    """Let go what the pattern of this phase says for this tick."""
+    """Release the share of this tick in the pattern of this phase."""
     if view.step < state.switch_tick:
         move.service = state.first[np.int64(view.step / state.hold_ticks) % np.int64(state.first_length)]
     else:
@@ -54,7 +54,7 @@ def play_phases(state: Any, view: Any, move: Any) -> None:
 
 
 def play_policy(state: Any, view: Any, move: Any) -> None:
-    """Let go what the weighted sum of what the box sees says, decided anew every few ticks."""
+    """Release a weighted sum of the inputs, decided every few ticks."""
     waiting = view.queue_bytes + view.held_bytes
     if np.int64(view.step) % np.int64(state.hold_ticks) == 0:
         bdp_bytes = max(view.link_rate_Bps * view.rtt_s, 1.0)
@@ -86,12 +86,7 @@ POLICY = ScriptedAdversary("box_policy", POLICY_STATE, init, play_policy)
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern of one box, or the same for all boxes of a network.
-
-    Attributes:
-        values: in [0, 1], at most PATTERN_VALUES.
-        hold_ticks: ticks that each of them holds.
-    """
+    """A pattern of one delay element, or of all in a network: at most PATTERN_VALUES in [0, 1], each for ``hold_ticks``."""
 
     values: tuple[float, ...]
     hold_ticks: int = 1
@@ -111,13 +106,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class TwoPhases:
-    """A pattern until a moment, another one from it on.
-
-    Attributes:
-        first, second: values in [0, 1], 1 to PHASE_VALUES each.
-        hold_ticks: ticks that each of them holds.
-        switch_tick: first tick of the second one.
-    """
+    """Two patterns in succession: 1 to PHASE_VALUES in [0, 1] each, every value for ``hold_ticks``, the second from a tick on."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -141,12 +130,9 @@ class TwoPhases:
 
 @dataclass(frozen=True)
 class BoxPolicy:
-    """A policy of one box: a weighted sum of what it sees, clipped to [0, 1].
+    """A policy of one delay element: a weighted sum of INPUTS, clipped to [0, 1], decided every ``hold_ticks``.
 
-    Attributes:
-        weights: of INPUTS.
-        hold_ticks: ticks between two decisions.
-        end_s: of the run, what time is divided by.
+    ``end_s`` is the length of the run, by which time is divided.
     """
 
     weights: tuple[float, ...]
@@ -168,4 +154,4 @@ class BoxPolicy:
 
 
 KIND = Pattern((1.0,))
-"""Everything goes at once."""
+"""The benign pattern: everything is released at once."""

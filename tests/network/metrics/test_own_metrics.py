@@ -29,7 +29,7 @@ def of_trace(window):
 @pytest.fixture(autouse=True)
 def no_metrics_left() -> Iterator[None]:
     yield
-    table._own.clear()
+    table._user_metrics.clear()
 
 
 def write(folder: Path, text: str = GOT, name: str = "got.py") -> str:
@@ -54,7 +54,7 @@ def test_a_suite_with_it_is_another_suite_and_its_report_needs_no_code(tmp_path:
     with pytest.raises(InputError, match="holds results of suite"):
         run_suite("quick", tmp_path / "out", only=only, pictures=False)
     (tmp_path / "got.py").unlink()
-    table._own.clear()
+    table._user_metrics.clear()
     page = build_report(tmp_path / "out")["page"].read_text()
     assert f"--metric {file}" in page
     assert f"--out {tmp_path / 'out'}" in page

@@ -1,6 +1,6 @@
 """BBR version 2 ([BBR-draft-02]: draft-cardwell-iccrg-bbr-congestion-control-02, March 2022). Section numbers are its own.
 
-The model of the path is in ``bbr2_model``, what version 3 does alike in ``bbr_model``.
+Code shared with version 3 is in ``common``.
 
 Deviations: the signals carry neither the bytes in flight when a packet was sent nor the bytes lost since: both are taken
 from the start of the round, so that a loss rate is that of one round (4.5.10.1), and the long-term bound falls to what was
@@ -8,10 +8,6 @@ in flight then (no search for the packet that passed the threshold); bytes deliv
 STARTUP ends by loss when a round loses more than 2 % and so many segments, whatever their ranges (4.3.1.3); no ECN, no
 restart from idle (4.4.3), no undo of spurious loss; before the first RTT sample no pacing; conservation of packets for one
 round of recovery as in bbr1; the filter of aggregation is the three-sample estimator.
-
-The path model of BBRv2: rounds, losses round by round, the long-term bound of the data in flight.
-
-Section numbers are those of [BBR-draft-02]; what version 3 does alike is in ``bbr_model``. Deviations: see ``bbr2``.
 """
 
 from __future__ import annotations
@@ -227,11 +223,7 @@ FULL_LOSS_MSS = 8.0  # BBRv2's Linux code: loss events of a round that may end S
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv2 sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-    """
+    """Build a BBRv2 sender with an initial window in segments, >= 1."""
     return classic_sender(
         "bbr2",
         sys.modules[__name__],

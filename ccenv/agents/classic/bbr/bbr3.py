@@ -1,19 +1,14 @@
 """BBR version 3, packet by packet (draft-ietf-ccwg-bbr-06, July 2026; section numbers are its own).
 
 Every lost packet is judged by what was in flight when it was sent and what was lost since (s.5.5.10.2); rounds, losses and
-rate samples are those of the packet that an ACK covers. The model of the path is in ``bbr3_model``, what
-version 2 does alike in ``bbr_model``.
+rate samples are those of the packet that an ACK covers. Code shared with version 2 is in ``common``; names in brackets are the
+draft's.
 
-Deviations: no undo of spurious losses (s.5.5.11): the engines tell nobody of them; a restart from idle (s.5.4.1) is noticed at
+Deviations: no undo of spurious losses (s.5.5.11): the engines do not signal them; a restart from idle (s.5.4.1) is noticed at
 the next tick, 10 ms at most; a packet limited by the window is one before whose ACK there was no room for a segment; loss
 recovery lasts until as much was delivered as was in flight at its start; no reaction to ECN, of which the draft specifies none
 (s.3.7). The curve engine knows no packets: there what was in flight and lost is that since the start of the round, and the
 losses of a step are one packet.
-
-The path model of BBRv3: rounds, losses packet by packet, the plateau of the bandwidth, the long-term bound.
-
-Section numbers are those of draft-ietf-ccwg-bbr-06 (July 2026); names in brackets are its own; what version 2 does alike is in
-``bbr_model``. Deviations: see ``bbr3``.
 """
 
 from __future__ import annotations
@@ -140,8 +135,7 @@ def is_limited(state: Any, app_limited: float, prior_delivered_bytes: float) -> 
 def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     """Update rounds, bandwidth, short-term bounds and aggregation (s.5.2.3, in its order).
 
-    Returns:
-        tuple: whether a round begins, whether a loss round begins, and the ranges lost in the loss round that has ended.
+    Return whether a round begins, whether a loss round begins, and the ranges lost in the loss round that has ended.
     """
     sample_bytes = ack.delivered_bytes - ack.prior_delivered_bytes
     state.latest_bandwidth_Bps = max(state.latest_bandwidth_Bps, ack.delivery_rate_Bps)
@@ -289,11 +283,7 @@ FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv3 sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-    """
+    """Build a BBRv3 sender with an initial window in segments, >= 1."""
     return classic_sender(
         "bbr3",
         sys.modules[__name__],
@@ -472,8 +462,7 @@ def _is_time_to_probe(state: Any, ack: Any) -> bool:
 def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
     """Follow the meaning of ACKs; raise the long-term bound where losses are few (s.5.3.3.9: AdaptLongTermModel).
 
-    Returns:
-        Whether the next phase was decided.
+    Tell whether the next phase was decided.
     """
     if state.ack_phase == ACKS_STARTING and round_started:
         state.ack_phase = ACKS_FEEDBACK
@@ -569,7 +558,7 @@ def on_loss(state: Any, loss: Any) -> None:
             state.high_inflight_bytes = max(crossed_bytes, BETA * _target_bytes(state))
         if state.mode == UP:
             _enter_down(state, loss.now_s, loss.delivered_bytes)
-        # Losses are told after the ACK that shows them: what follows from them holds at once.
+        # Losses are signalled after the ACK that reveals them, but take effect at once.
         set_pacing_rate(state, state.pacing_gain)
         bound_cwnd(state)
     if loss.timeout > 0.0:

@@ -1,4 +1,4 @@
-"""What BBRv2 and BBRv3 have in common: constants, the bandwidth filter, the short-term bounds, aggregation, RTTs, targets.
+"""Code shared by BBRv2 and BBRv3: constants, the bandwidth filter, the short-term bounds, aggregation, RTTs, targets.
 
 Section numbers are those of [BBR-draft-02] (``bbr2``), then those of draft-ietf-ccwg-bbr-06 (``bbr3``). The functions work on
 the states of both.

@@ -3,7 +3,7 @@
 Four monitor intervals, two pairs at r(1 + eps) and r(1 - eps), decide the direction when both pairs agree on the utility
 u = x (1 - L) Sigmoid(L - 0.05) - x L; then the rate moves on, faster each time, until the utility falls.
 
-Deviations: those of ``pcc``; x is the rate that was set, as in the authors' Linux module; a time-out abandons the experiment
+Deviations: those of ``common``; x is the rate that was set, as in the authors' Linux module; a time-out abandons the experiment
 and begins a new one, as in the module (the paper has no time-outs).
 """
 
@@ -51,11 +51,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = FIRST_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Allegro sender.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Allegro sender, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("allegro", initial_window_mss)
     return classic_sender("allegro", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

@@ -1,11 +1,11 @@
 """PCC Allegro as the authors' Linux module runs it (repository PCC-Kernel, branch master, module tcp_pcc).
 
-Utility and trials are those of ``allegro``. What differs from the paper: the first rate is 512 KiB/s; an interval lasts one RTT
+Utility and trials are those of ``allegro``. Differences from the paper: the first rate is 512 KiB/s; an interval lasts one RTT
 and at least 40 segments; in the starting state the rate grows by the bytes that an interval delivered, for as long as the
 utility per rate rises, which it hardly ever does; eps, 1 to 5 %, grows by a point with every decision like the one before
 (a tie counts as one) and with every step in one direction, and is the size of trials and steps alike.
 
-Deviations: those of ``pcc``; the module leaves out the first and last five segments of an interval, which here are told apart.
+Deviations: those of ``common``; the module leaves out the first and last five segments of an interval, which here are told apart.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Allegro sender as in the Linux module.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Allegro sender as in the Linux module, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("allegro_linux", initial_window_mss)
     return classic_sender("allegro_linux", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

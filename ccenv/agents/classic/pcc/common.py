@@ -1,4 +1,4 @@
-"""Monitor intervals of PCC Allegro and PCC Vivace: send at trial rates one after the other, then see what came of them.
+"""Monitor intervals of PCC Allegro and PCC Vivace: send at trial rates one after the other, then evaluate the results.
 
 An experiment is one to four intervals in a row, each at its own rate. An acknowledged byte belongs to the interval in which
 it was sent, and so does a loss: it is found when three later segments are acknowledged. While the results of an experiment

@@ -3,7 +3,7 @@
 Two monitor intervals at r(1 + eps) and r(1 - eps), in random order, give the gradient of the utility
 u(x) = x^0.9 - b x dRTT/dT - c x L; the rate follows it, the faster the longer it goes in one direction.
 
-Deviations: those of ``pcc``; an interval is one smoothed RTT or ten segments long; a falling RTT earns nothing, as in the
+Deviations: those of ``common``; an interval is one smoothed RTT or ten segments long; a falling RTT earns nothing, as in the
 authors' user-space code.
 """
 
@@ -56,11 +56,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Vivace sender.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Vivace sender, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("vivace", initial_window_mss)
     return classic_sender("vivace", sys.modules[__name__], STATE, initial_window_mss=parameter)
 

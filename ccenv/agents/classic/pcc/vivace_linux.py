@@ -1,11 +1,10 @@
 """PCC Vivace as the authors' Linux module runs it (repository PCC-Kernel, branch vivace, module tcp_pcc).
 
-What differs from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of
-the smoothed RTT between the first and the last packet of an interval, over the time in which the interval was sent, and
-counts as 0 below 3 % or two packets' time; the start grows by half, from 512 KiB/s; trials are two pairs at 5 % above
-and below, which must agree; then the rate moves by the gradient between successive intervals, at least by 2.2 % and at most by
-10 % and 7 points more for each bound that binds in a row, up for as long as the gradient says so, and tries anew after a
-step down.
+Differences from the paper: the utility is linear, u = x (1 - 900 dRTT/dT - 11 L), and x in bytes/s; dRTT is the difference of the
+smoothed RTT between the first and the last packet of an interval, over the time in which the interval was sent, and counts as 0
+below 3 % or two packets' time; the start grows by half, from 512 KiB/s; trials are two pairs at 5 % above and below, which must
+agree; then the rate moves by the gradient between successive intervals, at least by 2.2 % and at most by 10 % and 7 points more
+for each bound that binds in a row, up for as long as the gradient says so, and tries anew after a step down.
 
 Deviations: the module leaves out the first and last ten packets of an interval, which here are told apart (where ACKs come in
 bursts each of its intervals would begin at the longest RTT of a burst and end at the shortest); what was sent is what was
@@ -97,11 +96,7 @@ STATE = state_record(
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Vivace sender as in the Linux module.
-
-    Args:
-        initial_window_mss: window before the first RTT sample in segments, >= 1.
-    """
+    """Build a PCC Vivace sender as in the Linux module, with a window in segments, >= 1, before the first RTT sample."""
     parameter = initial_window("vivace_linux", initial_window_mss)
     return classic_sender("vivace_linux", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
@@ -296,9 +291,9 @@ def _finish(state: Any) -> None:
 
 
 @kernel
-def _decide_start(state: Any, found: float) -> None:
-    if found > state.utility_0:
-        state.utility_0 = found
+def _decide_start(state: Any, utility: float) -> None:
+    if utility > state.utility_0:
+        state.utility_0 = utility
         state.last_rate_Bps = state.rate_Bps
         state.rate_Bps = min(START_GROWTH * state.rate_Bps, MAX_RATE_Bps)
         _one_interval(state)
@@ -322,13 +317,13 @@ def _decide_trials(state: Any) -> None:
 
 
 @kernel
-def _decide_moving(state: Any, found: float) -> None:
+def _decide_moving(state: Any, utility: float) -> None:
     """Follow the gradient between the last two intervals (pcc_decide_rate_moving); after a step down, try anew."""
     s = state
     gradient = 0.0
     if abs(s.last_rate_Bps - s.rate_Bps) >= MIN_DIFFERENCE * s.rate_Bps:
-        gradient = (s.utility_0 - found) / (s.last_rate_Bps - s.rate_Bps)
-    s.utility_0 = found
+        gradient = (s.utility_0 - utility) / (s.last_rate_Bps - s.rate_Bps)
+    s.utility_0 = utility
     _set_amplifier(s, gradient > 0.0)
     step_Bps = bounded_step(s, gradient * GRADIENT_STEP_Bps * s.amplifier)
     smallest_Bps = MIN_STEP * s.rate_Bps

@@ -1,9 +1,6 @@
 """The shipped zoo: learned senders as weights with cards, and the belief programs distilled from them (docs/learning.md).
 
-Each pair of files is ``policy.*`` of the run of the shipped config of that name, copied as it is; programs are those of
-``ccenv distill``.
-
-On which scenes attacks were part of the making of a sender: what its worst case there is worth.
+Each pair of files is a copy of ``policy.*`` of the run of the shipped config of that name; programs come from ``ccenv distill``.
 """
 
 from __future__ import annotations
@@ -65,22 +62,22 @@ def learned_contract_u77_timeouts() -> ContractSender:
 
 
 def learned_contract_u80_firm() -> ContractSender:
-    """Build the policy inside a narrower contract, which attacks find less in."""
+    """Build the policy inside a narrower contract, which is harder to attack."""
     return inside_contract("learned_contract_u80_firm")
 
 
 def learned_robust_v2() -> ContractSender:
-    """Build the policy that was trained on drawn paths under attack, inside a contract of its own."""
+    """Build the policy that was trained on sampled paths under attack, inside its own contract."""
     return inside_contract("learned_robust_v2")
 
 
 def learned_robust_v3() -> ContractSender:
-    """Build the same policy in a contract with one more case: where D is known to be above Rm more is in flight."""
+    """Build the same policy in a contract with one more case: more data in flight when D is known to exceed Rm."""
     return inside_contract("learned_robust_v3")
 
 
 def learned_contract_u80_low_delay() -> ContractSender:
-    """Build the policy that pays for delay inside the same contract."""
+    """Build the policy inside the same contract whose reward penalises delay."""
     return inside_contract("learned_contract_u80_low_delay")
 
 
@@ -90,41 +87,37 @@ def learned_nominal() -> PolicySender:
 
 
 def learned_robust() -> PolicySender:
-    """Build the sender that was trained against what attacked it."""
+    """Build the sender that was trained against its attacks."""
     return policy("learned_robust")
 
 
 def learned_low_delay() -> PolicySender:
-    """Build the sender that pays for delay."""
+    """Build the sender whose reward penalises delay."""
     return policy("learned_low_delay")
 
 
 def learned_fair() -> PolicySender:
-    """Build the sender that was trained in company and is told nothing."""
+    """Build the sender that was trained against other senders, without oracle knowledge."""
     return policy("learned_fair")
 
 
 def aurora() -> PolicySender:
-    """Build the policy that the recipe of [Aurora] gives."""
+    """Build the policy trained by the recipe of [Aurora]."""
     return policy("aurora")
 
 
 def orca() -> PolicySender:
-    """Build the policy over CUBIC that the recipe of [Orca] gives."""
+    """Build the policy over CUBIC trained by the recipe of [Orca]."""
     return policy("orca")
 
 
 def astraea() -> PolicySender:
-    """Build the policy of several flows that the recipe of [Astraea] gives."""
+    """Build the policy of several flows trained by the recipe of [Astraea]."""
     return policy("astraea")
 
 
 def genet(curriculum: float = 1) -> PolicySender:
-    """Build the policy that the curriculum of [Genet] gives.
-
-    Args:
-        curriculum: 1; with 0 the control, trained as long on the whole ranges.
-    """
+    """Build the policy trained with the curriculum of [Genet]; ``curriculum=0``: the control, trained on the full ranges."""
     trained = number("genet", "curriculum", curriculum, low=0, high=1, whole=True)
     return policy("genet" if trained else "genet_uniform")
 
@@ -140,30 +133,24 @@ def canopy() -> PolicySender:
 
 
 def mocc(throughput: float = 0.4, latency: float = 0.3, loss: float = 0.3) -> PolicySender:
-    """Build the policy that sees a preference, in the manner of [Multi-objective], for one of them.
-
-    Args:
-        throughput: weight of the throughput; the three add up to 1.
-        latency: weight of a short RTT.
-        loss: weight of few losses.
-    """
-    given = {"throughput": throughput, "latency": latency, "loss": loss}
-    weights = {name: number("mocc", name, weight, low=0, high=1) for name, weight in given.items()}
+    """Build the policy of one preference, in the manner of [Multi-objective]; the three weights add up to 1."""
+    preference = {"throughput": throughput, "latency": latency, "loss": loss}
+    weights = {name: number("mocc", name, weight, low=0, high=1) for name, weight in preference.items()}
     return with_preference(load_family(FOLDER / "mocc.safetensors"), weights).plain
 
 
 def learned_nominal_d4() -> ProgramSender:
-    """Build the program that scores best, of depth 4."""
+    """Build the best-scoring program of depth 4."""
     return program("learned_nominal_d4")
 
 
 def learned_robust_d4() -> ProgramSender:
-    """Build the program distilled from the robust sender, polished for its worst case too."""
+    """Build the program distilled from the robust sender, also polished for its worst case."""
     return program("learned_robust_d4")
 
 
 def learned_low_delay_d4() -> ProgramSender:
-    """Build the program distilled from the sender that pays for delay, polished for that sender's own score."""
+    """Build the program distilled from the low-delay sender, polished for that sender's score."""
     return program("learned_low_delay_d4")
 
 
@@ -183,22 +170,18 @@ def learned_nominal_u78() -> ProgramSender:
 
 
 def trained_on_scenes(spec: str) -> list[str] | None:
-    """Return the scenes of ``ccenv attack`` that a sender was trained or polished against; None: unknown.
-
-    Args:
-        spec: what ``ccenv.agents.make_sender`` takes.
-    """
+    """Return the attack scenarios that a sender (a spec for ``make_sender``) was trained or polished against; None: unknown."""
     from ccenv.agents import AGENTS
 
     name = spec.partition(":")[0]
     if name in AGENTS:
         policy = name if name in AGENTS.names("learned") else TEACHERS.get(name)
-        return [] if policy is None else scenes_of(policy_notes(FOLDER / f"{policy}.safetensors"))
-    return scenes_of(policy_notes(spec)) if is_policy(spec) else None
+        return [] if policy is None else read_scenes(policy_notes(FOLDER / f"{policy}.safetensors"))
+    return read_scenes(policy_notes(spec)) if is_policy(spec) else None
 
 
-def scenes_of(notes: dict[str, Any]) -> list[str] | None:
-    """Return the scenes that a policy's card names; None if it does not say how it was trained."""
+def read_scenes(notes: dict[str, Any]) -> list[str] | None:
+    """Return the attack scenarios in the notes of a card; None if they do not describe the training."""
     config = notes.get("config")
     if not isinstance(config, dict):
         return None
