@@ -123,11 +123,11 @@ def _task(
     """Return what to widen; what is not given is that of the suite."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.search import Widening, suite_to_keep
+    from ccenv.training.contracts.search import Widening, load_kept_suite
     from ccenv.training.distill.claims import SAMPLES
 
     require_extra("z3", "verify")
-    suite = None if lemmas is None else suite_to_keep(lemmas)
+    suite = None if lemmas is None else load_kept_suite(lemmas)
     default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
     settled, T = (default[name] if own is None else own for name, own in (("settle", settle), ("default_T", samples)))
     return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed, timeouts=timeouts)
@@ -181,12 +181,12 @@ def hull(
     from ccenv.agents.programs import pseudo_code, to_data, to_json
     from ccenv.base.files import write_atomic
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.hull import alike, hull
+    from ccenv.training.contracts.hull import hull, largest_joinable_group
 
     files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
     chosen: list[Program] = []
     for spec, found in zip(programs, files, strict=True):
-        members = [program_of(spec)] if found is None else alike([program_of(str(file)) for file in found])
+        members = [program_of(spec)] if found is None else largest_joinable_group([program_of(str(file)) for file in found])
         if not members:
             raise InputError(f"{spec}: no program (.json) in this folder")
         chosen += members
