@@ -9,7 +9,7 @@ PAGE, PICTURE = "report.md", "frontier.png"
 
 
 def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
-    """Write report.md, and frontier.png where there are proofs; return the page."""
+    """Write report.md, and frontier.png if there are proofs; return the page."""
     fidelity = result["fidelity"]
     scenes = [f"worst, {name} ({case['set']})" for name, case in result["worst"].items()]
     lines = [
@@ -53,7 +53,7 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
 
 
 def _weighed(weights: dict[str, float]) -> str:
-    """Return the terms of the score that count."""
+    """Return the weighted terms of the score."""
     return " ".join(f"{weight:+g} {term}" for term, weight in weights.items() if weight)
 
 
