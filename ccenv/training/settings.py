@@ -78,6 +78,8 @@ class WandbSettings(StrictModel):
     """Weights & Biases.
 
     Attributes:
+        enabled: log to it.
+        project: name of the project.
         mode: ``"offline"`` keeps everything in the run's folder.
     """
 
@@ -91,6 +93,7 @@ class LogSettings(StrictModel):
 
     Attributes:
         tensorboard: write event files into the run's folder.
+        wandb: see ``WandbSettings``.
         networks: adversaries by name; each evaluation of a sender is repeated against each of them.
         exploitability_flow_steps: budget of an attack on the sender at each evaluation, in engine steps of flows; 0: none.
         video: a video of one episode at each evaluation.
@@ -264,7 +267,11 @@ class OffPolicySettings(StrictModel):
 
 
 class SacSettings(OffPolicySettings):
-    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); the entropy weight adapts from its initial value."""
+    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905).
+
+    Attributes:
+        initial_entropy_weight: start of the adaptive entropy weight.
+    """
 
     initial_entropy_weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
 

@@ -159,7 +159,11 @@ class GapSettings(StrictModel):
 
 
 class Recipe(StrictModel):
-    """The recipe on top of PPO, at most one of the fields; plain PPO if all are None."""
+    """The recipe on top of PPO; plain PPO if all are None.
+
+    Attributes:
+        certificate, imitation, preferences, gap: at most one of them, see there.
+    """
 
     certificate: CertificateSettings | None = None
     imitation: ImitationSettings | None = None
