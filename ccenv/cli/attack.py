@@ -289,19 +289,9 @@ def attack_packets(
 ) -> int:
     """Search patterns of a scenario's delay elements, check and store the traces; return the exit code.
 
-    Args:
-        agent: the sender.
-        scenario: name or file.
-        given: options of the curve engine by name, with value and default; none may be set.
-        adversaries: searches of the delay elements, or scripted adversaries; None: all searches.
-        budget: as typed; None: the default.
-        seed: of searches and draws.
-        warmup_rtts: before the measured window.
-        window_rtts: measured.
-        goal: of the delay elements.
-        out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
-        fresh: discard an earlier attack instead of resuming it.
-        json: print JSON.
+    The other arguments are options of ``ccenv attack``; ``given`` are those of the curve engine by name, with value and default,
+    none of which may be set. Without ``adversaries`` all searches are made, without ``out`` the folder is
+    runs/attack/SENDER-SCENARIO-SEED.
     """
     from ccenv.agents.identity import sender_hash
     from ccenv.agents.load import load_sender

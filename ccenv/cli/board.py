@@ -358,10 +358,7 @@ def pack(
     print_text(f"next: ccenv board check {folder}")
 
 
-def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")],
-    json: JsonOption = False,
-) -> None:
+def check(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")], json: JsonOption = False) -> None:
     """Apply every rule of the board to a submission folder. Exit code 2 and one line for the first that it breaks.
 
     Example: ccenv board check runs/submissions/cc_qdel

@@ -504,9 +504,7 @@ def show_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE",
-            autocompletion=_all_names,
-            help="A name from ccenv list, a file, or the folder of a run.",
+            metavar="NAME|FILE", autocompletion=_all_names, help="A name from ccenv list, a file, or the folder of a run."
         ),
     ],
     kind: Annotated[

@@ -68,19 +68,8 @@ def make_stages(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "--backend", "processes")
-    verify = (
-        "verify",
-        "property",
-        plan.program,
-        "--model",
-        "ccac",
-        "--buffer",
-        "infinite",
-        "--property",
-        "invariant",
-        "--T",
-        str(plan.samples),
-    )
+    question = ("--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", str(plan.samples))
+    verify = ("verify", "property", plan.program, *question)
     return [
         DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _summarize_training),
         DemoStep(
@@ -134,13 +123,7 @@ def _summarize_verdict(result: dict[str, Any]) -> str:
 
 
 def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run the stages that are not finished yet.
-
-    Args:
-        out: folder of all output.
-        plan: settings.
-        fresh: discard an earlier demo in the folder.
-        say: called with lines for the reader.
+    """Run the stages that are not finished yet; ``say`` is called with lines for the reader.
 
     Returns:
         dict: ``page`` (path of the board), ``seconds`` and per stage its command, seconds, result line and whether it was kept.
@@ -174,11 +157,7 @@ def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Cal
             continue
         started = time.perf_counter()
         result = _run(stage)
-        done[stage.name] = {
-            "command": command,
-            "seconds": round(time.perf_counter() - started, 1),
-            "result": stage.tell(result),
-        }
+        done[stage.name] = {"command": command, "seconds": round(time.perf_counter() - started, 1), "result": stage.tell(result)}
         FORMAT.write(out / STAGES, {"stages": done})
         say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
         report.append({**done[stage.name], "name": stage.name, "kept": False})

@@ -37,8 +37,7 @@ def command(
     out: Annotated[Path, out_option("Folder for runs, solutions and traces.")] = Path("runs/synth"),
     plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
-        int,
-        typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected)."),
+        int, typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected).")
     ] = 0,
     lemmas: Annotated[
         float,
@@ -121,12 +120,7 @@ def run_folder(query: Query, out: Path) -> Path:
 
 
 def _search(
-    query: Query,
-    workers: tuple[int, str],
-    reuse: bool,
-    extras: tuple[str | None, int, float, Path | None],
-    out: Path,
-    json: bool,
+    query: Query, workers: tuple[int, str], reuse: bool, extras: tuple[str | None, int, float, Path | None], out: Path, json: bool
 ) -> int:
     recheck, bounds, lemmas, report = extras
     from ccenv.cli.shared import progress_bar

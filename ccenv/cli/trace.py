@@ -72,9 +72,7 @@ def check(
 
 @app.command()
 def plot(
-    file: FileArgument,
-    out: Annotated[Path, out_option("Picture to write: .png or .svg.")],
-    json: JsonOption = False,
+    file: FileArgument, out: Annotated[Path, out_option("Picture to write: .png or .svg.")], json: JsonOption = False
 ) -> None:
     """Plot the curves, the queue, the rates and the beliefs of a trace.
 

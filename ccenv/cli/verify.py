@@ -245,8 +245,7 @@ def steady(
 @app.command()
 def fairness(
     sender: Annotated[
-        str,
-        typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program."),
+        str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program.")
     ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,

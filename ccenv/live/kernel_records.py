@@ -44,16 +44,10 @@ def record_scenario(
     stagger_s: float = 0.0,
     thinning: Mapping[int, int] = MappingProxyType({}),
 ) -> LiveScenario:
-    """Return the scenario of a record: the kernel's own delayed ACKs and bursts, no jitter.
+    """Return the scenario of a record: the kernel's own delayed ACKs and bursts, a drop-tail queue, no jitter.
 
-    Args:
-        ccas: congestion controls of the kernel, one per flow.
-        rate_mbps: of the link.
-        rtt_ms: propagation round trip.
-        buffer_bytes: of the drop-tail queue.
-        duration_s: of the run.
-        stagger_s: between the starts of two flows.
-        thinning: packets per ACK, by flow; for other flows the kernel decides.
+    Each flow has a congestion control of the kernel; ``stagger_s`` is the time between the starts of two flows, ``thinning`` the
+    packets per ACK by flow (for other flows the kernel decides).
     """
     if not ccas:
         raise InputError("a record needs at least one congestion control")
@@ -197,12 +191,7 @@ def run_suite(
     play: Callable[..., dict[str, Any]] = play_attack,
     told: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Play the shipped attacks one after the other and return the record.
-
-    Args:
-        senders: a subset of SENDERS.
-        play: plays one attack, like ``ccenv.live.attacks.play_attack``.
-        told: called with each sender before its runs.
+    """Play the shipped attacks one after the other and return the record; ``told`` is called with each sender before its runs.
 
     Raises:
         UnknownNameError: for a sender that the suite does not have.
@@ -265,10 +254,7 @@ def control_scenarios(scenario: LiveScenario) -> list[tuple[str, LiveScenario]]:
     if len(scenario.flows) == 2:
         first, second = data["flows"]
         keys = ("name", "sender")
-        swapped = [
-            {**first, **{key: second[key] for key in keys}},
-            {**second, **{key: first[key] for key in keys}},
-        ]
+        swapped = [{**first, **{key: second[key] for key in keys}}, {**second, **{key: first[key] for key in keys}}]
         out.append(("roles swapped", _change_scenario(data, flows=swapped)))
     return out
 

@@ -99,11 +99,8 @@ def count_tries(scenario: LiveScenario) -> int:
 def valid_run(scenario: LiveScenario, tries: int | None = None) -> LiveResult:
     """Repeat a run while packets are written late; return the last run, with the outcomes of the earlier ones.
 
-    A run that is not valid for another reason is not repeated, so that chance cannot hide it.
-
-    Args:
-        scenario: a live scenario.
-        tries: largest number of runs, at least 1; None: ``count_tries``.
+    A run that is not valid for another reason is not repeated, so that chance cannot hide it. ``tries`` is the largest number of
+    runs, at least 1 (None: ``count_tries``).
     """
     tries = count_tries(scenario) if tries is None else tries
     if tries < 1:

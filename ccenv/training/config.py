@@ -309,14 +309,10 @@ class TrainConfig(StrictModel):
 
 
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
-    """Return what a config file says after ``extends`` and overrides, not yet checked, and the file's name for messages.
+    """Return the unchecked data of a config (shipped name or YAML file) after ``extends`` and overrides, and the file's name.
 
-    The key ``contract`` is short for ``environment.contract``, per packet for ``packet.contract``; a path may be relative to the
-    config.
-
-    Args:
-        name: shipped name or path of a YAML file.
-        overrides: ``"a.b=value"`` each, the value as YAML.
+    An override is ``"a.b=value"`` with the value as YAML. The key ``contract`` is short for ``environment.contract``, per packet
+    for ``packet.contract``; a path may be relative to the config.
     """
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
@@ -335,11 +331,7 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
 
 
 def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read the config of a run of Stable-Baselines3.
-
-    Args:
-        name: shipped name or path of a YAML file.
-        overrides: ``"a.b=value"`` each, the value as YAML.
+    """Read the config of a run of Stable-Baselines3; arguments as of :func:`load_data`.
 
     Raises:
         InputError: one line, with the nearest valid names for an unknown key.

@@ -107,14 +107,7 @@ def evaluate_sender(
         threads=threads,
     )
     return evaluate_in_world(
-        world,
-        sender,
-        n_paths,
-        seed,
-        path_set=path_set,
-        adversary=adversary,
-        warmup_rtts=warmup_rtts,
-        measure_rtts=measure_rtts,
+        world, sender, n_paths, seed, path_set=path_set, adversary=adversary, warmup_rtts=warmup_rtts, measure_rtts=measure_rtts
     )
 
 
@@ -354,13 +347,9 @@ def benign_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None
 def evaluate_mixture(
     parts: Sequence[tuple[PacketSettings, int]], policy: PacketPlayer, n_networks: int, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
-    """Score a policy in each part of a mixture; means are weighted by the part's number of networks in training.
+    """Score a policy in each part of a mixture (settings and number of networks in training), weighted by these numbers.
 
-    Args:
-        parts: settings and number of networks in training.
-        policy: plays every controlled flow.
-        n_networks: number of networks in all; each part gets its share, at least one.
-        path_set: the set that the networks are drawn from.
+    Each part gets its share of ``n_networks``, at least one.
     """
     weights = np.array([number for _, number in parts], np.float64) / sum(number for _, number in parts)
     sizes = [max(1, round(n_networks * weight)) for weight in weights.tolist()]

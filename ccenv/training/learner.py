@@ -69,12 +69,7 @@ class DivergedError(CcenvError):
 
 
 class Learner:
-    """A training run whose state can be taken and restored between iterations.
-
-    Args:
-        config: of the run.
-        state: to resume from; None: start anew.
-    """
+    """A training run whose state can be taken between iterations and restored; without a state it starts anew."""
 
     def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
         self.config = config

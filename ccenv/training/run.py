@@ -293,10 +293,7 @@ def _save(
     result: TrainingResult | None = None,
 ) -> None:
     write_checkpoint(folder / CHECKPOINT, state)
-    notes: dict[str, Any] = {
-        "status": status,
-        "steps": state.iteration * config.iteration_steps,
-    }
+    notes: dict[str, Any] = {"status": status, "steps": state.iteration * config.iteration_steps}
     if result is not None:
         notes["evaluation"] = asdict(result.evaluation)
         notes["common"] = None if result.common is None else asdict(result.common)

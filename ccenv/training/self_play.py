@@ -26,14 +26,10 @@ _MOST_BYTES = 1 << 20
 
 
 def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, Any]:
-    """Play each sender against the network of each run, write the record and return it.
+    """Play each sender of finished RLlib duels, one per seed, against the network of each; write and return the record.
 
     The record has the seed, steps and mean return of the sender by iteration of each run (the network's return is its negative),
     and ``utilisation``, (runs, runs): of each sender against each network, on ``PathSet.REPORT``.
-
-    Args:
-        folders: of finished runs of RLlib that play the duel, one per seed.
-        file: the record.
 
     Raises:
         InputError: if a folder holds no such run, or two differ in more than their seed.

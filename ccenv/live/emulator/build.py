@@ -55,14 +55,9 @@ BEFORE_S = 0.15  # for the handshakes, besides three RTTs
 
 
 def make_memory(scenario: LiveScenario, near: int, far: int, header_bytes: int, virtual: bool = False) -> Memory:
-    """Return the initial memory of a run.
+    """Return the initial memory of a run between the senders' and the receivers' end (file descriptors).
 
-    Args:
-        scenario: to emulate.
-        near: file descriptor of the senders' end.
-        far: file descriptor of the receivers' end.
-        header_bytes: before the IP header of a packet.
-        virtual: the caller gives the time (tests).
+    ``header_bytes`` precede the IP header of a packet; with ``virtual`` the caller gives the time (tests).
     """
     n, link = len(scenario.flows), scenario.links[0]
     ring = ring_size(scenario)

@@ -414,9 +414,7 @@ def _read_output(command: list[str]) -> str:
 def compile_bpf(text: str, record: bool = False) -> bytes:
     """Compile the C of ``export_bpf``; return the BPF object with its type information. Leaves no file.
 
-    Args:
-        text: the C.
-        record: record inputs and decisions at each ACK, for ``ccenv.live``.
+    With ``record`` it records inputs and decisions at each ACK, for ``ccenv.live``.
 
     Raises:
         ExportError: if there is no compiler, or it refuses the text.

@@ -52,13 +52,9 @@ _LOW, _HIGH = OBSERVATION_LOW.astype(np.float64), OBSERVATION_HIGH.astype(np.flo
 
 @kernel
 def observe(choice, one, beliefs, out):
-    """Write the clipped belief signals of a decision into ``out``, (N_OBSERVATION,) float64.
+    """Write the clipped belief signals of a decision (CHOICE_DTYPE) into ``out``, (N_OBSERVATION,) float64.
 
-    Args:
-        choice: CHOICE_DTYPE record.
-        one: fixed-point value of a packet.
-        beliefs: scratch record.
-        out: the signals.
+    ``one`` is the fixed-point value of a packet, ``beliefs`` a scratch record.
     """
     rtt_s = choice.rtt_us * 1e-6
     per_s = STEPS_PER_RTT / (rtt_s * one)  # packets per second: a packet counts as a byte, which no signal sees

@@ -240,15 +240,8 @@ def weaken_constants(
 ) -> ClaimNumbers:
     """Return the strongest constants found with which converged beliefs stay converged and utilisation holds under time-outs.
 
-    Args:
-        folder: of the program; the suite is written there.
-        program: the proved program.
-        numbers: constants proved without time-outs.
-        preset: of the time-outs.
-        make_run: suite file -> its run.
-
-    Returns:
-        ClaimNumbers: a constant is unchanged if no value was proved; its lemma then fails.
+    ``numbers`` were proved without time-outs. A constant is unchanged if no value was proved; its lemma then fails. The suite is
+    written beside the program.
     """
     for constant, lemma in SEARCHED_CONSTANTS:
         suite = write_suite(folder, program, numbers, preset)

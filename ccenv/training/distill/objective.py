@@ -94,16 +94,7 @@ class Scores:
 
 
 class ProgramScorer:
-    """Scores belief programs on one fixed set of paths of a world, with its competitors, models, grid and network.
-
-    Args:
-        world: settings of the environment, with one external flow.
-        n_paths: divided among the models.
-        path_set: the set that the paths are drawn from.
-        seed: selects the paths of the set and the moves of the network.
-        warmup_rtts: round trips before the measurement.
-        measure_rtts: round trips measured.
-    """
+    """Scores belief programs on a fixed set of paths of a world with one external flow; arguments of ``evaluate_in_world``."""
 
     def __init__(
         self,
@@ -289,13 +280,7 @@ class Objective:
 
 
 def measure(sender: Sender, teacher: Teacher, attack_flow_steps: int, seed: int) -> dict[str, Any]:
-    """Return the score on ``PathSet.REPORT`` and the worst utilisation in each attack scenario.
-
-    Args:
-        sender: the teacher's policy, or a program distilled from it.
-        teacher: its world is that of the score.
-        attack_flow_steps: budget per attack scenario.
-        seed: of the attacks.
+    """Return the score on ``PathSet.REPORT`` and the worst utilisation in each attack scenario, of a teacher or its program.
 
     Returns:
         dict: ``score`` and ``evaluation`` in the teacher's world, ``common`` alone in the common world, ``worst`` per attack

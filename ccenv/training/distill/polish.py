@@ -41,17 +41,8 @@ def polish(
 ) -> Polished:
     """Search the numbers of a template with the highest value, beginning with ``start``.
 
-    Args:
-        template: the tree.
-        start: its numbers.
-        judge: values of programs, larger is better; must be deterministic.
-        name: of the programs.
-        source: of the programs.
-        seed: of the search.
-        generations: number of generations.
-        population: programs per generation.
-        reach: factor on the first spread.
-        report: called with the generation and the best value so far.
+    ``judge`` returns values of programs, larger is better, and must be deterministic. ``population`` is the number of programs
+    per generation, ``reach`` a factor on the first spread; ``report`` gets the generation and the best value so far.
     """
     rng = np.random.default_rng(seed)
     first = initial_spread(template) * reach

@@ -76,23 +76,12 @@ def prove(
     state_key: str = "",
     report: Callable[[dict[str, object]], None] | None = None,
 ) -> Proof:
-    """Search the best-scoring program of a template that the solver verifies.
+    """Search the best-scoring program of a template, with guards that the solver supports, that the solver verifies.
 
-    Args:
-        template: with guards that the solver supports.
-        start: its numbers.
-        numbers: constants to prove.
-        objective: values of programs.
-        name: of the program.
-        source: of the program.
-        seed: of the search.
-        rounds: largest number of rounds.
-        budget_s: wall seconds; no round starts later.
-        time_limit_s: per solver call.
-        store: of the solver's evidence.
-        state: file (.npz) with pool and progress after each round, from which a killed loop resumes.
-        state_key: identifies everything else that decides the search; a file with another key is not used.
-        report: called with each round's record.
+    ``start`` are the template's first numbers, ``numbers`` the constants to prove. No round starts after ``budget_s`` wall
+    seconds; ``time_limit_s`` is per solver call. The file ``state`` (.npz) has pool and progress after each round, from which a
+    killed loop resumes if ``state_key``, which identifies everything else that decides the search, is the same. ``report`` gets
+    each round's record.
     """
     begin = time.perf_counter()
     loop = _Loop(numbers, objective, Verifier(time_limit_s, store=store), seed, state_key)

@@ -75,13 +75,8 @@ def measure_again(
 ) -> None:
     """Measure every recorded program and its teacher with today's code; programs, proofs and times are kept.
 
-    The record is written after each distillation.
-
-    Args:
-        file: the record.
-        page: for its table of results, if any.
-        names: of the distillations (their first programs); None: all.
-        attack_flow_steps: budget per attack scenario.
+    The record is written after each distillation. ``names`` selects distillations by their first programs; ``page`` gets the
+    table of results; ``attack_flow_steps`` is the budget per attack scenario.
 
     Raises:
         InputError: if the file is no record, a teacher is neither in the zoo nor at the path of its command, or the page does not

@@ -65,13 +65,9 @@ class Stages:
     def run(
         self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Return a stage's result, from disk if it was finished with the same key.
+        """Return a stage's result, from disk if it was finished with the same key; ``more`` is a further key of this stage.
 
-        Args:
-            name: of the stage.
-            stage: computes the result.
-            limits: of a search; with other limits a search that found a proof is not repeated, one that did not resumes.
-            more: further key of this stage.
+        With other ``limits`` a search that found a proof is not repeated, and one that did not resumes.
         """
         file = self._folder / f"{name}.json"
         key = self._key | more | (limits or {})

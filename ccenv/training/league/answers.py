@@ -34,11 +34,7 @@ _MAX_BYTES = 64 << 20
 
 
 def assign_environments(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the attacked environments among scenarios and networks, by largest remainders.
-
-    Args:
-        config: of the league.
-        networks: (N, M) probabilities of the networks in each scenario.
+    """Divide the attacked environments among scenarios and networks, (N, M) probabilities, by largest remainders.
 
     Returns:
         tuple: the scenario (or DRAWN) and the network of each environment: two (B,) int64 arrays.
@@ -57,14 +53,9 @@ def assign_environments(config: LeagueConfig, networks: np.ndarray) -> tuple[np.
 
 
 class AnswerLearner(Learner):
-    """Train a sender against a mixture of networks.
+    """Train a sender against one adversary per environment on the paths of a source (None: the config's own).
 
-    Args:
-        config: of the training.
-        adversaries: one per environment; None: the config's own.
-        source: of the paths; None: the config's own.
-        start: initial weights of actor and critic; None: random ones.
-        log_std: logarithm of the standard deviation of the actions, with ``start``.
+    ``start`` are initial weights of actor and critic (None: random ones), with ``log_std`` of the actions.
     """
 
     def __init__(

@@ -118,11 +118,7 @@ def nominal_scores(config: LeagueConfig, sender: Sender, path_set: PathSet = Pat
     cold = config.nominal_distribution.model_copy(update={"seeded_share": 0.0})
     settings = world.model_copy(update={"paths": cold, "staggered": False, "episode_rtts": rtts})
     core = Core(
-        config.nominal_paths,
-        settings,
-        senders=[sender],
-        adversary=settings.build_adversary(),
-        groups=np.ones((1, 1), np.bool_),
+        config.nominal_paths, settings, senders=[sender], adversary=settings.build_adversary(), groups=np.ones((1, 1), np.bool_)
     )
     core.reset(seed=path_seed(path_set, config.seed))
     for _ in range(NOMINAL_WARMUP_RTTS):

@@ -202,10 +202,7 @@ class _League:
         after = population.payoffs(config.share)
         open_ = _exploitability(config, mixtures, payoffs, after, np.array([part.payoff for part in answers]), number)
         for rank in range(config.answers):
-            self._add_network(
-                f"{name}-{rank}" if config.answers > 1 else name,
-                [part.networks[rank] for part in answers],
-            )
+            self._add_network(f"{name}-{rank}" if config.answers > 1 else name, [part.networks[rank] for part in answers])
         after = population.payoffs(config.share)
         best = int(np.argmax(after.guarantees))
         return {
@@ -317,13 +314,8 @@ def _exploitability(
 ) -> dict[str, Any]:
     """Return both sides' gains by their answers, with a bootstrapped interval over scenarios and nominal paths.
 
-    Args:
-        config: of the league.
-        mixtures: the equilibrium that was answered.
-        before: the game that it solves.
-        after: the same game with the sender's answer as its last row.
-        answers: (M,) payoffs of the senders' mixture against the network's answer.
-        number: of the round.
+    ``mixtures`` solve the game ``before``; ``after`` has the sender's answer as its last row; ``answers`` are the payoffs, (M,),
+    of the senders' mixture against the network's answer.
     """
     x, y, share = mixtures.senders, mixtures.networks, config.share
     mixture_nominal = x @ before.nominal

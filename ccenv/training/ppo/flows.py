@@ -80,10 +80,7 @@ class DecisionBuffer(RolloutBuffer):
         """Compute advantages and returns of the decisions whose interval has ended, and drop the others.
 
         ``closes`` marks steps that end a row's interval and ``rewards`` holds its reward; ``dones`` and ``final_values`` mark
-        steps that end an episode and hold the value of its last state.
-
-        Args:
-            last_values: (rows,) values of the rollout's last states.
+        steps that end an episode and hold the value of its last state. ``last_values`` are those of the rollout's last states.
         """
         rows = self.n_envs
         value, advantage, reward, closed = last_values.copy(), np.zeros(rows), np.zeros(rows), np.zeros(rows, np.bool_)

@@ -51,10 +51,7 @@ class KernelPolicy(ActorCriticPolicy):
         return _linear(extractor.policy_net, self.action_net), _linear(extractor.value_net, self.value_net)
 
     def packed(self, levels: int) -> ActorCritic:
-        """Return the current weights for the kernel.
-
-        Args:
-            levels: number of values of each discrete action; 0: continuous ones.
+        """Return the current weights for the kernel; ``levels`` as in ``Losses``.
 
         Raises:
             ValueError: if weights are not finite, as torch's distributions do.
@@ -213,15 +210,9 @@ def _levels(env: Any) -> int:
 def collect(
     core: RolloutCore, policy: KernelPolicy, buffer: RolloutBuffer, starts: np.ndarray, key: int, gamma: float
 ) -> tuple[Memory, np.ndarray, list[list[dict[str, Any]]]]:
-    """Let a kernel fill a buffer's observations, actions, rewards, values, log-probabilities and episode starts.
+    """Let a kernel fill an empty buffer's observations, actions, rewards, values, log-probabilities and episode starts.
 
-    Args:
-        core: the environments.
-        policy: takes the actions.
-        buffer: empty.
-        starts: (B,) bool, environments at the start of an episode.
-        key: of the noise.
-        gamma: discount.
+    ``starts`` (B,) marks environments at the start of an episode; ``key`` is that of the noise.
 
     Returns:
         tuple: the memory; (T, B R) bonus of an episode's last reward, gamma times the value of its last state; infos per step.

@@ -74,14 +74,7 @@ def torch_bounds(layers: list[nn.Linear], tanh: bool, low: torch.Tensor, high: t
 
 
 class CertifiedPPO(KernelPPO):
-    """``KernelPPO`` with gradient steps on a certificate's loss after those of each iteration.
-
-    Args:
-        env: see ``KernelPPO``.
-        certificate: properties and steps.
-        sees: interface of the policy.
-        **settings: of ``KernelPPO``.
-    """
+    """``KernelPPO`` with gradient steps on a certificate's loss after those of each iteration; ``sees`` is its interface."""
 
     def __init__(self, env: Any, *, certificate: CertificateSettings, sees: Interface, **settings: Any) -> None:
         self._certificate = certificate

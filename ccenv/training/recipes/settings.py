@@ -180,15 +180,7 @@ class Recipe(StrictModel):
         return {} if self.preferences is None else {"reward": self.preferences.reward()}
 
     def check(self, packet: dict[str, Any] | None, algorithm: str, *, own_times: bool, robust: bool, python: bool) -> None:
-        """Raise ValueError for a recipe that does not fit a run.
-
-        Args:
-            packet: arguments of the packet environment; None for a curve environment.
-            algorithm: of the run.
-            own_times: flows decide at their own times.
-            robust: there are robust rounds.
-            python: rollouts run in Stable-Baselines3's loop.
-        """
+        """Raise ValueError for a recipe that does not fit the settings of a run."""
         enabled = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if not enabled:
             return
