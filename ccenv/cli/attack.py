@@ -141,8 +141,8 @@ def command(
     from ccenv.cli.shared import progress_bar
 
     sender = load_sender(agent)
-    network_path = _with_flows(_path(path, rate, rtt, jitter, buffer), flows)
-    adversaries = _with_ratio(adversary or list(PANEL), ratio)
+    network_path = _add_flows(_path(path, rate, rtt, jitter, buffer), flows)
+    adversaries = _set_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,
         "adversaries": adversaries,
@@ -223,7 +223,7 @@ def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: 
     )
 
 
-def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
+def _add_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     """Return a path with several flows like its first. Raises InputError for a number out of range."""
     from ccenv.base.registry import number
     from ccenv.network.path import MAX_FLOWS
@@ -232,7 +232,7 @@ def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     return path if n_flows == 1 else path.model_copy(update={"flows": path.flows[:1] * n_flows})
 
 
-def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
+def _set_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     """Pass ``--ratio`` on to the adversaries that read it."""
     from ccenv.base.errors import InputError
 

@@ -370,7 +370,7 @@ def _signals() -> list[Item]:
     for record in ("ACK", "LOSS", "TICK", "VIEW", "MOVE"):
         owner = "adversary" if record in ("VIEW", "MOVE") else "sender"
         items += [
-            Item(f"{record.lower()}.{field}", "signals", meaning, (owner, _unit_of(field)), _signals_text)
+            Item(f"{record.lower()}.{field}", "signals", meaning, (owner, _find_unit(field)), _signals_text)
             for field, meaning in _read_meanings(record).items()
         ]
     return items
@@ -387,7 +387,7 @@ def _read_meanings(record: str) -> dict[str, str]:
     }
 
 
-def _unit_of(field: str) -> str:
+def _find_unit(field: str) -> str:
     units = {"_Bps": "bytes/s", "_bytes": "bytes", "_s": "s"}
     return next((unit for end, unit in units.items() if field.endswith(end)), "1")
 

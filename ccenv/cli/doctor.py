@@ -102,7 +102,7 @@ def _check_packages() -> Iterator[Check]:
     yield Check("ccenv", OK, about["Version"])
     core = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
     for requirement in core:
-        version, wrong = _installed(requirement)
+        version, wrong = _check_version(requirement)
         yield Check(requirement.name, BROKEN if wrong else OK, version, f"pip install '{requirement}'" if wrong else "")
     for extra in about.get_all("Provides-Extra") or []:
         extra_requirements = [
@@ -110,13 +110,13 @@ def _check_packages() -> Iterator[Check]:
         ]
         if not extra_requirements:
             continue
-        state = [(r.name, *_installed(r)) for r in extra_requirements]
+        state = [(r.name, *_check_version(r)) for r in extra_requirements]
         wrong = any(bad for _, _, bad in state)
         versions = ", ".join(f"{name} {version}" for name, version, _ in state)
         yield Check(f"extra [{extra}]", MISSING if wrong else OK, versions, f"pip install 'ccenv[{extra}]'" if wrong else "")
 
 
-def _installed(requirement: Requirement) -> tuple[str, bool]:
+def _check_version(requirement: Requirement) -> tuple[str, bool]:
     """Return the installed version of a requirement, and whether it is missing or wrong."""
     try:
         version = metadata.version(requirement.name)

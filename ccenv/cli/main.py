@@ -97,7 +97,7 @@ def build_app(invoked: str | None) -> typer.Typer:
     app.callback()(_root)
     for group in GROUPS:
         if group.name != invoked:
-            app.command(group.name, help=group.help)(_not_loaded)
+            app.command(group.name, help=group.help)(_require_command)
             continue
         target = getattr(importlib.import_module(group.module), group.attribute)
         if isinstance(target, typer.Typer):
@@ -133,7 +133,7 @@ def _root(
     """Hold the options of ``ccenv`` itself."""
 
 
-def _not_loaded() -> None:
+def _require_command() -> None:
     """Placeholder of a group that was not invoked."""
     raise CcenvError("give the command first: ccenv COMMAND [OPTIONS]")
 

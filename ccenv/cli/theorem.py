@@ -74,9 +74,9 @@ def theorem(
     if constants and not (grid or cell):
         raise InputError("--set goes with --grid or --cell: a certificate has the theorem's own constants")
     if lasso is not None:
-        return _lasso(_with_bounds(loaded, bound or ()), prover, out, lasso, json)
+        return _lasso(_set_bounds(loaded, bound or ()), prover, out, lasso, json)
     if grid or cell:
-        return _grid(_with_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
+        return _grid(_set_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
     data = tell(prover.prove(loaded), out)
     if json:
         print_json(data)
@@ -108,7 +108,7 @@ def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
     return cells
 
 
-def _with_constants(loaded: LoadedTheorem, assignments: Sequence[str]) -> LoadedTheorem:
+def _set_constants(loaded: LoadedTheorem, assignments: Sequence[str]) -> LoadedTheorem:
     """Return a theorem with the constants of the option."""
     from ccenv.base.errors import InputError
     from ccenv.proofs.theorems.theorem import with_constants
@@ -158,7 +158,7 @@ def _format_claim(claim: dict[str, Any]) -> str:
     return f"{claim['verdict']}: {lacks}" if lacks else str(claim["verdict"])
 
 
-def _with_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
+def _set_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
     """Return a theorem with other bounds of its claims; if any are given, only with these claims."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.base.foreign import fraction_of

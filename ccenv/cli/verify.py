@@ -40,12 +40,12 @@ class _Commands(TyperGroup):
         if word not in self.commands:
             meant = did_you_mean(word, self.commands)
             if "Did you mean" not in meant:
-                meant += f" Of a sender: ccenv verify {_command_for(args)} {word} [OPTIONS]"
+                meant += f" Of a sender: ccenv verify {_find_command(args)} {word} [OPTIONS]"
             raise InputError(f"unknown sub-command {word!r}.{meant}")
         return super().resolve_command(ctx, args)
 
 
-def _command_for(arguments: list[str]) -> str:
+def _find_command(arguments: list[str]) -> str:
     """Return the sub-command for the property among the arguments."""
     prop = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--property"), "")
     return "fairness" if prop == "fairness" else "steady" if prop.startswith("steady_") else "property"
@@ -140,8 +140,10 @@ def property_command(
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.senders.catalog import smt_sender
 
-    if _command_for(["--property", prop]) != "property":
-        raise InputError(f"{prop} has a command of its own: ccenv verify {_command_for(['--property', prop])} {sender} [OPTIONS]")
+    if _find_command(["--property", prop]) != "property":
+        raise InputError(
+            f"{prop} has a command of its own: ccenv verify {_find_command(['--property', prop])} {sender} [OPTIONS]"
+        )
     limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     encoded, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)

@@ -50,7 +50,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
         rate[1:][times_s[:-1] >= step.time_s - ON_TIME * dt_s] = step.rate_Bps
     rate[0] = rate[min(1, len(rate) - 1)]
 
-    def counted(event: str, on_link: bool | None = None) -> np.ndarray:
+    def count_bytes(event: str, on_link: bool | None = None) -> np.ndarray:
         columns = []
         for flow in range(len(scenario.flows)):
             rows = (log["event"] == EVENTS.index(event)) & (log["flow"] == flow)
@@ -61,7 +61,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
             columns.append(counts * scenario.mss_bytes)
         return np.stack(columns, axis=1)
 
-    free, lost = counted("drop", on_link=False), counted("drop", on_link=True)
+    free, lost = count_bytes("drop", on_link=False), count_bytes("drop", on_link=True)
     nothing = np.full_like(free, np.inf)
     return Trace(
         header=TraceHeader(
@@ -74,10 +74,10 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
             seed=scenario.seed,
             notes=f"{OF_PACKETS} {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
         ),
-        A=counted("enqueue") + lost + free,
+        A=count_bytes("enqueue") + lost + free,
         L=lost + free,
         L_free=free,
-        S=counted("deliver"),
+        S=count_bytes("deliver"),
         G=tokens,
         link_rate_Bps=rate,
         rate_Bps=nothing,

@@ -119,29 +119,33 @@ def kernel_cca(sender: str) -> str | None:
     return name
 
 
-def _not_emulated(key: str, value: object, supported: str) -> LiveError:
+def _not_emulated_error(key: str, value: object, supported: str) -> LiveError:
     return LiveError(f"{key} {shown(value)} is not emulated; {supported}")
 
 
 def _check_network(scenario: LiveScenario) -> None:
     if scenario.profile != "plain":
-        raise _not_emulated("profile", scenario.profile, "plain is: the hosts are this machine's")
+        raise _not_emulated_error("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:
-        raise _not_emulated("links: a network of", len(scenario.links), "one link is")
+        raise _not_emulated_error("links: a network of", len(scenario.links), "one link is")
     if len(scenario.flows) > MOST_FLOWS:
-        raise _not_emulated("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
+        raise _not_emulated_error("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
     link = scenario.links[0]
     if link.discipline != "drop_tail":
-        raise _not_emulated("links.0.discipline", link.discipline, "drop_tail is")
+        raise _not_emulated_error("links.0.discipline", link.discipline, "drop_tail is")
     fastest = max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])
     if fastest > FASTEST_BPS:
-        raise _not_emulated("links.0: a rate in Mbit/s of", fastest / MBPS_IN_BPS, f"at most {FASTEST_BPS / MBPS_IN_BPS:g} is")
+        raise _not_emulated_error(
+            "links.0: a rate in Mbit/s of", fastest / MBPS_IN_BPS, f"at most {FASTEST_BPS / MBPS_IN_BPS:g} is"
+        )
     if scenario.duration_s > LONGEST_S:
-        raise _not_emulated("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
+        raise _not_emulated_error("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
     if not (SMALLEST_PACKET <= scenario.mss_bytes <= LARGEST_PACKET and scenario.mss_bytes == int(scenario.mss_bytes)):
-        raise _not_emulated("mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are")
+        raise _not_emulated_error(
+            "mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are"
+        )
     if scenario.log_s < SHORTEST_LOG_S:
-        raise _not_emulated("log_s", scenario.log_s, f"at least {SHORTEST_LOG_S:g} is")
+        raise _not_emulated_error("log_s", scenario.log_s, f"at least {SHORTEST_LOG_S:g} is")
     adversaries = {(flow.jitter.adversary, flow.jitter.max_s) for flow in scenario.flows}
     boxed = {flow.jitter.kind == "adversary" for flow in scenario.flows}
     if scenario.model == "ccac" and (boxed != {True} or len(adversaries) > 1):
@@ -155,16 +159,16 @@ def _check_learned(key: str, adversary: MlpAdversary, scenario: LiveScenario) ->
     if adversary.weights[0].shape[0] != N_PATH + n * N_FLOW:
         raise LiveError(f"{key}.jitter.adversary: {adversary.name} was trained on another number of flows than {n}")
     if scenario.steps_per_rtt != STEPS_PER_RTT:
-        raise _not_emulated("steps_per_rtt", scenario.steps_per_rtt, f"with a learned adversary {STEPS_PER_RTT} is")
+        raise _not_emulated_error("steps_per_rtt", scenario.steps_per_rtt, f"with a learned adversary {STEPS_PER_RTT} is")
     AdversaryTable(adversary, 1, n)
 
 
 def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
     key, n_flows = f"flows.{index}", len(scenario.flows)
     if flow.workload.kind not in ("bulk", "finite"):
-        raise _not_emulated(f"{key}.workload.kind", flow.workload.kind, "bulk and finite are")
+        raise _not_emulated_error(f"{key}.workload.kind", flow.workload.kind, "bulk and finite are")
     if flow.loss_rate and scenario.model == "ccac":
-        raise _not_emulated(f"{key}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
+        raise _not_emulated_error(f"{key}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
     for name in NOT_EMULATED:
         if getattr(flow, name) != type(flow).model_fields[name].default:
             raise LiveError(f"{key}.{name} is not emulated; leave it out")

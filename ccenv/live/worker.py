@@ -32,7 +32,7 @@ def main(answer_fd: int, parent: int) -> int:
     return 0
 
 
-def _die_with(parent: int) -> None:
+def _end_with(parent: int) -> None:
     """End with the parent. The credentials of a new user namespace undo this, so it is repeated after them."""
     end_with_parent()
     if os.getppid() != parent:
@@ -42,14 +42,14 @@ def _die_with(parent: int) -> None:
 def _answer(request: dict[str, Any], parent: int) -> bytes:
     from ccenv.live.system import spaces
 
-    _die_with(parent)
+    _end_with(parent)
     inside = os.geteuid() != 0
     if inside:
         try:
             spaces.become_root_inside()
         except OSError as error:
             raise Refused(f"user namespaces are off here ({error.strerror}); run as root") from None
-        _die_with(parent)
+        _end_with(parent)
     try:
         return _run(request, "user namespace" if inside else "root")
     except OSError as error:

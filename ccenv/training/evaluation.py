@@ -200,8 +200,8 @@ def _evaluate_by_table(
     if not isinstance(sender, PolicySender) or world.interface is None or sender.interface != world.interface:
         raise InputError(f"{sender.name!r} cannot be scored by this world's reward: it decides over another interface")
     measured = _make_measured_world(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
-    players = None if adversary is None else [adversary] * n_paths
-    task = WatchedTask(n_paths, measured, adversaries=players)
+    adversaries = None if adversary is None else [adversary] * n_paths
+    task = WatchedTask(n_paths, measured, adversaries=adversaries)
     core, n_flows, width = task.core, len(task.flows), sender.interface.width
     batch = PolicyBatch(sender, n_paths * n_flows)
     core.reset(seed=path_seed(path_set, seed))
@@ -260,12 +260,12 @@ def jain_index(delivered: np.ndarray) -> np.ndarray:
     return index
 
 
-PacketPlayer = PolicySender | ContractSender
+PacketPolicy = PolicySender | ContractSender
 WARMUP_SHARE = 0.25  # share of an episode's decisions that is not measured
 
 
 def evaluate_packet(
-    settings: PacketSettings, policy: PacketPlayer, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
+    settings: PacketSettings, policy: PacketPolicy, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
     """Score a policy that plays every controlled flow of each network, each network started cold.
 
@@ -325,7 +325,7 @@ def evaluate_packet(
 
 
 def cold_task(
-    settings: PacketSettings, policy: PacketPlayer, n_networks: int, record: bool = False, within: np.ndarray | None = None
+    settings: PacketSettings, policy: PacketPolicy, n_networks: int, record: bool = False, within: np.ndarray | None = None
 ) -> tuple[SharedPacketTask, PolicyBatch]:
     """Return networks whose flows start cold, and the policy of each flow with continuous actions.
 
@@ -345,7 +345,7 @@ def benign_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None
 
 
 def evaluate_mixture(
-    parts: Sequence[tuple[PacketSettings, int]], policy: PacketPlayer, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+    parts: Sequence[tuple[PacketSettings, int]], policy: PacketPolicy, n_networks: int, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
     """Score a policy in each part of a mixture (settings and number of networks in training), weighted by these numbers.
 

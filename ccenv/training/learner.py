@@ -140,12 +140,12 @@ class Learner:
             K, num_envs = self._settings.steps_per_rtt, self.config.num_envs
             self._replay = ReplayedPaths(self._settings.paths, K, num_envs, self.config.replay)
             return sender_task(num_envs, self._settings, source=self._replay)
-        players, source = None, None
+        adversaries, source = None, None
         if self._round and self._attacked is not None:
-            players, source = self._attacked.meet(self._findings, self._round)
+            adversaries, source = self._attacked.meet(self._findings, self._round)
         elif self._round:
-            players, source = opponents(self.config, self._patterns, self._examples)
-        return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
+            adversaries, source = opponents(self.config, self._patterns, self._examples)
+        return sender_task(self.config.num_envs, self._settings, False, adversaries, source, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change the environments if the next iteration begins a stage of the curriculum or a round; tell whether it did."""
@@ -210,7 +210,7 @@ class Learner:
             except ValueError as error:
                 if self._finite() and _NO_DISTRIBUTION not in str(error):
                     raise
-                raise self._diverged() from None
+                raise self._diverged_error() from None
             try:
                 callback.finish_iteration()
             except _Enough:
@@ -268,7 +268,7 @@ class Learner:
         metrics = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
         losses = [value for name, value in metrics.items() if name.endswith("loss")]
         if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
-            raise self._diverged()
+            raise self._diverged_error()
         state = self._pack()
         if self._next_stage(state):
             state = self._pack()
@@ -313,7 +313,7 @@ class Learner:
     def _finite(self) -> bool:
         return all(bool(np.isfinite(value.detach().numpy()).all()) for value in self._model.policy.parameters())
 
-    def _diverged(self) -> DivergedError:
+    def _diverged_error(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
         return DivergedError(
             f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "

@@ -9,7 +9,7 @@ from typing import Any
 from ccenv.attacks.scenes import REPORT, scene_set
 from ccenv.base.pages import Place, markdown
 from ccenv.envs.curve.settings import RewardWeights
-from ccenv.training.records import ATTACK_SCENES, ATTACKED, by_config, read_data
+from ccenv.training.records import ATTACK_SCENES, ATTACKED, group_by_config, read_data
 
 PLACE = Place("<!-- table of the record: ccenv.training.page.write_table -->")
 SEEN_MARK = {ATTACKED: "†"}
@@ -24,7 +24,7 @@ def table(data: dict[str, Any]) -> str:
     The first table has the scores, the second the worst cases, the third both for the policies of the zoo. ``†`` marks an attack
     scenario that the sender was trained against, and ``*`` a report scenario in the range of its training paths.
     """
-    configs = by_config(data)
+    configs = group_by_config(data)
     return "\n\n".join([_scores(configs), _worst(configs), *([_zoo(data["zoo"])] if "zoo" in data else [])])
 
 

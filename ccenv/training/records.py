@@ -166,7 +166,7 @@ def read_data(file: FilePath) -> dict[str, Any]:
     return FORMAT.read(file) if file.is_file() else {**FORMAT.head, "runs": {}}
 
 
-def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
+def group_by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
     """Return the runs of each config, by seed; senders first."""
     runs_of_config: dict[str, list[dict[str, Any]]] = {}
     for key in sorted(data["runs"]):
@@ -207,7 +207,7 @@ DEFAULT_FOLDER = FilePath("runs") / "shipped"
 def shipped_runs(names: Sequence[str] | None = None) -> list[tuple[str, int]]:
     """Return the runs of the record as (config, seed); the longest ones, those of RLlib, come first."""
     chosen = list(names or shipped_names(CONFIGS, ".yaml"))
-    chosen.sort(key=lambda name: not _by_rllib(name))
+    chosen.sort(key=lambda name: not _uses_rllib(name))
     return [(name, seed) for name in chosen for seed in range(SEEDS.get(name, DEFAULT_SEEDS))]
 
 
@@ -239,7 +239,7 @@ def train_shipped(
     check_record(file)
     runs = shipped_runs(names)
     require_extra("stable_baselines3", "train")
-    if any(_by_rllib(name) for name, _ in runs):
+    if any(_uses_rllib(name) for name, _ in runs):
         require_extra("ray", "rllib")
         require_extra("pettingzoo", "duel")
     workers = Workers(jobs)
@@ -255,7 +255,7 @@ def train_shipped(
     return len(runs)
 
 
-def _by_rllib(name: str) -> bool:
+def _uses_rllib(name: str) -> bool:
     return load_data(name)[0].get("trainer") == "rllib"
 
 
@@ -265,7 +265,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     run_folder = folder / f"{name}-{seed}"
     file = run_folder / ENTRY
     data = load_data(name, all_overrides)[0]
-    key = {"code": training_code(_by_rllib(name)), "config": hash_of(data), "players": _hash_senders(data)}
+    key = {"code": training_code(_uses_rllib(name)), "config": hash_of(data), "players": _hash_senders(data)}
     measured = {"adversaries": ATTACK, "scenes": ATTACK_SCENES, "flow_steps": ATTACK_FLOW_STEPS}
     question = {"key": key, "measured": plain(measured)}
     stored = read_json(file) if file.is_file() else {}
@@ -285,7 +285,7 @@ def _hash_senders(data: dict[str, Any]) -> list[str]:
 
 def _train_entry(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
     """Train, from scratch if the folder's run is outdated, and measure."""
-    if _by_rllib(name):
+    if _uses_rllib(name):
         from ccenv.training.rllib.config import RllibConfig
         from ccenv.training.rllib.run import train_rllib
 

@@ -144,7 +144,7 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
-        if not _stopped(config, learner.marks):
+        if not _should_stop(config, learner.marks):
             learner.run(_after_iteration(config, folder, learner, logs, report))
         result = _result(config, folder, learner, start)
         state = replace(learner.state, seconds=result.seconds, cpu_seconds=result.cpu_seconds)
@@ -177,12 +177,12 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         resumed_from_steps=start,
-        evaluation=evaluate_player(config, policy, n_paths, PathSet.REPORT),
+        evaluation=evaluate_policy(config, policy, n_paths, PathSet.REPORT),
         common=evaluate_sender(policy, n_paths) if _trains_alone(config) and not isinstance(policy, MlpAdversary) else None,
         best_select_score=marks.get("best_score"),
         best_steps=int(marks["best_steps"]) if best else None,
-        best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
-        stopped_early=_stopped(config, marks),
+        best_evaluation=evaluate_policy(config, best, n_paths, PathSet.REPORT) if best else None,
+        stopped_early=_should_stop(config, marks),
         worlds={
             name: evaluate_packet(config.packet_settings(world), policy, n_paths)
             for name, world in config.evaluation.worlds.items()
@@ -240,14 +240,14 @@ def _after_iteration(
         if due(config.evaluation.every_steps, progress.steps):
             policy, n_paths = learner.player(state), config.evaluation.n_paths_during
             if config.early_stop.patience:
-                _mark_stop(config, marks, evaluate_player(config, policy, n_paths, PathSet.STOP).score)
-            evaluation = evaluate_player(config, policy, n_paths, PathSet.SELECT)
+                _mark_stop(config, marks, evaluate_policy(config, policy, n_paths, PathSet.STOP).score)
+            evaluation = evaluate_policy(config, policy, n_paths, PathSet.SELECT)
             score, look = evaluation.score, look_at(config, policy, evaluation)
             progress = replace(progress, evaluation_score=score)
             if score > marks.get("best_score", -math.inf):
                 marks["best_score"], marks["best_steps"] = score, progress.steps
                 (folder / BEST).mkdir(exist_ok=True)
-                _save_player(folder / BEST, config, policy, {"steps": progress.steps, "select_score": score})
+                _save_policy(folder / BEST, config, policy, {"steps": progress.steps, "select_score": score})
         learner.keep(marks)
         for log in logs:
             log.write(progress, look)
@@ -255,7 +255,7 @@ def _after_iteration(
             _save(config, folder, learner.state, learner.player(), RUNNING)
         if report is not None:
             report(progress)
-        return _stopped(config, learner.marks)
+        return _should_stop(config, learner.marks)
 
     return after
 
@@ -268,27 +268,27 @@ def _mark_stop(config: TrainConfig, marks: dict[str, float], score: float) -> No
         marks["reference"] = score
 
 
-def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
+def _should_stop(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_player(config: TrainConfig, player: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
+def evaluate_policy(config: TrainConfig, policy: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by the reward of the world's senders."""
-    if isinstance(player, MlpAdversary):
-        return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
+    if isinstance(policy, MlpAdversary):
+        return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=policy)
     if config.mixture:
         parts = [(config.part_settings(part), part.num_envs) for part in config.mixture]
-        return evaluate_mixture(parts, player, n_paths, path_set=path_set)
+        return evaluate_mixture(parts, policy, n_paths, path_set=path_set)
     if config.packet is not None:
-        return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
-    return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
+        return evaluate_packet(config.packet_settings(), policy, n_paths, path_set=path_set)
+    return evaluate_in_world(config.environment, policy, n_paths, path_set=path_set)
 
 
 def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    player: LearnedPlayer | ContractSender,
+    policy: LearnedPlayer | ContractSender,
     status: str,
     result: TrainingResult | None = None,
 ) -> None:
@@ -297,21 +297,21 @@ def _save(
     if result is not None:
         notes["evaluation"] = asdict(result.evaluation)
         notes["common"] = None if result.common is None else asdict(result.common)
-    _save_player(folder, config, player, notes)
+    _save_policy(folder, config, policy, notes)
 
 
-def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
+def _save_policy(folder: FilePath, config: TrainConfig, policy: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
-    if not isinstance(player, MlpAdversary):
+    if not isinstance(policy, MlpAdversary):
         from ccenv.agents.learned import save_policy
 
         inside = "rate = lo + u (hi - lo) of the contract, u = (output + 1) / 2 clipped to [0, 1]"
-        free = {"action": _FIRST_ACTION} if isinstance(player, PolicySender) and player.is_first_version else {}
-        save_policy(folder, player, notes | ({"action": inside} if isinstance(player, ContractSender) else free))
+        free = {"action": _FIRST_ACTION} if isinstance(policy, PolicySender) and policy.is_first_version else {}
+        save_policy(folder, policy, notes | ({"action": inside} if isinstance(policy, ContractSender) else free))
     else:
         from ccenv.adversaries.learned import save_adversary
 
-        save_adversary(folder, player, notes)
+        save_adversary(folder, policy, notes)
 
 
 _FIRST_ACTION = "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"

@@ -209,9 +209,9 @@ class Twin:
             for y in range(max(self._settled, self._sent_step + 2 - self.constants.ring), self._sent_step + 1):
                 self.entered[y] = (self._sampled_delivered, self._delivered - 1)
             self._settled = max(self._settled, self._sent_step + 1)
-            waited = self._after_base(now_us) - (STEPS_PER_RTT + self.jitter) * self.rtt_us
+            waited = self._time_after_base(now_us) - (STEPS_PER_RTT + self.jitter) * self.rtt_us
             if waited > 0:
-                self._cover(self._after_base(sent_us), waited)
+                self._cover(self._time_after_base(sent_us), waited)
         if ack["lost"] != self._last["lost"]:
             self._idle = 0
             if not ack["reord_seen"] and self._delivered - before <= _MAX_ACKED:
@@ -227,7 +227,7 @@ class Twin:
         if self._sampled:
             self._note_delay(now_us, rtt_us)
 
-    def _after_base(self, time_us: int) -> int:
+    def _time_after_base(self, time_us: int) -> int:
         return max(0, STEPS_PER_RTT * (time_us - self._base_us))
 
     def _cover(self, start: int, end: int) -> None:
@@ -249,7 +249,7 @@ class Twin:
             sent_us for sent_us, delivered in self._samples[-_SAMPLES:] if _BEYOND_PACKETS <= before - delivered <= _NEAR_PACKETS
         ]
         if near and near[0] > self._base_us:
-            self._cover(self._after_base(near[0]), self._after_base(near[-1]))
+            self._cover(self._time_after_base(near[0]), self._time_after_base(near[-1]))
 
     def _take_step(self, n: int, before: int) -> None:
         x = n - self.jitter

@@ -88,7 +88,7 @@ class Widening:
             constants = self.lemmas["constants"] | {"utilisation": {"value": str(numbers.utilisation)}}
             return self.lemmas | {"name": name, "sender": program_file, "settle": self.settle, "constants": constants}
         if self.timeouts is not None:
-            numbers = _with_timeouts(numbers)
+            numbers = _lower_to_timeouts(numbers)
         data = suite_data(program_file, name, numbers, self.timeouts, self.settle)
         timing = "without" if self.timeouts is None else "with"
         return data | {"source": f"the lemmas of [CCmatic] App. F for a contract, {timing} belief time-outs"}
@@ -110,7 +110,7 @@ class Widening:
         return {query.name: query for query in queries}
 
 
-def _with_timeouts(numbers: ClaimNumbers) -> ClaimNumbers:
+def _lower_to_timeouts(numbers: ClaimNumbers) -> ClaimNumbers:
     """Return the constants with the gamma_L that is left under time-outs, in hundredths."""
     return replace(numbers, C_L_low=round(LEFT_BY_TIMEOUT * numbers.utilisation, 2))
 
@@ -206,7 +206,7 @@ class Search:
 
     def _widest_proved(self, names: Sequence[str], inner: Levels) -> Levels:
         """Return the widest contract around ``inner`` for which some queries are already proved."""
-        proved = [levels for levels in self.answers.levels if is_below(inner, levels) and self.answered(levels, names)]
+        proved = [levels for levels in self.answers.levels if is_below(inner, levels) and self.is_proved(levels, names)]
         return max([inner, *proved], key=lambda levels: (self.width(levels), levels))
 
     def _climb(self, inner: Levels, names: Sequence[str], most: Levels, first: Levels | None = None) -> Levels:
@@ -271,7 +271,7 @@ class Search:
         """Return the width of a contract."""
         return sum(float(self.gains[side][pair]) for side, pair in by_side(self.task.program, levels).items())
 
-    def answered(self, levels: Levels, names: Sequence[str]) -> bool:
+    def is_proved(self, levels: Levels, names: Sequence[str]) -> bool:
         """Tell whether stored answers prove the queries for a contract."""
         return all(self.answers.answer(name, levels, self.task.call_s) == "proved" for name in names)
 

@@ -206,7 +206,7 @@ class _Distillation:
         """The teacher's name, short enough for names of programs."""
         return self.teacher.name[:40]
 
-    def measured(self, sender: Sender) -> dict[str, Any]:
+    def measure(self, sender: Sender) -> dict[str, Any]:
         """Return the reported numbers of a sender (``measure``)."""
         return measure(sender, self.teacher, self.settings.attack_flow_steps, self.settings.seed)
 
@@ -215,7 +215,7 @@ class _Distillation:
         write_atomic(file, to_json(program).encode())
         program = load_program(file)
         about = {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)}
-        return about | self.measured(ProgramSender(program.name, program))
+        return about | self.measure(ProgramSender(program.name, program))
 
 
 def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _tree_stage(work: _Distillation) -> dict[str, Any]:
             generations = max(1, settings.generations // 4)
             best = _polish_shape(work, objective, shape, shapes[shape][0], best.numbers, generations, LATER_REACH)
     fidelity = {"mean_relative_difference": imitation.error, "states": len(imitation.samples.rate), "shape": shape}
-    measured = {"teacher": work.measured(work.teacher.policy), "fidelity": fidelity}
+    measured = {"teacher": work.measure(work.teacher.policy), "fidelity": fidelity}
     return work.record(best.program, work.folder / f"{best.program.name}.json") | measured
 
 

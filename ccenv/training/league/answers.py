@@ -148,10 +148,10 @@ def _train(
     clock.start()
     name = START if round_ is None else round_name(round_)
     if round_ is None or start is None:
-        train = config.trained(config.seed, config.start_steps)
+        train = config.training_config(config.seed, config.start_steps)
         learner = AnswerLearner(train.model_copy(update={"name": f"{config.name}_{START}"}))
     else:
-        train = config.trained(_seed(config, round_, _SENDER, 0), config.round_steps)
+        train = config.training_config(_seed(config, round_, _SENDER, 0), config.round_steps)
         train = train.model_copy(update={"name": f"{config.name}_{name.replace('-', '_')}"})
         weights = np.array(mixture["weights"])
         scene, network = assign_environments(config, (1 - config.uniform) * weights + config.uniform / len(weights))
@@ -178,7 +178,7 @@ def _make_adversaries(
     store: LeagueFolder, config: LeagueConfig, specs: list[list[str]], scene: np.ndarray, network: np.ndarray
 ) -> list[Adversary]:
     """Return the adversary of each environment."""
-    nominal = config.trained(0, 1).environment.build_adversary()
+    nominal = config.training_config(0, 1).environment.build_adversary()
     loaded: dict[str, Adversary] = {}
     adversaries = []
     for k, j in zip(scene.tolist(), network.tolist(), strict=True):

@@ -179,7 +179,7 @@ class LeagueConfig(StrictModel):
         paths = self.training.environment.paths
         return paths if isinstance(paths, PathDistribution) else PathDistribution()
 
-    def trained(self, seed: int, steps: int) -> TrainConfig:
+    def training_config(self, seed: int, steps: int) -> TrainConfig:
         """Return the training config of an answer: the league's grid, network and length of episodes."""
         environment = self.training.environment.model_copy(
             update={

@@ -113,7 +113,7 @@ def nominal_scores(config: LeagueConfig, sender: Sender, path_set: PathSet = Pat
 
     Paths and network are those of the training config; nothing is trained on the set of paths.
     """
-    world = config.trained(0, 1).environment
+    world = config.training_config(0, 1).environment
     rtts = NOMINAL_WARMUP_RTTS + NOMINAL_RTTS
     cold = config.nominal_distribution.model_copy(update={"seeded_share": 0.0})
     settings = world.model_copy(update={"paths": cold, "staggered": False, "episode_rtts": rtts})

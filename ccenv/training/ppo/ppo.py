@@ -50,7 +50,7 @@ class KernelPolicy(ActorCriticPolicy):
         extractor = self.mlp_extractor
         return _linear(extractor.policy_net, self.action_net), _linear(extractor.value_net, self.value_net)
 
-    def packed(self, levels: int) -> ActorCritic:
+    def pack(self, levels: int) -> ActorCritic:
         """Return the current weights for the kernel; ``levels`` as in ``Losses``.
 
         Raises:
@@ -233,7 +233,7 @@ def collect(
         final=np.zeros((B * R, buffer.observations.shape[2]), np.float32),
         final_values=np.zeros(B * R, np.float32),
     )
-    networks = policy.packed(core.levels)
+    networks = policy.pack(core.levels)
     bonus = np.zeros(shape, np.float32)
     infos: list[list[dict[str, Any]]] = [[{} for _ in range(shape[1])] for _ in range(shape[0])]
     while True:

@@ -288,9 +288,9 @@ def _row(result: dict[str, Any], iteration: int, steps_before: int) -> dict[str,
     by_module = runners.get("module_episode_returns_mean") or {}
     returns = {SENDER: by_module.get(SENDER, runners.get("episode_return_mean")), NETWORK: by_module.get(NETWORK)}
     row: dict[str, Any] = {"iteration": iteration, "steps": steps_before + int(runners["num_env_steps_sampled_lifetime"])}
-    for player, value in returns.items():
+    for side, value in returns.items():
         is_finite = value is not None and np.isfinite(value)
-        row[f"{player}_return"] = float(value) if is_finite and value is not None else None
+        row[f"{side}_return"] = float(value) if is_finite and value is not None else None
     return row
 
 
@@ -323,8 +323,8 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
     sender, network = _make_policies(config, algorithm)
-    for player in (sender.policy if isinstance(sender, ContractSender) else sender, network):
-        if player is not None and not all(np.isfinite(array).all() for array in (*player.weights, *player.biases)):
+    for policy in (sender.policy if isinstance(sender, ContractSender) else sender, network):
+        if policy is not None and not all(np.isfinite(array).all() for array in (*policy.weights, *policy.biases)):
             kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
             raise CcenvError(
                 f"training left the finite numbers in iteration {iteration + 1}; {kept}. "

@@ -48,7 +48,7 @@ def test_a_mixture_gets_the_mean_and_the_worst_is_kept() -> None:
 
 def test_nominal_scores_are_those_of_the_evaluation() -> None:
     sender = make_sender("cc_probe_drain")
-    world = CONFIG.trained(0, 1).environment
+    world = CONFIG.training_config(0, 1).environment
     known = evaluate_in_world(world, sender, CONFIG.nominal_paths, CONFIG.seed, path_set=PathSet.SELECT)
     assert nominal_scores(CONFIG, sender).mean() == pytest.approx(known.score, rel=1e-12)
 
