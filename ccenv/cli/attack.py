@@ -101,7 +101,7 @@ def command(
     steps_per_rtt: Annotated[int | None, typer.Option(help="K, engine steps per Rm; default 8, in proof timing 1.")] = None,
     warmup_rtts: Annotated[int, typer.Option(help="Rm before the measured window; the attack runs already.")] = 60,
     window_rtts: Annotated[int, typer.Option(help="Rm measured.")] = 60,
-    calm_rtts: Annotated[int, typer.Option(help="Rm at the start in which the network is kind.")] = 0,
+    calm_rtts: Annotated[int, typer.Option(help="Rm at the start in which the network is benign.")] = 0,
     out: Annotated[Path | None, out_option("Folder of result and traces; runs/attack/... by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what an interrupted attack has finished.")] = False,
     json: JsonOption = False,

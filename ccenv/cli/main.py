@@ -71,9 +71,7 @@ GROUPS: tuple[Group, ...] = (
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
     Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),
     Group("which", "ccenv.cli.compare", "Which sender for which kind of network: a table with intervals.", "run_which"),
-    Group(
-        "new", "ccenv.cli.new", "Write a file of your own to start from: sender, program, contract, lemmas, theorem, suite ..."
-    ),
+    Group("new", "ccenv.cli.new", "Write a starting file: sender, program, contract, lemmas, theorem, suite ..."),
     Group("ode", "ccenv.cli.fluid", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )

@@ -98,7 +98,7 @@ def command(
     fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a file of your own to start from; it works as it is.
+    """Write a starting file that works as it is.
 
     Example: ccenv new sender my_cca
     """

@@ -28,7 +28,7 @@ def command(
     ],
     jobs: JobsOption = 1,
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
-    fresh: Annotated[bool, fresh_option("Start anew; by default a run goes on where it stopped.")] = False,
+    fresh: Annotated[bool, fresh_option("Start anew; by default a run resumes.")] = False,
     budget: Annotated[float | None, seconds_option("--budget", "CPU time, instead of the query's limits.budget_s.")] = None,
     time_limit: Annotated[
         float | None, seconds_option("--time-limit", "Time per solver call, instead of the query's limits.call_s.")

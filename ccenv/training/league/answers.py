@@ -66,7 +66,7 @@ class AnswerLearner(Learner):
         start: dict[str, np.ndarray] | None = None,
         log_std: float = 0.0,
     ) -> None:
-        self._make_adversaries = adversaries
+        self._adversaries = adversaries
         self._source = source
         super().__init__(config)
         if start is not None:
@@ -74,7 +74,7 @@ class AnswerLearner(Learner):
             self.state = self._pending = self._pack()
 
     def _make_task(self) -> SenderTask:
-        return SenderTask(self.config.num_envs, self._settings, adversaries=self._make_adversaries, source=self._source)
+        return SenderTask(self.config.num_envs, self._settings, adversaries=self._adversaries, source=self._source)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:

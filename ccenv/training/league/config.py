@@ -75,7 +75,7 @@ class LeagueConfig(StrictModel):
         window_rtts: Rm measured.
         nominal_paths: random paths of the training config's distribution for the rest of the payoff.
         searches: of ``ccenv attack``, the network's answers.
-        search_flow_steps: of each search on each scene; a mixture of n senders takes n times as many.
+        search_flow_steps: of each search in each scenario; a mixture of n senders takes n times as many.
         answers: networks that join in a round: the worst in each scenario, the worst of another search, and so on.
         search_senders: number of the heaviest senders of a mixture that searches play against; all senders judge the findings.
         hold_outs: adversaries and searches that no sender is trained against, on the hold-out paths; another parameter of one

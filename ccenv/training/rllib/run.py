@@ -231,7 +231,7 @@ def _start_ray(config: RllibConfig) -> None:
         return
     host, colon, port = config.address.removeprefix("ray://").rpartition(":")
     try:
-        if colon and port.isdigit():  # Ray itself ends the process when nobody answers
+        if colon and port.isdigit():  # without an answer Ray would end the process
             socket.create_connection((host, int(port)), timeout=CONNECT_LIMIT_S).close()
         start_ray(address=config.address)
     except (OSError, RuntimeError, ValueError) as error:
