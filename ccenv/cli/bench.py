@@ -51,7 +51,7 @@ def run(
     fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Run a suite; what is already finished is kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
+    """Run a suite; finished cells are kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
 
     Exit code 1 if a sender from a file of yours failed; the others are played.
 

@@ -261,7 +261,7 @@ def import_(
     from ccenv.leaderboard.site.exchange import import_board, read_export
 
     home = open_home(board, database)
-    read = read_export(file)  # all of it before a board is made
+    read = read_export(file)  # read completely before a board is made
     with home.open() as store:
         count = import_board(store, home, read)
     if json:

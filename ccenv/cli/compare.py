@@ -138,7 +138,7 @@ def run_which(
     fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. What is stored is not run again.
+    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. Stored runs are not repeated.
 
     Example: ccenv which --network cellular
 

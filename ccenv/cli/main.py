@@ -215,7 +215,7 @@ def _completed_words() -> list[str]:
 
 
 def _fail(message: str) -> int:
-    if message and not interrupted():  # empty where Typer has printed the help instead
+    if message and not interrupted():  # empty if Typer has printed the help
         print("ccenv: error: " + one_line(" ".join(message.split())), file=sys.stderr)
     return EXIT_ERROR
 

@@ -202,7 +202,7 @@ EXIT_CODES = {"confirmed": 0, "refused": 1, "undecided": 3}
 
 @app.callback()
 def group() -> None:
-    """Hold the sub-commands, also while there is one."""
+    """Make a group of commands although there is only one."""
 
 
 @app.command("check")

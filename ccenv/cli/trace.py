@@ -90,7 +90,7 @@ def plot(
 
 @app.command()
 def show(file: FileArgument, json: JsonOption = False) -> None:
-    """Describe a trace: who played, on which path, and what came of it.
+    """Describe a trace: senders, adversary, path and results.
 
     Example: ccenv trace show run.npz
     """
@@ -266,7 +266,7 @@ def import_trace(
     out: Annotated[Path | None, out_option("Write it as ccenv's own JSON, which scenarios read faster.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a trace of a link's rate, tell its format and what it is like; a wrong one is one line and exit code 2.
+    """Read a link trace and print its format and statistics; an invalid one gives one line and exit code 2.
 
     Example: ccenv paths import trace.csv -o mylink.json
     """

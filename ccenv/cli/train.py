@@ -258,7 +258,7 @@ def run_league(
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
     json: JsonOption = False,
 ) -> None:
-    """Let senders and networks answer each other in rounds; the same command resumes an interrupted league (docs/league.md).
+    """Play a league, in which senders and networks answer each other; the same command resumes it (docs/league.md).
 
     Example: ccenv league quick --jobs 2
     Example: ccenv league configs/league/full.yaml --rounds 20 --json

@@ -178,7 +178,7 @@ def lemmas(
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Decide all lemmas of a sender's suite. Exit code 0 where every lemma came out as its suite expects.
+    """Decide all lemmas of a sender's suite. Exit code 0 if every lemma comes out as its suite expects.
 
     Example: ccenv verify lemmas cc_qdel --T 10 --setting history --bisect
     """

@@ -55,7 +55,7 @@ class Simulated:
 
 
 def simulated_summary(scenario: LiveScenario) -> dict[str, Any]:
-    """Return the summary of :func:`simulated`."""
+    """Return the summary of :func:`simulate_live`."""
     return simulate_live(scenario).summary
 
 

@@ -114,7 +114,7 @@ class EvaluationLog:
                 video.unlink()
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Add a line where something was evaluated."""
+        """Add a line if something was evaluated."""
         if look.video is not None:
             make_folder(self._folder / VIDEOS)
             write_atomic(self._folder / VIDEOS / f"{progress.steps}.gif", look.video)
@@ -131,7 +131,7 @@ class EvaluationLog:
 
 
 def read_evaluations(folder: FilePath) -> list[dict[str, float]]:
-    """Read evaluations.jsonl; nothing where there is none.
+    """Read evaluations.jsonl; an empty list if there is none.
 
     Raises:
         InputError: if a line is not an object of numbers with ``steps``.
@@ -166,7 +166,7 @@ class TensorBoardLog:
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Write one scalar per number; a video goes among the images."""
+        """Write one scalar per number, and a video as an image."""
         for name, value in (_measured_values(progress) | look.values).items():
             self._writer.add_scalar(name, value, progress.steps)
         if look.video is not None:

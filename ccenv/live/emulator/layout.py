@@ -17,11 +17,11 @@ from ccenv.base.kernels.decorator import kernel
 
 CBR_DELAY, CCAC = 0, 1
 MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
-NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # who plays the network
+NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # adversary of the network
 
 SLOT_BYTES = 2048  # of a packet with its headers
 INFO_BYTES = 256  # of TCP_INFO
-ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds what is above
+ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds larger ones
 FIRST_PORT = 20_000  # of the senders
 FIRST_SINK_PORT = 30_000
 

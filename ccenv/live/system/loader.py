@@ -140,7 +140,7 @@ class Program:
     def _collect_line(self, level: int, text: bytes, arguments: int) -> int:
         line = ctypes.create_string_buffer(1 << 16)
         _LIBC.vsnprintf(line, c_size_t(len(line)), text, c_void_p(arguments))
-        if level <= 1:  # warnings and information; not what is for debugging
+        if level <= 1:  # warnings and information, without debugging messages
             self._lines.append(line.value.decode(errors="replace"))
         return 0
 

@@ -160,7 +160,7 @@ def set_sysctl(key: str, value: str) -> bool:
 
 
 def count_drops(name: str) -> int:
-    """Return how many packets a device of this namespace has dropped, both ways."""
+    """Return the number of packets that a device of this namespace has dropped, in both directions."""
     for line in Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines():
         device, _, counts = line.partition(":")
         if device.strip() == name:
@@ -186,7 +186,7 @@ class Ends:
         kind: ``tun`` or ``packet``.
         near, far: file descriptors: devices of the senders and of the receivers.
         spaces: open files of the senders' and the receivers' namespaces.
-        header_bytes: before the IP header of what is read and written.
+        header_bytes: before the IP header of packets read and written.
         kept: sockets that must stay open.
     """
 

@@ -46,7 +46,7 @@ def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATH
 
 
 def read_data(file: FilePath | str) -> dict[str, Any]:
-    """Read a record. Raises InputError if it is none."""
+    """Read a record. Raises InputError for another file."""
     return FORMAT.read(FilePath(file))
 
 

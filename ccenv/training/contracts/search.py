@@ -37,7 +37,7 @@ CALL_S = 120.0
 """Limit of a solver call."""
 
 LEFT_BY_TIMEOUT = Fraction(87, 100)
-"""gamma_L over the utilisation, where beliefs time out: a link that holds up to D shows less in a period than was sent."""
+"""gamma_L over the utilisation under time-outs: a link that holds packets for up to D shows less in a period than was sent."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def widen(
     again. The search is described in :mod:`ccenv.training.contracts.search`.
 
     Args:
-        task: what to widen.
+        task: contract and lemmas.
         folder: of answers and result.
         jobs: workers on which the queries of a contract run.
         backend: ``processes`` or ``ray``.

@@ -117,7 +117,7 @@ def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
 
 
 def read_data(file: FilePath) -> dict[str, Any]:
-    """Read a record. Raises InputError if it is none."""
+    """Read a record. Raises InputError for another file."""
     return FORMAT.read(file)
 
 

@@ -198,7 +198,7 @@ def equilibrium(payoffs: Payoffs) -> Mixtures:
     one = np.concatenate([np.ones(n_senders), np.zeros(n_scenes)])[None]
     of_senders: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * n_senders + [(None, None)] * n_scenes
     x = _solve(cost, below, np.zeros(len(below)), one, np.ones(1), of_senders)
-    # Network: minimise w, where w is at least what every sender gets.
+    # Network: minimise w, where w is at least every sender's payoff.
     above = np.zeros((n_senders, n_networks * n_scenes + 1))
     above[:, :-1] = weight / n_scenes * attacked.reshape(n_senders, -1)
     above[:, -1] = -1.0

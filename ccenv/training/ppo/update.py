@@ -20,7 +20,7 @@ from ccenv.envs.rollouts.actor_critic import fast_tanh
 
 _LOG_SQRT_2_PI = 0.5 * math.log(2.0 * math.pi)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-_SMALLEST = 1e-8  # what Stable-Baselines3 adds to the deviation of advantages
+_SMALLEST = 1e-8  # added to the deviation of advantages, as in Stable-Baselines3
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, KL, CLIPPED = range(5)
 
 

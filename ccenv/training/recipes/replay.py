@@ -49,7 +49,7 @@ class ReplayedPaths(PathSource):
         self._played: dict[tuple[int, int], int] = {}  # number of the segment in which a level was scored last
         self._segments = 0
         self._keys = np.full((num_envs, 2), -1)  # seed and episode of the environment's newest draw
-        self._levels = np.full((num_envs, 2), -1)  # lane and episode of what it plays
+        self._levels = np.full((num_envs, 2), -1)  # lane and episode of its level
         self._begun: list[list[tuple[int, int]]] = [[] for _ in range(num_envs)]
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
