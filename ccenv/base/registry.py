@@ -19,7 +19,7 @@ MAX_SPEC_CHARS = 2_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name: target ``"module:attribute"``, imported at first use, tags to filter by, a line for listings, older names."""
+    """A registered name: target ``"module:attribute"``, imported at first use; tags to filter by; older names, read but not listed."""
 
     name: str
     target: str

@@ -1,8 +1,6 @@
-"""``ccenv attack``: look for the network that hurts a sender most.
+"""``ccenv attack``: search the worst network for a sender, on curves or with the delay elements of a packet scenario.
 
-``ccenv attack AGENT --scenario``: the jitter boxes of a packet scenario attack a sender.
-
-``ccenv gap``: the worst case that searches find, against the bound that the solver proves.
+``ccenv gap``: the worst case found by searches against the bound proved by the solver.
 """
 
 from __future__ import annotations
@@ -110,10 +108,10 @@ def command(
 ) -> int:
     """Attack a sender with every adversary of a panel; the traces found are checked and stored.
 
-    The same command goes on with an interrupted attack. Exit code 1 if the checker refuses a trace.
+    The same command resumes an interrupted attack. Exit code 1 if the checker refuses a trace.
 
-    Engine steps of flows are the same work on every machine. Seconds are turned into steps once, by timing some runs; the
-    result names the steps, and the command repeats exactly with them.
+    Engine steps of flows are the same work on every machine. Seconds are converted to steps once, by timing some runs; the
+    result has the steps, with which the command repeats exactly.
 
     Example: ccenv attack copa --model ccac
     Example: ccenv attack mine.py --budget 2min
@@ -122,14 +120,14 @@ def command(
     Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
     if scenario is not None:
-        given = {
+        curve_options = {
             "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt": (rtt, None),
             "--jitter": (jitter, None), "--buffer": (buffer, None),
             "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
             "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
         }  # fmt: skip
         return attack_packets(
-            agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
+            agent, scenario, curve_options, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
             window_rtts=window_rtts, goal=goal, out=out, fresh=fresh, json=json,
         )  # fmt: skip
     from ccenv.agents.identity import sender_hash
@@ -143,8 +141,8 @@ def command(
     from ccenv.cli.shared import progress_bar
 
     sender = load_sender(agent)
-    where = _with_flows(_path(path, rate, rtt, jitter, buffer), flows)
-    adversaries = _with_ratio(adversary or list(PANEL), ratio)
+    network_path = _add_flows(_path(path, rate, rtt, jitter, buffer), flows)
+    adversaries = _set_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,
         "adversaries": adversaries,
@@ -159,8 +157,10 @@ def command(
     steps, seconds = (None, default_budget_s(sender)) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
-    wanted = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_of({**settings, **wanted, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash(attack)})
+    budget_settings = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
+    key = hash_of(
+        {**settings, **budget_settings, "path": network_path.to_dict(), "sender": sender_hash(sender), "code": code_hash(attack)}
+    )
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
     with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh, first_row) as folder:
         steps = folder.budget_flow_steps or steps
@@ -172,7 +172,7 @@ def command(
 
             result = attack(
                 sender,
-                path=where,
+                path=network_path,
                 budget_flow_steps=steps,
                 budget_s=None if steps else seconds,
                 report=report,
@@ -182,11 +182,11 @@ def command(
             )
         spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
         data = folder.finish(result) | {"budget_s": seconds, "seconds": spent_s}
-    met = trained_on_scenes(agent)
+    attacked_scenes = trained_on_scenes(agent)
     if json:
-        print_json(data | {"trained_on_scenes": met})
+        print_json(data | {"trained_on_scenes": attacked_scenes})
     else:
-        _print(result, met or [])
+        _print(result, attacked_scenes or [])
         spent = f"spent {data['flow_steps']} of {result.budget_flow_steps} flow-steps in {spent_s:.0f} s"
         again = f"; --budget {result.budget_flow_steps} repeats this attack exactly" if seconds is not None else ""
         print_text(spent + again)
@@ -194,8 +194,8 @@ def command(
         print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}{moves}")
     broken = [finding for finding in result.by_adversary.values() if not finding.legal]
     if broken:
-        many = f", and {len(broken) - 1} more adversaries" if len(broken) > 1 else ""
-        print(f"ccenv: not legal: {broken[0].adversary}{many}: {broken[0].violations[0]}", file=sys.stderr)
+        others = f", and {len(broken) - 1} more adversaries" if len(broken) > 1 else ""
+        print(f"ccenv: not legal: {broken[0].adversary}{others}: {broken[0].violations[0]}", file=sys.stderr)
     return EXIT_ILLEGAL if broken else 0
 
 
@@ -223,7 +223,7 @@ def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: 
     )
 
 
-def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
+def _add_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     """Return a path with several flows like its first. Raises InputError for a number out of range."""
     from ccenv.base.registry import number
     from ccenv.network.path import MAX_FLOWS
@@ -232,7 +232,7 @@ def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     return path if n_flows == 1 else path.model_copy(update={"flows": path.flows[:1] * n_flows})
 
 
-def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
+def _set_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     """Pass ``--ratio`` on to the adversaries that read it."""
     from ccenv.base.errors import InputError
 
@@ -255,14 +255,16 @@ def _print(result: AttackResult, trained_on: list[str]) -> None:
         value = finding.worst_utilisation if usual else finding.value
         rows.append([name, value, finding.legal, finding.flow_steps, finding.seconds, notes])
     scene = result.scene
-    known = scene_of(scene.path)
-    where = f"{scene.model}, another path" if known is None else f"{scene.model}, {scene_set(known)} scene {known}"
-    if known in trained_on:
-        where += ", which it was trained against"
+    scene_name = scene_of(scene.path)
+    description = (
+        f"{scene.model}, another path" if scene_name is None else f"{scene.model}, {scene_set(scene_name)} scene {scene_name}"
+    )
+    if scene_name in trained_on:
+        description += ", which it was trained against"
     metric = goal_of(scene.goal).metric
     worst = result.worst_utilisation if usual else result.worst.value
-    told = "undefined" if worst is None else f"{worst:.4f}"
-    title = f"{result.sender} on {where}: worst {metric} {told}, by {result.worst_adversary}"
+    worst_text = "undefined" if worst is None else f"{worst:.4f}"
+    title = f"{result.sender} on {description}: worst {metric} {worst_text}, by {result.worst_adversary}"
     print_table(title, ["adversary", metric, "legal", "flow-steps", "seconds", ""], rows)
 
 
@@ -285,21 +287,11 @@ def attack_packets(
     fresh: bool,
     json: bool,
 ) -> int:
-    """Search the patterns of a scenario's boxes, check and store the traces; return the exit code.
+    """Search patterns of a scenario's delay elements, check and store the traces; return the exit code.
 
-    Args:
-        agent: the sender.
-        scenario: name or file.
-        given: options of the curve engine by name, what they are and what they are by default.
-        adversaries: searches of the boxes, scripted ones; None: all searches.
-        budget: as typed; None: the usual one.
-        seed: of searches and draws.
-        warmup_rtts: before the measured window.
-        window_rtts: measured.
-        goal: what the boxes aim at.
-        out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
-        fresh: discard what is there; without it an interrupted attack goes on.
-        json: print JSON.
+    The other arguments are options of ``ccenv attack``; ``given`` are those of the curve engine by name, with value and default,
+    none of which may be set. Without ``adversaries`` all searches are made, without ``out`` the folder is
+    runs/attack/SENDER-SCENARIO-SEED.
     """
     from ccenv.agents.identity import sender_hash
     from ccenv.agents.load import load_sender
@@ -337,7 +329,7 @@ def attack_packets(
         if fresh and (out / RESULT).is_file():
             for old in [*out.glob("*.npz"), out / RESULT]:
                 old.unlink(missing_ok=True)
-        entries, known = _read(out / RESULT, key) if (out / RESULT).is_file() else ({}, {})
+        entries, findings = _read(out / RESULT, key) if (out / RESULT).is_file() else ({}, {})
 
         def keep(finding: BoxFinding) -> None:
             file = f"{len(entries)}-{''.join(c if c.isalnum() else '_' for c in finding.adversary)[:40]}.npz"
@@ -347,7 +339,7 @@ def attack_packets(
 
         try:
             with progress_bar(f"attack {sender.name}") as show:
-                result = attack_boxes(sender, distribution, **settings, report=show, finished=keep, known=known)
+                result = attack_boxes(sender, distribution, **settings, report=show, finished=keep, known=findings)
         except InputError:
             if not existed and is_empty(out):
                 shutil.rmtree(out)
@@ -358,8 +350,8 @@ def attack_packets(
     if json:
         print_json(data | {"trace": str(out / data["trace"])})
     else:
-        found = result.by_adversary.items()
-        rows = [[name, one.worst_utilisation, one.legal, one.flow_steps, one.seconds] for name, one in found]
+        findings_by_name = result.by_adversary.items()
+        rows = [[name, one.worst_utilisation, one.legal, one.flow_steps, one.seconds] for name, one in findings_by_name]
         title = f"{result.sender} on {result.scenario.name}, per packet: worst utilisation {result.worst.worst_utilisation:.4f}"
         print_table(f"{title}, by {result.worst.adversary}", ["adversary", "utilisation", "legal", "flow-steps", "seconds"], rows)
         print_text(f"wrote {out}; boxes that let everything go: {result.kind_utilisation:.4f}")
@@ -370,7 +362,7 @@ def attack_packets(
 
 
 def _read(file: Path, key: str) -> tuple[dict[str, Any], dict[str, BoxFinding]]:
-    """Return what an attack with the same key has finished: entries of the file, and findings. Raises InputError."""
+    """Return the finished part of an attack with the same key: entries of the file, and findings. Raises InputError."""
     from ccenv.attacks.boxes.run import BoxFinding, StoredBoxFinding
     from ccenv.base.config import validate
     from ccenv.base.errors import CcenvError, InputError
@@ -421,7 +413,7 @@ def run_gap(
 ) -> int:
     """Compare the worst utilisation found with the proved bound in proof timing, window by window alike (docs/adversaries.md).
 
-    Exit code 1 if a search found less than what is proved: then the encoder or the engine is wrong.
+    Exit code 1 if a search found less than the proved bound: then the encoder or the engine is wrong.
 
     Example: ccenv gap cc_qdel cc_probe_drain
     """
@@ -447,11 +439,16 @@ def run_gap(
             report=show,
         )
     path = gap_path(buffer)
-    asked: dict[str, Any] = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed}
-    asked |= {"adversaries": list(PANEL), "path": path.to_dict(), "scene": scene_of(path), "scene_set": scene_set(scene_of(path))}
-    met = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
-    told = [row.to_dict() | {"trained_on_scenes": met[row.sender]} for row in rows]
-    data = {**asked, "machine": machine(), "versions": versions(), "rows": told}
+    settings: dict[str, Any] = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed}
+    settings |= {
+        "adversaries": list(PANEL),
+        "path": path.to_dict(),
+        "scene": scene_of(path),
+        "scene_set": scene_set(scene_of(path)),
+    }
+    attacked_scenes = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
+    row_data = [row.to_dict() | {"trained_on_scenes": attacked_scenes[row.sender]} for row in rows]
+    data = {**settings, "machine": machine(), "versions": versions(), "rows": row_data}
     if out is not None:
         write_atomic(out, json_bytes(to_plain(data)))
     if json:

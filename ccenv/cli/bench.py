@@ -51,7 +51,7 @@ def run(
     fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Run a suite; what is already finished is kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
+    """Run a suite; finished cells are kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
 
     Exit code 1 if a sender from a file of yours failed; the others are played.
 
@@ -94,16 +94,16 @@ def run(
 def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
     """Print the table of a run: nominal score with interval, means against the nominal adversary, worst case."""
     score, worst = suite.measure(suite.score.metric), suite.measure(suite.worst_case.metric)
-    shown = [suite.measure(name) for name in suite.metrics if name != score.name]
+    measures = [suite.measure(name) for name in suite.metrics if name != score.name]
     columns = ["agent", f"{score.label} (IQM, 95 %)"]
-    columns += [f"{metric.label} ({metric.unit})" if metric.unit else metric.label for metric in shown]
+    columns += [f"{metric.label} ({metric.unit})" if metric.unit else metric.label for metric in measures]
     columns += [f"worst {worst.label}", "found by"]
     rows = []
     for entry in manifest["summary"]:
         means, nominal, case = entry["against"][suite.score.adversary], entry["score"], entry["worst_case"]
         interval = f"{nominal['iqm']:.3f} [{nominal['low']:.3f}, {nominal['high']:.3f}]" if nominal else ""
-        found = f"{case['adversary']} in {case['scenario']}, seed {case['seed']}" if case else ""
-        rows.append([entry["agent"], interval, *(means[m.name] for m in shown), case["value"] if case else None, found])
+        found_by = f"{case['adversary']} in {case['scenario']}, seed {case['seed']}" if case else ""
+        rows.append([entry["agent"], interval, *(means[m.name] for m in measures), case["value"] if case else None, found_by])
     title = f"suite {suite.name} version {suite.version}, means against {suite.score.adversary}; {manifest['n_cells']} cells"
     print_table(title, columns, rows)
     if suite.table:
@@ -161,13 +161,13 @@ def records(
     """
     from ccenv.benchmarks.report.records import overview, read_records, write_page
 
-    found = read_records(folder)
+    stored = read_records(folder)
     if page is not None:
         write_page(folder, page)
     if json:
-        print_json([{name: record[name] for name in ("suite", "version", "n_cells", "references")} for record in found])
+        print_json([{name: record[name] for name in ("suite", "version", "n_cells", "references")} for record in stored])
         return
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in overview(found)]
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in overview(stored)]
     print_table("published values", rows[0], rows[2:])
 
 

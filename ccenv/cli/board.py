@@ -1,13 +1,4 @@
-"""``ccenv board``: the leaderboard as a static page.
-
-``ccenv board submit``, ``evaluate`` and what else the operator of a board does with its database.
-
-``ccenv board audit``, ``export``, ``import``, ``score`` and ``serve``.
-
-``ccenv board pack`` and ``check``: make a submission folder, and apply the board's rules to one.
-
-``ccenv board withdraw`` and ``head``: take an entry back, and write down how far the board is.
-"""
+"""``ccenv board``: pack, check, submit and evaluate submissions; audit, export and publish the leaderboard."""
 
 from __future__ import annotations
 
@@ -33,7 +24,7 @@ DatabaseOption = Annotated[
 ]
 
 
-def home_of(board: Path, database: str | None) -> Home:
+def open_home(board: Path, database: str | None) -> Home:
     """Return the board that the options name."""
     from ccenv.leaderboard.store.home import Home
 
@@ -50,9 +41,9 @@ def submit(
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take a submission into the board. From then on it is frozen, and its evaluation seeds are decided.
+    """Add a submission to the board. From then on it is frozen, and its evaluation seeds are fixed.
 
-    Classic CCAs are code that was reviewed; they are taken in by name.
+    Classic CCAs are reviewed code; they are submitted by name.
 
     Example: ccenv board submit runs/submissions/cc_qdel
     """
@@ -63,7 +54,7 @@ def submit(
     name = what.partition(":")[0]
     if name not in AGENTS and not Path(what).is_dir():
         raise InputError(f"{what!r} is neither a folder nor a classic CCA.{did_you_mean(name, AGENTS.names('classic'))}")
-    home = home_of(board, database)
+    home = open_home(board, database)
     with home.open() as store:
         if name in AGENTS and not Path(what).is_dir():
             stored = submit_reviewed(store, home, what)
@@ -95,10 +86,10 @@ def evaluate(
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate what was submitted: the suites with the submission's own seeds, then what a solver can prove.
+    """Evaluate submissions: the suites with the submission's own seeds, then the bounds that a solver can prove.
 
-    Every stage is stored when it is complete; run it again after an interruption. A stage that a submission does not come
-    through, or that goes over a cap, is stored as failed with its reason, and the next one goes on; --retry tries those again.
+    Every stage is stored when it is complete; run it again after an interruption. A stage that fails or exceeds a cap is stored
+    as failed with its reason, and the next one begins; --retry tries failed stages again.
 
     Example: ccenv board evaluate --backend processes
     """
@@ -112,7 +103,7 @@ def evaluate(
     limits = limits_of(cell_cpu, cell_memory)
     if budget:
         require_extra("z3", "verify")  # before suites are played for minutes
-    home = home_of(board, database)
+    home = open_home(board, database)
     with home.open_existing() as store:
         tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
 
@@ -121,7 +112,7 @@ def evaluate(
 
         def done(place: int, task: QueuedStage, record: Stored | None) -> None:
             if not json:
-                print_text(f"{title(place, task)}: {_said(record)}")
+                print_text(f"{title(place, task)}: {_describe_outcome(record)}")
 
         stored = run(
             store,
@@ -141,7 +132,7 @@ def evaluate(
         print_text("next: ccenv board build")
 
 
-def _said(record: Stored | None) -> str:
+def _describe_outcome(record: Stored | None) -> str:
     if record is None:
         return "another process was first"
     return f"failed: {record.content['reason']}" if record.kind == "failure" else "stored"
@@ -162,13 +153,13 @@ def round_command(
 
     if action not in ("show", "close"):
         raise unknown_name("action", action, ("show", "close"))
-    home = home_of(board, database)
+    home = open_home(board, database)
     with home.open_existing() as store:
         if action == "close":
             close_round(store, home)
-        shown = revealed(store)
+        secrets = revealed(store)
         rounds = [
-            {"round": r.content["number"], "commitment": r.content["commitment"], "secret": shown.get(r.content["number"])}
+            {"round": r.content["number"], "commitment": r.content["commitment"], "secret": secrets.get(r.content["number"])}
             for r in store.records(ROUND)
         ]
     if json:
@@ -197,8 +188,8 @@ def audit(
 ) -> int:
     """Check a board: hashes, chain, seeds, summaries; play random runs again bit for bit, decide random proofs again.
 
-    Exit code 0 where all is well, 1 where something is not. Only a head from outside shows that the last records were dropped, or
-    that all of them were written anew: keep one (ccenv board head) and ask for it.
+    Exit code 0 if all is well, 1 if not. Only a chain head kept outside shows that the last records were dropped, or that all of
+    them were rewritten: keep one (ccenv board head) and pass it.
 
     Example: ccenv board audit --json; ccenv board audit --expect-head head.json
     """
@@ -212,7 +203,7 @@ def audit(
     expected = [expected_head(text, signer) for text in expect_head or ()]
     if sample < 0 or proofs < 0 or not time_limit > 0:
         raise InputError("--sample and --proofs must be at least 0, --time-limit above 0")
-    home = home_of(board, database)
+    home = open_home(board, database)
     with home.open_existing() as store, progress_bar("audit") as show:
         result = run(
             store,
@@ -249,7 +240,7 @@ def export(
     """
     from ccenv.leaderboard.site.exchange import export_board
 
-    with home_of(board, database).open_existing() as store:
+    with open_home(board, database).open_existing() as store:
         count = export_board(store, file)
     if json:
         print_json({"file": file, "records": count, "bytes": file.stat().st_size})
@@ -269,8 +260,8 @@ def import_(
     """
     from ccenv.leaderboard.site.exchange import import_board, read_export
 
-    home = home_of(board, database)
-    read = read_export(file)  # all of it before a board is made
+    home = open_home(board, database)
+    read = read_export(file)  # read completely before a board is made
     with home.open() as store:
         count = import_board(store, home, read)
     if json:
@@ -359,7 +350,7 @@ def pack(
     folder = out or RUNS / "submissions" / (name or short_name(Path(spec).name))
     submission, change = pack_folder(spec, card, folder, sign)
     if json:
-        print_json({"folder": folder, **about(submission), "largest_change_of_a_weight": change})
+        print_json({"folder": folder, **describe_submission(submission), "largest_change_of_a_weight": change})
         return
     print_text(f"wrote {folder}: {submission.document.kind} {submission.document.name!r}, {submission.sha256[:12]}")
     if submission.document.kind in ("policy", "contract"):
@@ -367,10 +358,7 @@ def pack(
     print_text(f"next: ccenv board check {folder}")
 
 
-def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")],
-    json: JsonOption = False,
-) -> None:
+def check(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")], json: JsonOption = False) -> None:
     """Apply every rule of the board to a submission folder. Exit code 2 and one line for the first that it breaks.
 
     Example: ccenv board check runs/submissions/cc_qdel
@@ -379,13 +367,15 @@ def check(
 
     submission = read_submission(folder)
     if json:
-        print_json({"folder": folder, **about(submission)})
+        print_json({"folder": folder, **describe_submission(submission)})
     else:
-        print_table(f"{folder} is a good submission", ["what", "value"], [[k, str(v)] for k, v in about(submission).items()])
+        print_table(
+            f"{folder} is a good submission", ["what", "value"], [[k, str(v)] for k, v in describe_submission(submission).items()]
+        )
 
 
-def about(submission: Submission) -> dict[str, Any]:
-    """Return what a command says about a submission."""
+def describe_submission(submission: Submission) -> dict[str, Any]:
+    """Return the summary of a submission for output."""
     document = submission.document
     return {
         "name": document.name,
@@ -414,7 +404,7 @@ def withdraw(
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take an entry back: as the operator by its name, or by a request that is signed with the key of the submission.
+    """Withdraw an entry: as the operator by its name, or by a request signed with the key of the submission.
 
     A withdrawn entry is not evaluated and not shown any more. Its records stay in the chain, and its name stays taken.
 
@@ -437,7 +427,7 @@ def withdraw(
     is_request = (Path(what) / REQUEST).exists()
     if is_request and reason:
         raise InputError("--reason: the request says its own")
-    with home_of(board, database).open_existing() as store:
+    with open_home(board, database).open_existing() as store:
         stored = withdraw_by_request(store, Path(what)) if is_request else withdraw_by_operator(store, what, reason)
     if json:
         print_json(
@@ -455,9 +445,9 @@ def head(
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show or write the head of a board: the number of its records and the hash of its chain.
+    """Show or write the chain head of a board: the number of its records and the hash of its chain.
 
-    Whoever keeps it can show later that records were dropped or written anew: ccenv board audit --expect-head FILE
+    Whoever keeps it can show later that records were dropped or rewritten: ccenv board audit --expect-head FILE
 
     Example: ccenv board head head.json --sign ~/.ssh/id_ed25519
     """
@@ -466,15 +456,17 @@ def head(
 
     if file is None and sign is not None:
         raise InputError("--sign: a signature lies beside a file; give FILE")
-    with home_of(board, database).open_existing() as store:
+    with open_home(board, database).open_existing() as store:
         store.check()
-        found = head_of(store) if file is None else write_head(store, file, sign)
+        stored_head = head_of(store) if file is None else write_head(store, file, sign)
     if json:
-        print_json({"file": file, "n_records": found.n_records, "chain": found.chain, "signed_with": found.signed_with})
+        print_json(
+            {"file": file, "n_records": stored_head.n_records, "chain": stored_head.chain, "signed_with": stored_head.signed_with}
+        )
         return
-    print_text(f"{found.n_records} records, chain {found.chain}")
+    print_text(f"{stored_head.n_records} records, chain {stored_head.chain}")
     if file is not None:
-        print_text(f"wrote {file}" + (f", signed with {found.signed_with}" if found.signed_with else ""))
+        print_text(f"wrote {file}" + (f", signed with {stored_head.signed_with}" if stored_head.signed_with else ""))
 
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
@@ -505,9 +497,9 @@ def add(
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Put the report of a verification among the records, so that the page shows it as reported, not confirmed here.
+    """Add the report of a verification to the records; the page shows it as reported, not confirmed.
 
-    The board believes no report: what it confirms itself are the bounds of ccenv board evaluate --budget.
+    The board does not trust reports: it confirms only the bounds of ccenv board evaluate --budget.
 
     Example: ccenv verify property cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """
@@ -536,7 +528,7 @@ def build(
 ) -> None:
     """Build the static site. The same records give the same bytes.
 
-    Without --records it shows the board's database; where there is none yet, the runs below runs/.
+    Without --records it shows the board's database, or the runs below runs/ if there is none yet.
 
     Example: ccenv board build --out runs/board
     Example: ccenv board build --league runs/league/quick-0
@@ -545,7 +537,7 @@ def build(
     from ccenv.leaderboard.site.build import build_site
     from ccenv.leaderboard.site.sources import from_folders, from_store
 
-    home = home_of(board, database)
+    home = open_home(board, database)
     if not records and not home.exists() and not RUNS.is_dir():
         raise InputError(f"no board in {board} and no {RUNS}/ here: begin with ccenv bench run quick, or ccenv board pack SENDER")
     if records or not home.exists():
@@ -579,7 +571,7 @@ def publish(
     """
     from ccenv.leaderboard.site.publish import publish as bring
 
-    home = home_of(board, database)
+    home = open_home(board, database)
     with home.open_existing() as store, home.publishing():
         result = bring(store, home, folder, records=records, certificates=certificates or (), leagues=leagues or ())
     if json:

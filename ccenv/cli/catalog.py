@@ -1,7 +1,4 @@
-"""``ccenv list`` and ``ccenv show``: names of all things that ccenv ships, and each thing in full.
-
-What ``ccenv show`` says of a file or folder: it is recognised by what it holds, not by its name.
-"""
+"""``ccenv list`` and ``ccenv show``: names of everything that ccenv ships, and each item, file or folder in full."""
 
 from __future__ import annotations
 
@@ -27,18 +24,18 @@ if TYPE_CHECKING:
     from ccenv.base.user.installed import Plugin
     from ccenv.network.metrics.table import Metric
 
-_LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
+_LARGEST_BYTES = 64 * 2**20  # of a file; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
 
 Shown = tuple[str, str]
-"""Kind and text."""
+"""Type of a document and its text."""
 
 
 def show_path(path: Path) -> Shown:
-    """Return what a file or the folder of a run is, and its text.
+    """Return the type and the text of a file or of the folder of a run, recognised by its content.
 
     Raises:
-        InputError: if it is nothing that ccenv writes or reads, or damaged.
+        InputError: if ccenv does not know its format, or it is damaged.
         TraceError: for a damaged trace.
     """
     if path.is_dir():
@@ -66,8 +63,8 @@ def _json(path: Path) -> Shown:
     if form == "ccenv-policy":
         return "agent", _sender(path)
     if isinstance(form, str) and form in _DOCUMENTS:
-        kind, parts = _DOCUMENTS[form]
-        return kind, json.dumps({key: data[key] for key in parts if key in data}, indent=1, ensure_ascii=False)
+        document_type, parts = _DOCUMENTS[form]
+        return document_type, json.dumps({key: data[key] for key in parts if key in data}, indent=1, ensure_ascii=False)
     raise InputError(
         f"{path}: format {shown(form)} cannot be shown; it can be {', '.join(['ccenv-program', 'ccenv-policy', *_DOCUMENTS])}"
     )
@@ -86,7 +83,7 @@ _DOCUMENTS = {
     "ccenv-attack": ("attack", ("result", "findings")),
     "ccenv-submission": ("submission", ("kind", "name", "author", "licence", "suite", "summary", "url", "architecture")),
 }  # fmt: skip
-"""Format -> kind, and what of the document says what came of it."""
+"""Format -> type of the document, and the keys to show."""
 
 
 def _synthesis(file: Path) -> Shown:
@@ -110,28 +107,28 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
     "policy.json": _json,
     "submission.json": _json,
 }
-"""File that a folder is known by -> how it is shown; the first one counts."""
+"""File that identifies a folder -> function that shows it; the first match counts."""
 
 
 def policy_text(sender: PolicySender | ContractSender) -> str:
-    """Describe a policy: its network, what it sees and sets, and the contract that it chooses inside."""
+    """Describe a policy: its network, interface, and contract if it has one."""
     from ccenv.agents.identity import FIRST_OBSERVATION
     from ccenv.agents.learned.weights import layer_widths
     from ccenv.agents.programs import pseudo_code
     from ccenv.agents.sender import PolicySender
 
     if not isinstance(sender, PolicySender):
-        who = f"chosen by {sender.chooser}" if sender.policy is None else policy_text(sender.policy)
-        return f"{pseudo_code(sender.program)}\n\n{who}"
+        chooser = f"chosen by {sender.chooser}" if sender.policy is None else policy_text(sender.policy)
+        return f"{pseudo_code(sender.program)}\n\n{chooser}"
     layers = " -> ".join(str(width) for width in layer_widths(sender))
     if sender.is_first_version:
         return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {FIRST_OBSERVATION}"
-    sees, kinds = sender.interface, ", ".join(sender.stage_kinds)
-    inner = f" over {sees.inner}" if sees.inner else ""
+    interface, kinds = sender.interface, ", ".join(sender.stage_kinds)
+    inner = f" over {interface.inner}" if interface.inner else ""
     return (
         f"{sender.name}: policy network {layers} ({sender.activation}; {kinds}; {sender.head})\n"
-        f"signals: {', '.join(sees.signals)}; history {sees.history}\n"
-        f"action: {sees.action}{inner}; decides every {sees.clock.count:g} {sees.clock.every}"
+        f"signals: {', '.join(interface.signals)}; history {interface.history}\n"
+        f"action: {interface.action}{inner}; decides every {interface.clock.count:g} {interface.clock.every}"
     )
 
 
@@ -143,10 +140,10 @@ def _sender(path: Path) -> str:
 
 def _trace(path: Path) -> str:
     from ccenv.cli.shared import to_plain
-    from ccenv.cli.trace import summary_of
+    from ccenv.cli.trace import summarize_trace
     from ccenv.network.trace import load_trace
 
-    return json.dumps(to_plain(summary_of(load_trace(path))), indent=1, ensure_ascii=False)
+    return json.dumps(to_plain(summarize_trace(load_trace(path))), indent=1, ensure_ascii=False)
 
 
 def _yaml(path: Path, content: bytes) -> Shown:
@@ -156,11 +153,11 @@ def _yaml(path: Path, content: bytes) -> Shown:
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: a suite or a config is a table of keys")
-    kind = "configs"
+    document_type = "configs"
     if data.get("format") == "ccenv-suite":
         suite_of(data, path.name)
-        kind = "suites"
-    return kind, content.decode("utf-8", "replace").rstrip()
+        document_type = "suites"
+    return document_type, content.decode("utf-8", "replace").rstrip()
 
 
 SUITES = "ccenv.benchmarks.suites"
@@ -189,11 +186,11 @@ class Item:
     """One line of ``ccenv list``.
 
     Attributes:
-        name: what commands take.
-        kind: kind of thing, a key of KINDS.
+        name: for commands.
+        kind: a key of KINDS.
         summary: one line.
         tags: free labels.
-        text: prints it in full.
+        text: returns it in full.
     """
 
     name: str
@@ -241,14 +238,14 @@ def _metric_text(metric: Metric) -> str:
     return "\n\n".join(parts)
 
 
-def _registered(kind: str, registry: Registry, text: Callable[[Entry], str]) -> list[Item]:
+def _registered_items(kind: str, registry: Registry, text: Callable[[Entry], str]) -> list[Item]:
     return [Item(e.name, kind, e.summary, e.tags, partial(text, e)) for e in registry]
 
 
 def _agents() -> list[Item]:
     from ccenv.agents import AGENTS
 
-    return _registered("agents", AGENTS, _agent_text)
+    return _registered_items("agents", AGENTS, _agent_text)
 
 
 def _agent_text(entry: Entry) -> str:
@@ -269,11 +266,11 @@ def _adversaries() -> list[Item]:
     from ccenv.adversaries import ADVERSARIES
     from ccenv.attacks.catalog import SEARCHES
 
-    return [item for registry in (ADVERSARIES, SEARCHES) for item in _registered("adversaries", registry, _source_text)]
+    return [item for registry in (ADVERSARIES, SEARCHES) for item in _registered_items("adversaries", registry, _source_text)]
 
 
 def _source_text(entry: Entry) -> str:
-    """Return the source of the module behind an entry: its docstring comes first."""
+    """Return the source of the module of an entry."""
     import importlib
     import inspect
 
@@ -283,7 +280,7 @@ def _source_text(entry: Entry) -> str:
 def _envs() -> list[Item]:
     from ccenv.envs import ENVIRONMENTS
 
-    return _registered("envs", ENVIRONMENTS, _environment_text)
+    return _registered_items("envs", ENVIRONMENTS, _environment_text)
 
 
 def _environment_text(entry: Entry) -> str:
@@ -336,9 +333,11 @@ def _traces() -> list[Item]:
     from ccenv.network.links import load_trace, shipped_traces
 
     def item(name: str, file: Path) -> Item:
-        found = load_trace(name).summary()
-        told = f"{found['length_s']:.4g} s, {found['mean_mbps']:.3g} Mbit/s, longest outage {found['longest_outage_s']:.3g} s"
-        return Item(name, "traces", told, (str(found["kind"]),), partial(_file_text, file))
+        summary = load_trace(name).summary()
+        description = (
+            f"{summary['length_s']:.4g} s, {summary['mean_mbps']:.3g} Mbit/s, longest outage {summary['longest_outage_s']:.3g} s"
+        )
+        return Item(name, "traces", description, (str(summary["kind"]),), partial(_file_text, file))
 
     return [item(name, file) for name, file in shipped_traces().items()]
 
@@ -353,7 +352,7 @@ def _path_text(name: str) -> str:
 
 
 def _signals() -> list[Item]:
-    """Return what a sender may see: elements of the observation, and fields of the signals of CCAs and adversaries."""
+    """Return the signals: elements of the observation, and fields of the records of CCAs and adversaries."""
     from ccenv.agents.interface.interface import OBSERVATION
     from ccenv.agents.interface.signals import SIGNALS
     from ccenv.agents.learned.observation import ELEMENTS
@@ -362,31 +361,33 @@ def _signals() -> list[Item]:
         Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(_element_text, name))
         for name, e in zip(ELEMENTS, OBSERVATION, strict=True)
     ]
-    known = {item.name for item in items}
+    listed = {item.name for item in items}
     items += [
         Item(s.name, "signals", f"{s.formula}, {s.low:g} to {s.high:g}", ("policy", s.unit), partial(repr, s))
         for s in SIGNALS
-        if s.name not in known
+        if s.name not in listed
     ]
     for record in ("ACK", "LOSS", "TICK", "VIEW", "MOVE"):
         owner = "adversary" if record in ("VIEW", "MOVE") else "sender"
         items += [
-            Item(f"{record.lower()}.{field}", "signals", meaning, (owner, _unit_of(field)), _signals_text)
-            for field, meaning in _meanings(record).items()
+            Item(f"{record.lower()}.{field}", "signals", meaning, (owner, _find_unit(field)), _signals_text)
+            for field, meaning in _read_meanings(record).items()
         ]
     return items
 
 
-def _meanings(record: str) -> dict[str, str]:
-    """Return what the fields of a record mean: the comments beside them, or beside the same field of a record before."""
+def _read_meanings(record: str) -> dict[str, str]:
+    """Return the meanings of a record's fields: their comments, or those of the same field of an earlier record."""
     lines = re.findall(r'"(\w+)",(?:  # (.+))?$', _signals_text(), re.MULTILINE)
-    told = _PLAIN_FIELDS | {name: comment for name, comment in reversed(lines) if comment}
+    meanings = _PLAIN_FIELDS | {name: comment for name, comment in reversed(lines) if comment}
     block = re.search(rf"^{record} = record\((.*?)(?:^\)|(?<=\")\))$", _signals_text(), re.MULTILINE | re.DOTALL)
-    own = dict(re.findall(r'"(\w+)",  # (.+)$', block[1], re.MULTILINE)) if block else {}
-    return {field: own.get(field) or told.get(field, field.replace("_", " ")) for field in getattr(signals, record).names}
+    of_record = dict(re.findall(r'"(\w+)",  # (.+)$', block[1], re.MULTILINE)) if block else {}
+    return {
+        field: of_record.get(field) or meanings.get(field, field.replace("_", " ")) for field in getattr(signals, record).names
+    }
 
 
-def _unit_of(field: str) -> str:
+def _find_unit(field: str) -> str:
     units = {"_Bps": "bytes/s", "_bytes": "bytes", "_s": "s"}
     return next((unit for end, unit in units.items() if field.endswith(end)), "1")
 
@@ -395,9 +396,9 @@ def _element_text(name: str) -> str:
     from ccenv.agents.interface.interface import OBSERVATION
     from ccenv.agents.learned.observation import ELEMENTS
 
-    place = ELEMENTS.index(name)
-    e = OBSERVATION[place]
-    return f"{name}: element {place} of the observation of ccenv/Sender-v0\n{e.name}; unit {e.unit}, from {e.low:g} to {e.high:g}"
+    index = ELEMENTS.index(name)
+    e = OBSERVATION[index]
+    return f"{name}: element {index} of the observation of ccenv/Sender-v0\n{e.name}; unit {e.unit}, from {e.low:g} to {e.high:g}"
 
 
 def _signals_text() -> str:
@@ -422,7 +423,7 @@ def _plugins() -> list[Item]:
 
 
 def all_plugins() -> list[Plugin]:
-    """Return the plugins of installed packages, each with what is wrong when it is built; one that fails does not stop others."""
+    """Return the plugins of installed packages, each with its problem, if any; one that fails does not stop the others."""
     from ccenv.adversaries import ADVERSARIES
     from ccenv.adversaries.load import load_adversary
     from ccenv.agents import AGENTS
@@ -466,7 +467,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "networks": _networks,
     "plugins": _plugins,
 }
-_ALSO_LISTED = ("scenarios", "networks", "plugins")  # what stands in another kind too, or is shown by its own command
+_ALSO_LISTED = ("scenarios", "networks", "plugins")  # also in another kind, or shown by a separate command
 
 
 _OTHER_WORDS = {"senders": "agents", "ccas": "agents", "environments": "envs", "attacks": "adversaries", "benchmarks": "suites"}
@@ -488,24 +489,22 @@ def list_command(
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List one kind of what there is; the names are what other commands take.
+    """List one kind of items; their names are for other commands.
 
     Example: ccenv list agents
     """
-    found = [item for item in _items(kind) if tag is None or tag in item.tags]
+    items = [item for item in _items(kind) if tag is None or tag in item.tags]
     if json:
-        print_json([{"name": item.name, "summary": item.summary, "tags": item.tags} for item in found])
+        print_json([{"name": item.name, "summary": item.summary, "tags": item.tags} for item in items])
     else:
-        print_table(kind, ["name", "summary", "tags"], [(item.name, item.summary, " ".join(item.tags)) for item in found])
+        print_table(kind, ["name", "summary", "tags"], [(item.name, item.summary, " ".join(item.tags)) for item in items])
 
 
 def show_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE",
-            autocompletion=_all_names,
-            help="A name from ccenv list, a file, or the folder of a run.",
+            metavar="NAME|FILE", autocompletion=_all_names, help="A name from ccenv list, a file, or the folder of a run."
         ),
     ],
     kind: Annotated[
@@ -524,23 +523,23 @@ def show_command(
     kinds = [kind] if kind else [each for each in KINDS if each not in _ALSO_LISTED]
     candidates = [item for each in kinds for item in _items(each)]
     # A config is also found without its folder, unless the short name is something else's full name.
-    found = [item for item in candidates if item.name == name] or [
+    matches = [item for item in candidates if item.name == name] or [
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
-    if not found and kind is None and (is_file(name) or is_folder(name)):
+    if not matches and kind is None and (is_file(name) or is_folder(name)):
         kind, text = show_path(Path(name))
         if json:
             print_json({"name": name, "kind": kind, "text": text})
         else:
             print_text(text)
         return
-    if not found and kind is None and len(Path(name).parts) > 1:
+    if not matches and kind is None and len(Path(name).parts) > 1:
         raise InputError(f"{name}: there is no such file, and no name {name!r} in ccenv list")
-    if not found:
+    if not matches:
         raise unknown_name("name", name, {item.name for item in candidates})
-    if len(found) > 1:
-        raise InputError(f"{name!r} is the name of {_all_of(found)}: give the full name or --kind")
-    item = found[0]
+    if len(matches) > 1:
+        raise InputError(f"{name!r} is the name of {_join_names(matches)}: give the full name or --kind")
+    item = matches[0]
     text = item.text()
     if json:
         data: dict[str, Any] = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags, "text": text}
@@ -549,5 +548,5 @@ def show_command(
         print_text(text)
 
 
-def _all_of(items: list[Item]) -> str:
+def _join_names(items: list[Item]) -> str:
     return " and ".join(f"{item.name} ({item.kind})" for item in items)

@@ -1,9 +1,4 @@
-"""``ccenv compare``: several senders on one network.
-
-``ccenv which``: which sender for which kind of network.
-
-``ccenv report``: evaluate a sender along the criteria of RFC 9743.
-"""
+"""``ccenv compare`` (senders on one network), ``ccenv which`` (on kinds of networks) and ``ccenv report`` (along RFC 9743)."""
 
 from __future__ import annotations
 
@@ -91,7 +86,7 @@ def command(
     if out is not None:
         require_picture(out, ALLOWED)
     with progress_bar("compare") as show:
-        found = compare(
+        comparison = compare(
             senders,
             rate=rate,
             rtt=rtt,
@@ -111,16 +106,16 @@ def command(
             report=show,
         )
     if out is not None:
-        found.plot(out)
+        comparison.plot(out)
     if json:
-        print_json(found.to_dict() | {"picture": out})
+        print_json(comparison.to_dict() | {"picture": out})
     else:
-        rows = [[row.sender, *(row.text(key) for key, _ in found.columns)] for row in found.rows if not row.error]
+        rows = [[row.sender, *(row.text(key) for key, _ in comparison.columns)] for row in comparison.rows if not row.error]
         if rows:
-            print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
+            print_table(str(comparison.setting), ["sender", *(title for _, title in comparison.columns)], rows)
         if out is not None:
             print_text(f"wrote {out}")
-    failed = [row for row in found.rows if row.error]
+    failed = [row for row in comparison.rows if row.error]
     for row in failed:
         print(f"ccenv: {row.sender}: {row.error}", file=sys.stderr)
     return EXIT_FAILED if failed else 0
@@ -143,7 +138,7 @@ def run_which(
     fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. What is stored is not run again.
+    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. Stored runs are not repeated.
 
     Example: ccenv which --network cellular
 
@@ -156,23 +151,27 @@ def run_which(
 
     alone = [name for name in senders or () if takes_one_flow(load_sender(name))]
     with progress_bar("which") as show:
-        found = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
+        ranking = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
     if json:
-        print_json({"by": found.by, "rows": [asdict(row) for row in found.rows], "failed": found.failed, "takes_one_flow": alone})
+        print_json(
+            {"by": ranking.by, "rows": [asdict(row) for row in ranking.rows], "failed": ranking.failed, "takes_one_flow": alone}
+        )
     else:
         kinds = networks()
-        for kind in dict.fromkeys(row.network for row in found.rows):
-            rows = [[row.place, row.sender, *row.texts()] for row in found.rows if row.network == kind]
-            print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *found.rows[0].values], rows)
-        print_text(f"Places by {found.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie")
+        for kind in dict.fromkeys(row.network for row in ranking.rows):
+            rows = [[row.place, row.sender, *row.texts()] for row in ranking.rows if row.network == kind]
+            print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *ranking.rows[0].values], rows)
+        print_text(
+            f"Places by {ranking.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie"
+        )
         print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
     if alone and not json:
         print_text(
             f"{', '.join(alone)}: beliefs take a flow to be alone; with others on the link it is not fair (docs/company.md)"
         )
-    for name, error in found.failed.items():
+    for name, error in ranking.failed.items():
         print(f"ccenv: {name}: {error}", file=sys.stderr)
-    return EXIT_FAILED if found.failed else 0
+    return EXIT_FAILED if ranking.failed else 0
 
 
 def run_report(
@@ -205,7 +204,7 @@ def run_report(
     from ccenv.cli.shared import progress_bar
 
     with progress_bar(f"report {sender}") as show:
-        found = report_on(
+        data = report_on(
             sender,
             criteria=criteria,
             only=only or (),
@@ -216,19 +215,19 @@ def run_report(
             progress=show,
         )
     if json:
-        print_json(found)
+        print_json(data)
     else:
         rows = [
             [c["id"] if i == 0 else "", m["label"], m["value"], m["baseline"], m["unit"], m["verdict"]]
-            for c in found["criteria"]
+            for c in data["criteria"]
             for i, m in enumerate(c["measures"])
         ]
-        print_table(found["document"], ["criterion", "measure", sender, found["baseline"], "unit", "verdict"], rows)
-        for one in found["worst_cases"]:
+        print_table(data["document"], ["criterion", "measure", sender, data["baseline"], "unit", "verdict"], rows)
+        for one in data["worst_cases"]:
             print_text(
                 f"worst case on {one['scene']}: " + str(one.get("why") or f"{one['worst_utilisation']:.3f} by {one['adversary']}")
             )
-        print_text(f"wrote {found['page']}")
-    if found["failed"]:
-        print(f"ccenv: {found['failed']}", file=sys.stderr)
-    return EXIT_FAILED if found["failed"] else 0
+        print_text(f"wrote {data['page']}")
+    if data["failed"]:
+        print(f"ccenv: {data['failed']}", file=sys.stderr)
+    return EXIT_FAILED if data["failed"] else 0

@@ -1,4 +1,4 @@
-"""What the shell completes after Tab: names of ``ccenv list``. Fixed words are ``ccenv.cli.shared.choices``."""
+"""Shell completions with names of ``ccenv list``; those with fixed words are ``ccenv.cli.shared.choices``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def names(*kinds: str) -> Callable[[str], list[str]]:
-    """Return a completion with the names of kinds of ``ccenv list``; a shell adds files where none begins with what is typed."""
+    """Return a completion with the names of some kinds of ``ccenv list``; without a match a shell completes files."""
 
     def complete(incomplete: str) -> list[str]:
         from ccenv.cli.catalog import KINDS
@@ -16,13 +16,13 @@ def names(*kinds: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def configs(kind: str) -> Callable[[str], list[str]]:
-    """Return a completion with the shipped configs of a kind, such as ``train``."""
+def configs(folder: str) -> Callable[[str], list[str]]:
+    """Return a completion with the shipped configs in a folder, such as ``train``."""
 
     def complete(incomplete: str) -> list[str]:
         from ccenv.base.config import shipped_names
         from ccenv.cli.catalog import CONFIGS
 
-        return [name for name in shipped_names(CONFIGS[kind], ".yaml") if name.startswith(incomplete)]
+        return [name for name in shipped_names(CONFIGS[folder], ".yaml") if name.startswith(incomplete)]
 
     return complete

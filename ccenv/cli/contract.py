@@ -1,4 +1,4 @@
-"""``ccenv contract``: contracts, and how wide they may be."""
+"""``ccenv contract``: widen, join, report and draw contracts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def widen(
     ],
     *,
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
-    budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
+    budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call resumes it.")] = 600.0,
     lemmas: LemmasOption = None,
     timeouts: TimeoutsOption = None,
     settle: SettleOption = None,
@@ -83,33 +83,33 @@ def widen(
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.widen import widen
 
-    task = _task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
+    task = _make_task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
     if inside is not None:
         task = replace(task, inside=program_of(inside))
     folder = out or Path("runs") / "contract" / _folder(task)
-    found = widen(task, folder, jobs=_jobs(jobs), backend=backend, fresh=fresh, report=_said(json))
+    result = widen(task, folder, jobs=_count_jobs(jobs), backend=backend, fresh=fresh, report=_make_report(json))
     if json:
         print_json(
             {
-                "verified": found.verified,
-                "width_log2": found.width_log2,
-                "width_at_most": found.width_at_most,
-                "seconds": found.seconds,
-                "finished": found.finished,
-                "asked": found.asked,
-                "reason": found.reason,
+                "verified": result.verified,
+                "width_log2": result.width_log2,
+                "width_at_most": result.width_at_most,
+                "seconds": result.seconds,
+                "finished": result.finished,
+                "asked": result.asked,
+                "reason": result.reason,
                 "folder": str(folder),
             }
         )
     else:
-        print_text(pseudo_code(found.contract))
-        print_text(f"width {found.width_log2:.3f} (mean log2(hi / lo)) at utilisation {utilisation:g}; {folder}")
-        if not found.verified:
-            print_text(found.reason)
-    return 0 if found.verified else EXIT_NOT_PROVED
+        print_text(pseudo_code(result.contract))
+        print_text(f"width {result.width_log2:.3f} (mean log2(hi / lo)) at utilisation {utilisation:g}; {folder}")
+        if not result.verified:
+            print_text(result.reason)
+    return 0 if result.verified else EXIT_NOT_PROVED
 
 
-def _task(
+def _make_task(
     program: str,
     utilisation: float,
     budget: float,
@@ -120,16 +120,16 @@ def _task(
     time_limit: float,
     seed: int,
 ) -> Widening:
-    """Return what to widen; what is not given is that of the suite."""
+    """Return the widening of the options; options that are not given default to the suite."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.search import Widening, suite_to_keep
+    from ccenv.training.contracts.search import Widening, load_kept_suite
     from ccenv.training.distill.claims import SAMPLES
 
     require_extra("z3", "verify")
-    suite = None if lemmas is None else suite_to_keep(lemmas)
+    suite = None if lemmas is None else load_kept_suite(lemmas)
     default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
-    settled, T = (default[name] if own is None else own for name, own in (("settle", settle), ("default_T", samples)))
+    settled, T = (default[name] if option is None else option for name, option in (("settle", settle), ("default_T", samples)))
     return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed, timeouts=timeouts)
 
 
@@ -137,14 +137,14 @@ def _folder(task: Widening) -> str:
     return f"{task.program.name}-u{task.utilisation:g}{'' if task.timeouts is None else f'-{task.timeouts}'}"
 
 
-def _jobs(asked: int | None) -> int:
+def _count_jobs(jobs: int | None) -> int:
     from ccenv.base.provenance import machine
 
-    return int(machine()["cores"]) if asked is None else asked
+    return int(machine()["cores"]) if jobs is None else jobs
 
 
-def _numbers(text: str) -> list[float]:
-    """Return numbers joined by commas."""
+def _parse_utilisations(text: str) -> list[float]:
+    """Parse numbers joined by commas."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
@@ -152,7 +152,7 @@ def _numbers(text: str) -> list[float]:
     return list(dict.fromkeys(values))
 
 
-def _said(json: bool) -> Callable[[str], None] | None:
+def _make_report(json: bool) -> Callable[[str], None] | None:
     return None if json else lambda line: print_text(f"  {line}")
 
 
@@ -181,21 +181,25 @@ def hull(
     from ccenv.agents.programs import pseudo_code, to_data, to_json
     from ccenv.base.files import write_atomic
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.hull import alike, hull
+    from ccenv.training.contracts.hull import hull, largest_joinable_group
 
     files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
     chosen: list[Program] = []
-    for spec, found in zip(programs, files, strict=True):
-        members = [program_of(spec)] if found is None else alike([program_of(str(file)) for file in found])
+    for spec, members_files in zip(programs, files, strict=True):
+        members = (
+            [program_of(spec)]
+            if members_files is None
+            else largest_joinable_group([program_of(str(file)) for file in members_files])
+        )
         if not members:
             raise InputError(f"{spec}: no program (.json) in this folder")
         chosen += members
-    left_out = sum(1 if found is None else len(found) for found in files) - len(chosen)
+    left_out = sum(1 if members_files is None else len(members_files) for members_files in files) - len(chosen)
     contract = hull(chosen, name)
     write_atomic(out, to_json(contract).encode())
     if json:
-        told = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
-        print_json(told | {"file": str(out)})
+        data = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
+        print_json(data | {"file": str(out)})
     else:
         print_text(pseudo_code(contract))
         print_text(f"{len(chosen)} programs; {left_out} with other conditions left out; wrote {out}")
@@ -236,7 +240,7 @@ def frontier(
     ],
     *,
     utilisations: Annotated[str, typer.Option("--utilisations", help="What must stay proved: numbers joined by commas.")],
-    budget: Annotated[float, seconds_option("--budget", "Time for each search; a later call goes on.")] = 600.0,
+    budget: Annotated[float, seconds_option("--budget", "Time for each search; a later call resumes it.")] = 600.0,
     lemmas: LemmasOption = None,
     timeouts: TimeoutsOption = None,
     settle: SettleOption = None,
@@ -260,13 +264,13 @@ def frontier(
     """
     from ccenv.training.contracts.widen import widen
 
-    points = [(program, value) for program in programs for value in _numbers(utilisations)]
-    tasks = [_task(program, value, budget, lemmas, timeouts, settle, samples, time_limit, seed) for program, value in points]
+    points = [(program, value) for program in programs for value in _parse_utilisations(utilisations)]
+    tasks = [_make_task(program, value, budget, lemmas, timeouts, settle, samples, time_limit, seed) for program, value in points]
     folders = [out / _folder(task) for task in tasks]
     for task, folder in zip(tasks, folders, strict=True):
         if not json:
             print_text(f"{task.program.name} at {task.utilisation:g}")
-        widen(task, folder, jobs=_jobs(jobs), backend=backend, fresh=fresh, report=_said(json))
+        widen(task, folder, jobs=_count_jobs(jobs), backend=backend, fresh=fresh, report=_make_report(json))
     return _report(folders, out, n_paths, json)
 
 

@@ -1,4 +1,4 @@
-"""``ccenv demo``: the main job end to end - train, attack, bench, verify, publish - each stage an ordinary ccenv command."""
+"""``ccenv demo``: train, attack, bench, verify and publish end to end, each stage an ordinary ccenv command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Plan:
-    """What the demo does.
+    """Settings of the demo.
 
     Attributes:
         config: training run, about a minute.
@@ -49,11 +49,11 @@ class DemoStep:
 
     Attributes:
         name: in the stage file.
-        what: one line for the reader.
-        arguments: of the ccenv command that does it, without ``--json``.
-        tell: turns the command's JSON into one line.
-        save_as: file that keeps the command's JSON, for stages whose output is the next one's input.
-        again: run it every time: it is quick and depends on all others.
+        what: one line of description.
+        arguments: of the ccenv command, without ``--json``.
+        tell: summarises the command's JSON in one line.
+        save_as: file for the command's JSON, for stages whose output is the input of the next.
+        again: run it every time, because it is quick and depends on all others.
     """
 
     name: str
@@ -64,38 +64,29 @@ class DemoStep:
     again: bool = False
 
 
-def stages_of(plan: Plan, out: Path) -> list[DemoStep]:
+def make_stages(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "--backend", "processes")
-    verify = (
-        "verify",
-        "property",
-        plan.program,
-        "--model",
-        "ccac",
-        "--buffer",
-        "infinite",
-        "--property",
-        "invariant",
-        "--T",
-        str(plan.samples),
-    )
+    question = ("--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", str(plan.samples))
+    verify = ("verify", "property", plan.program, *question)
     return [
-        DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
+        DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _summarize_training),
         DemoStep(
             "attack",
             "attack it and the classics with every scripted adversary",
             ("bench", "run", plan.attack, *bench, "--out", str(out / "bench" / "attack")),
-            _tell_attack,
+            _summarize_attack,
         ),
         DemoStep(
             "bench",
             "compare them on the quick suite",
             ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
-            _tell_bench,
+            _summarize_bench,
         ),
-        DemoStep("verify", f"verify {plan.program}", (*verify, "--out", str(out / "counterexamples")), _tell_verdict, report),
+        DemoStep(
+            "verify", f"verify {plan.program}", (*verify, "--out", str(out / "counterexamples")), _summarize_verdict, report
+        ),
         DemoStep(
             "record",
             "put the verdict among the records",
@@ -112,33 +103,27 @@ def stages_of(plan: Plan, out: Path) -> list[DemoStep]:
     ]
 
 
-def _tell_training(result: dict[str, Any]) -> str:
+def _summarize_training(result: dict[str, Any]) -> str:
     scores = result["evaluation"]
     return f"{result['steps']} steps in {result['seconds']:.0f} s; on held-out paths score {scores['score']:.3f}"
 
 
-def _tell_attack(result: dict[str, Any]) -> str:
+def _summarize_attack(result: dict[str, Any]) -> str:
     cases = [(entry["agent"], entry["worst_case"]) for entry in result["summary"] if entry["worst_case"]]
     return "worst utilisation found: " + ", ".join(f"{name} {case['value']:.2f} ({case['adversary']})" for name, case in cases)
 
 
-def _tell_bench(result: dict[str, Any]) -> str:
+def _summarize_bench(result: dict[str, Any]) -> str:
     scored = [(entry["agent"], entry["score"]) for entry in result["summary"] if entry["score"]]
     return f"{scored[0][1]['metric']}: " + ", ".join(f"{name} {score['iqm']:.2f}" for name, score in scored)
 
 
-def _tell_verdict(result: dict[str, Any]) -> str:
+def _summarize_verdict(result: dict[str, Any]) -> str:
     return f"{result['verdict']} in {result['seconds']:.1f} s: {result['property']} on {result['model']}, T = {result['T']}"
 
 
 def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run the stages that are not finished yet.
-
-    Args:
-        out: folder of everything that the demo makes.
-        plan: what to do.
-        fresh: discard what an earlier demo made there.
-        say: called with lines for the reader.
+    """Run the stages that are not finished yet; ``say`` is called with lines for the reader.
 
     Returns:
         dict: ``page`` (path of the board), ``seconds`` and per stage its command, seconds, result line and whether it was kept.
@@ -151,32 +136,28 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
     """
     for module, extra in _EXTRAS:
         require_extra(module, extra)
-    _check(out)
+    _check_folder(out)
     with locked(out, "demo"):
-        return _run_stages(out, plan, _open(out, fresh), say)
+        return _run_stages(out, plan, _open_stages(out, fresh), say)
 
 
 def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Callable[[str], None]) -> dict[str, Any]:
-    """Run what is not done in a folder that is held."""
-    stages = stages_of(plan, out)
+    """Run the missing stages in a locked folder."""
+    stages = make_stages(plan, out)
     begin = time.perf_counter()
     report: list[dict[str, Any]] = []
     page = ""
     for number, stage in enumerate(stages, start=1):
         command = shlex.join(["ccenv", *stage.arguments])
         say(f"[{number}/{len(stages)}] {stage.what}\n      {command}")
-        kept = done.get(stage.name)
-        if kept is not None and kept["command"] == command and not stage.again:
-            say(f"      kept: {kept['result']}")
-            report.append({**kept, "name": stage.name, "kept": True})
+        stored = done.get(stage.name)
+        if stored is not None and stored["command"] == command and not stage.again:
+            say(f"      kept: {stored['result']}")
+            report.append({**stored, "name": stage.name, "kept": True})
             continue
         started = time.perf_counter()
         result = _run(stage)
-        done[stage.name] = {
-            "command": command,
-            "seconds": round(time.perf_counter() - started, 1),
-            "result": stage.tell(result),
-        }
+        done[stage.name] = {"command": command, "seconds": round(time.perf_counter() - started, 1), "result": stage.tell(result)}
         FORMAT.write(out / STAGES, {"stages": done})
         say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
         report.append({**done[stage.name], "name": stage.name, "kept": False})
@@ -185,28 +166,28 @@ def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Cal
 
 
 def _run(stage: DemoStep) -> dict[str, Any]:
-    """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
+    """Run a stage as a separate command, exactly as shown to the reader; progress goes to the terminal."""
     command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)
-    if ended.returncode == _INTERRUPTED:
+    process = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)
+    if process.returncode == _INTERRUPTED:
         raise KeyboardInterrupt
     try:
-        result = parse_json(ended.stdout, f"stage {stage.name}")
+        result = parse_json(process.stdout, f"stage {stage.name}")
     except InputError:
         result = None
     if not isinstance(result, dict):
-        raise CcenvError(f"demo: stage {stage.name!r} failed with exit code {ended.returncode}; finished stages are kept")
+        raise CcenvError(f"demo: stage {stage.name!r} failed with exit code {process.returncode}; finished stages are kept")
     if stage.save_as is not None:
-        write_atomic(stage.save_as, ended.stdout)
+        write_atomic(stage.save_as, process.stdout)
     return result
 
 
-def _check(out: Path) -> None:
+def _check_folder(out: Path) -> None:
     if out.exists() and not (out / STAGES).is_file() and (not out.is_dir() or not is_empty(out)):
         raise InputError(f"{out} holds something that is not a demo: give another --out")
 
 
-def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
+def _open_stages(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
     file = out / STAGES
     for old in (one for one in out.iterdir() if fresh and one.name != LOCK):
         shutil.rmtree(old) if old.is_dir() else old.unlink()

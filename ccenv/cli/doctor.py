@@ -1,7 +1,4 @@
-"""``ccenv doctor``: what works on this machine, what is missing, and what to do about it.
-
-``ccenv doctor --warm``: the large kernels compiled now, side by side, instead of at their first use.
-"""
+"""``ccenv doctor``: what works on this machine, what is missing, and how to fix it; ``--warm`` compiles the large kernels."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ class Check:
     """One finding.
 
     Attributes:
-        name: what was looked at.
+        name: of the check.
         status: ``"ok"``, ``"missing"`` (optional, ccenv works without) or ``"broken"``.
-        found: what is there.
-        advice: what to do; empty where nothing is wrong.
+        found: version, path or value found.
+        advice: how to fix it; empty if nothing is wrong.
     """
 
     name: str
@@ -51,7 +48,7 @@ def command(
 
     Example: ccenv doctor --json
     """
-    checks = list(_kernels()) if warm else []
+    checks = list(_compile_kernels()) if warm else []
     checks = [*all_checks(), *checks]
     broken = [check for check in checks if check.status == BROKEN]
     if json:
@@ -64,27 +61,29 @@ def command(
 
 
 def all_checks() -> Iterator[Check]:
-    """Look at everything, in the order of the report."""
-    yield _python()
+    """Make all checks, in the order of the report."""
+    yield _check_python()
     yield Check("platform", OK, f"{platform.platform()} ({platform.machine()})")
     yield Check("cores", OK, str(_usable_cores()))
-    yield _memory()
-    yield from _packages()
-    yield _kernel_cache()
-    yield _solver()
-    yield from _live()
+    yield _check_memory()
+    yield from _check_packages()
+    yield _check_kernel_cache()
+    yield _check_solver()
+    yield from _check_live()
 
 
-def _python() -> Check:
-    good = sys.version_info >= (3, 11)
-    return Check("python", OK if good else BROKEN, platform.python_version(), "" if good else "ccenv needs Python 3.11 or newer")
+def _check_python() -> Check:
+    supported = sys.version_info >= (3, 11)
+    return Check(
+        "python", OK if supported else BROKEN, platform.python_version(), "" if supported else "ccenv needs Python 3.11 or newer"
+    )
 
 
 def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _memory() -> Check:
+def _check_memory() -> Check:
     try:
         gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (AttributeError, ValueError, OSError):
@@ -92,8 +91,8 @@ def _memory() -> Check:
     return Check("memory", OK, f"{gib:.1f} GiB", "" if gib >= 2 else "training wants 2 GiB")
 
 
-def _packages() -> Iterator[Check]:
-    """Compare what is installed with what ccenv's metadata asks for: each core dependency, then each extra as a whole."""
+def _check_packages() -> Iterator[Check]:
+    """Compare installed versions with ccenv's metadata: each core dependency, then each extra as a whole."""
     try:
         about = metadata.metadata("ccenv")
         requirements = [Requirement(text) for text in metadata.requires("ccenv") or []]
@@ -103,22 +102,22 @@ def _packages() -> Iterator[Check]:
     yield Check("ccenv", OK, about["Version"])
     core = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
     for requirement in core:
-        version, wrong = _installed(requirement)
+        version, wrong = _check_version(requirement)
         yield Check(requirement.name, BROKEN if wrong else OK, version, f"pip install '{requirement}'" if wrong else "")
     for extra in about.get_all("Provides-Extra") or []:
-        wanted = [
+        extra_requirements = [
             r for r in requirements if r not in core and r.name != "ccenv" and r.marker and r.marker.evaluate({"extra": extra})
         ]
-        if not wanted:
+        if not extra_requirements:
             continue
-        state = [(r.name, *_installed(r)) for r in wanted]
+        state = [(r.name, *_check_version(r)) for r in extra_requirements]
         wrong = any(bad for _, _, bad in state)
-        found = ", ".join(f"{name} {version}" for name, version, _ in state)
-        yield Check(f"extra [{extra}]", MISSING if wrong else OK, found, f"pip install 'ccenv[{extra}]'" if wrong else "")
+        versions = ", ".join(f"{name} {version}" for name, version, _ in state)
+        yield Check(f"extra [{extra}]", MISSING if wrong else OK, versions, f"pip install 'ccenv[{extra}]'" if wrong else "")
 
 
-def _installed(requirement: Requirement) -> tuple[str, bool]:
-    """Return the installed version of a requirement and whether it is absent or of a wrong version."""
+def _check_version(requirement: Requirement) -> tuple[str, bool]:
+    """Return the installed version of a requirement, and whether it is missing or wrong."""
     try:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
@@ -126,8 +125,8 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
     return version, not requirement.specifier.contains(version, prereleases=True)
 
 
-def _kernel_cache() -> Check:
-    """Compiled kernels are kept in one folder; without it every start compiles again."""
+def _check_kernel_cache() -> Check:
+    """Check the folder of compiled kernels, without which every start compiles again."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,13 +138,13 @@ def _kernel_cache() -> Check:
     return Check("kernel cache", OK, f"{folder}: {mib:.0f} MiB")
 
 
-def _kernels() -> Iterator[Check]:
+def _compile_kernels() -> Iterator[Check]:
     for part, reason in warm_all():
         yield Check(f"kernels: {part}", MISSING if reason else OK, reason or "compiled")
 
 
-def _solver() -> Check:
-    """Ask the solver one question with a known answer."""
+def _check_solver() -> Check:
+    """Ask the solver a query with a known answer."""
     try:
         import z3
     except ImportError:
@@ -154,12 +153,16 @@ def _solver() -> Check:
     solver = z3.Solver()
     solver.add(x > 0, 2 * x < 0)
     answer = str(solver.check())
-    found = f"{z3.get_version_string()}: 0 < x and 2x < 0 is {answer}"
-    return Check("solver z3", OK, found) if answer == "unsat" else Check("solver z3", BROKEN, found, "reinstall z3-solver")
+    description = f"{z3.get_version_string()}: 0 < x and 2x < 0 is {answer}"
+    return (
+        Check("solver z3", OK, description)
+        if answer == "unsat"
+        else Check("solver z3", BROKEN, description, "reinstall z3-solver")
+    )
 
 
-def _live() -> Iterator[Check]:
-    """Look for what live runs need, and what loading exported programs needs besides."""
+def _check_live() -> Iterator[Check]:
+    """Check the requirements of live runs and of loading exported programs."""
     from ccenv.live import live_needs
 
     for need in live_needs(bpf=True):
@@ -174,15 +177,15 @@ def _step(name: str) -> None:
     env.step(env.action_space.sample())
 
 
-def _packet() -> None:
+def _warm_packet() -> None:
     _step("ccenv/Packet-v0")
 
 
-def _curve() -> None:
+def _warm_curve() -> None:
     _step("ccenv/Sender-v0")
 
 
-def _rollouts() -> None:
+def _warm_rollouts() -> None:
     from ccenv.training.config import load_config
     from ccenv.training.learner import Learner
 
@@ -190,13 +193,13 @@ def _rollouts() -> None:
     Learner(config.model_copy(update={"total_steps": config.iteration_steps})).run(lambda state, progress: False)
 
 
-def _emulator() -> None:
+def _warm_emulator() -> None:
     from ccenv.live.run import warm_up
 
     warm_up()
 
 
-def _fluid() -> None:
+def _warm_fluid() -> None:
     from ccenv.benchmarks.speed import mixed_flows
     from ccenv.engine.fluid.simulate import simulate, simulate_batch
 
@@ -204,24 +207,24 @@ def _fluid() -> None:
     simulate(mixed_flows(0.01))
 
 
-def _synthesis() -> None:
+def _warm_synthesis() -> None:
     from ccenv.proofs.synthesis.run import warm_up
 
     warm_up()
 
 
-# The longest first; what needs an extra that is missing is left out.
+# The longest first; parts that need a missing extra are skipped.
 PARTS: dict[str, Callable[[], None]] = {
-    "packet engine": _packet,
-    "curve engine": _curve,
-    "emulator": _emulator,
-    "rollouts": _rollouts,
-    "fluid engine": _fluid,
-    "synthesis": _synthesis,
+    "packet engine": _warm_packet,
+    "curve engine": _warm_curve,
+    "emulator": _warm_emulator,
+    "rollouts": _warm_rollouts,
+    "fluid engine": _warm_fluid,
+    "synthesis": _warm_synthesis,
 }
 
 
-def _warm(part: str) -> str:
+def _warm_part(part: str) -> str:
     try:
         PARTS[part]()
     except CcenvError as error:
@@ -230,6 +233,6 @@ def _warm(part: str) -> str:
 
 
 def warm_all() -> Iterator[tuple[str, str]]:
-    """Compile in as many processes as there are cores; yield each part and why it was left out, if it was."""
+    """Compile on all cores; yield each part and the reason why it was skipped, if any."""
     with Workers(min(len(os.sched_getaffinity(0)), len(PARTS))) as workers:
-        yield from zip(PARTS, workers.map(_warm, PARTS), strict=True)
+        yield from zip(PARTS, workers.map(_warm_part, PARTS), strict=True)

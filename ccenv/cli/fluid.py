@@ -1,7 +1,4 @@
-"""``ccenv ode``: the BBR fluid models of [BBR-fluid].
-
-``ccenv ode statements``, ``fit`` and ``network``: parameter sets beside each other, their fit, several bottlenecks.
-"""
+"""``ccenv ode``: the BBR fluid models of [BBR-fluid]: runs, sweeps, equilibria, parameter sets and their fit, networks."""
 
 from __future__ import annotations
 
@@ -57,17 +54,17 @@ def statements(
     distances = {}
     if published is not None:
         distances = {name: page.published_distance(cells, published, "validation") for name, cells in columns.items()}
-    shown = columns | ({page.PACKETS: packets} if packets else {})
-    rows = page.statements_table(shown)
-    counts = {name: sum(row[name]["holds"] for row in rows) for name in shown}
+    all_columns = columns | ({page.PACKETS: packets} if packets else {})
+    rows = page.statements_table(all_columns)
+    counts = {name: sum(row[name]["holds"] for row in rows) for name in all_columns}
     result = {"sweep": sweep, "statements": rows, "holding": counts, "published": distances, "packets": packets} | _provenance()
     _finish(result, out, json)
     if not json:
-        table = [[row["source"], row["text"], *("yes" if row[name]["holds"] else "no" for name in shown)] for row in rows]
-        print_table("statements of [BBR-fluid] section 4.3", ["section", "statement", *shown], table)
+        table = [[row["source"], row["text"], *("yes" if row[name]["holds"] else "no" for name in all_columns)] for row in rows]
+        print_table("statements of [BBR-fluid] section 4.3", ["section", "statement", *all_columns], table)
         print_text("hold, of 18: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
-        for name, found in distances.items():
-            print_text(f"{name}: {found['within']} of {found['cells']} cells within the bands of the published numbers")
+        for name, distance in distances.items():
+            print_text(f"{name}: {distance['within']} of {distance['cells']} cells within the bands of the published numbers")
 
 
 def fit(
@@ -94,7 +91,7 @@ def fit(
     if not json:
         print_table("fitted constants", ["constant", "value"], [[name, value] for name, value in constants.items()])
         halves = list(next(iter(result["errors"].values())))
-        rows = [[name, *(f"{found[half]['score']:.3f}" for half in halves)] for name, found in result["errors"].items()]
+        rows = [[name, *(f"{errors[half]['score']:.3f}" for half in halves)] for name, errors in result["errors"].items()]
         print_table("mean error in bands", ["set", *halves], rows)
 
 
@@ -340,9 +337,10 @@ def equilibrium(
         "loss_pct": 100.0 * point.loss,
     }
     if stability:
-        found = analyse(path, point)
-        out["stability"] = asdict(found) | {
-            key: [{"real": v.real, "imag": v.imag} for v in getattr(found, key)] for key in ("eigenvalues", "automatic", "below")
+        analysis = analyse(path, point)
+        out["stability"] = asdict(analysis) | {
+            key: [{"real": v.real, "imag": v.imag} for v in getattr(analysis, key)]
+            for key in ("eigenvalues", "automatic", "below")
         }
     if json:
         print_json(out)
@@ -354,8 +352,8 @@ def equilibrium(
     ]
     print_table("flows", ["flow", "RTT ms", "x_btl / C"], flows_rows)
     if stability:
-        rows = [[f"{v:.6g}", f"{w:.6g}"] for v, w in zip(found.eigenvalues, found.automatic, strict=True)]
-        print_table(f"theorem {found.theorem}: {found.verdict}", ["eigenvalue, closed form [1/s]", "automatic [1/s]"], rows)
+        rows = [[f"{v:.6g}", f"{w:.6g}"] for v, w in zip(analysis.eigenvalues, analysis.automatic, strict=True)]
+        print_table(f"theorem {analysis.theorem}: {analysis.verdict}", ["eigenvalue, closed form [1/s]", "automatic [1/s]"], rows)
 
 
 @app.command()
@@ -440,11 +438,11 @@ def compare(
         print_json({"sweep": chosen, "cells": cells, "packets": packets, "differences": rows} | _provenance())
         return
     columns = ["jain", "loss_pct", "occupancy_pct", "utilisation_pct", "first_share_pct"]
-    shown = [
+    table = [
         [f"{c['mix']}, {c['discipline']}, {c['buffer_bdp']:g}", *(f"{c[k]:.4g} | {p[k]:.4g}" for k in columns)]
         for c, p in zip(cells, packets, strict=True)
     ]
-    print_table(f"{chosen.title or name}: fluid model | packet engine", ["cell", *columns], shown)
+    print_table(f"{chosen.title or name}: fluid model | packet engine", ["cell", *columns], table)
     print_table("differences", list(rows[0]), [list(row.values()) for row in rows])
 
 
@@ -474,8 +472,8 @@ def report(
     chosen = load_sweep(name, params=params, step_ms=step_ms)
     cells = chosen.run(threads)
     packets = _packet_cells(chosen, packet_runs)
-    shown = [f"trace_{cca}_{queue}" for cca in ("bbr1", "bbr2", "reno", "cubic") for queue in ("droptail", "red")]
-    traces = [simulate(load_scenario(trace, params=params), 5e-3) for trace in shown]
+    names = [f"trace_{cca}_{queue}" for cca in ("bbr1", "bbr2", "reno", "cubic") for queue in ("droptail", "red")]
+    traces = [simulate(load_scenario(trace, params=params), 5e-3) for trace in names]
     deep = _bottleneck(10, 7.0, 100.0, None, 10.0)
     portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]
     portraits.append(phase_portrait("bbr1", _bottleneck(2, 1.0, 100.0, None, 10.0), "shares"))
@@ -502,14 +500,14 @@ def _provenance() -> dict[str, Any]:
     return {"versions": versions(), "machine": machine()}
 
 
-def _constants(given: list[str] | None) -> dict[str, float] | None:
+def _constants(assignments: list[str] | None) -> dict[str, float] | None:
     from ccenv.base.errors import InputError
     from ccenv.base.registry import parse_parameters
 
-    if not given:
+    if not assignments:
         return None
     values: dict[str, float] = {}
-    for item in given:
+    for item in assignments:
         for key, value in parse_parameters(item).items():
             if isinstance(value, str):
                 raise InputError(f"constant {key} must be a number (got {value!r})")
@@ -518,14 +516,14 @@ def _constants(given: list[str] | None) -> dict[str, float] | None:
 
 
 def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
-    """Return a sweep with changed values and, if asked, fewer buffers. Raises InputError for a buffer that the sweep lacks."""
+    """Return a sweep with changed values and, if given, fewer buffers. Raises InputError for a buffer that it does not have."""
     from ccenv.base.errors import InputError
     from ccenv.engine.fluid.sweep import load_sweep
 
-    known = load_sweep(name).buffers_bdp
+    buffers_bdp = load_sweep(name).buffers_bdp
     for value in buffer or ():
-        if value not in known:
-            raise InputError(f"--buffer is {value:g}; the sweep {name!r} has {', '.join(f'{b:g}' for b in known)} BDP")
+        if value not in buffers_bdp:
+            raise InputError(f"--buffer is {value:g}; the sweep {name!r} has {', '.join(f'{b:g}' for b in buffers_bdp)} BDP")
     return load_sweep(name, **changes, buffers_bdp=buffer)
 
 

@@ -1,7 +1,4 @@
-"""``ccenv live``: scenarios, attacks and records on the real TCP stack of this machine.
-
-``ccenv export``: a belief program as C for the kernel's congestion controls.
-"""
+"""``ccenv live`` (scenarios, attacks and records on the real TCP stack) and ``ccenv export`` (belief programs as C)."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ DOCS = "Run again or see docs/live.md"
 
 
 class _Scenarios(TyperGroup):
-    """``ccenv live NAME`` runs a scenario where NAME is no command of its own."""
+    """``ccenv live NAME`` runs a scenario if NAME is no sub-command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
@@ -73,27 +70,27 @@ def run(
 ) -> int:
     """Run a scenario in real time; `ccenv live SCENARIO` is short for it.
 
-    Exit code 1 if the run is not valid: packets were written late, and it says nothing about its senders. Such a run is
-    repeated; the answer says which try it is of, and what the earlier ones were.
+    Exit code 1 if the run is not valid: packets were written late, so it is no evidence about its senders. Such a run is
+    repeated; the answer has the number of the try and the outcomes of the earlier ones.
 
     Example: ccenv live reno_hold --json
     """
     from ccenv.live import load_live_scenario, valid_run
-    from ccenv.live.beside import plot_beside, simulated
-    from ccenv.live.kernel_records import controls_of
+    from ccenv.live.beside import plot_beside, simulate_live
+    from ccenv.live.kernel_records import control_scenarios
 
-    wanted = load_live_scenario(scenario)
+    settings = load_live_scenario(scenario)
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration)) if value is not None}
     if changed:
         from ccenv.live import read_live_scenario
 
-        wanted = read_live_scenario({**wanted.model_dump(), **changed}, wanted.name)
-    controls = [(name, valid_run(one, tries).summary()) for name, one in controls_of(wanted)] if control else []
-    result = valid_run(wanted, tries)
+        settings = read_live_scenario({**settings.model_dump(), **changed}, settings.name)
+    controls = [(name, valid_run(one, tries).summary()) for name, one in control_scenarios(settings)] if control else []
+    result = valid_run(settings, tries)
     if trace is not None:
         result.trace().save(trace)
     summary = result.summary()
-    engine = simulated(wanted) if beside else None
+    engine = simulate_live(settings) if beside else None
     if engine is not None:
         summary["beside"] = engine.summary
     if plot is not None and engine is not None:
@@ -106,7 +103,7 @@ def run(
         print_json(summary)
     else:
         _print(result, summary)
-    return _judged(summary["why_not_valid"])
+    return _exit_code(summary["why_not_valid"])
 
 
 @app.command()
@@ -120,7 +117,7 @@ def attack(
 ) -> int:
     """Play an attack that was found in the engine against the real stack.
 
-    Exit code 1 if no run of a few is valid.
+    Exit code 1 if no try is valid.
 
     Example: ccenv live attack reno
     """
@@ -136,7 +133,7 @@ def attack(
         columns = [key for key in ("calm", "live", "simulated") if key in data]
         title = f"{sender}: share of a link of {data['link_rate_mbps']:g} Mbit/s, moves of {data['found_by']}"
         print_table(title, ["without jitter" if c == "calm" else c for c in columns], [[data[c] for c in columns]])
-    return _judged(data["why_not_valid"])
+    return _exit_code(data["why_not_valid"])
 
 
 @app.command()
@@ -156,33 +153,33 @@ def load(
 ) -> None:
     """Register a program as a congestion control of this kernel until Ctrl-C. Needs root and a compiler.
 
-    Others may then choose it by name. It is gone when this command ends, also where that is killed.
+    Others may then choose it by name. It is unregistered when this command ends, also after a kill.
 
     Example: ccenv live load cc_probe_drain
     """
     import signal
 
     from ccenv.live.export import export_bpf
-    from ccenv.live.export.bpf import COMPILED, USER, compile_bpf, kernel_name, program_named
+    from ccenv.live.export.bpf import COMPILED, USER, compile_bpf, kernel_name, load_exported
     from ccenv.live.needs import require_bpf
     from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
 
-    wanted, who, contract = program_named(program, chooser)
-    known = kernel_name(wanted.name if name is None else name)
-    text = export_bpf(wanted, name=known, rtt_s=rtt, jitter_s=jitter, chooser=who)
+    exported, chosen, contract = load_exported(program, chooser)
+    loaded_name = kernel_name(exported.name if name is None else name)
+    text = export_bpf(exported, name=loaded_name, rtt_s=rtt, jitter_s=jitter, chooser=chosen)
     require_bpf()
-    loaded = Program(known, compile_bpf(text))
+    loaded = Program(loaded_name, compile_bpf(text))
 
     def tell() -> None:
         if json:
-            named = {} if who is None else {"chooser": who if isinstance(who, str) else COMPILED}
-            print_json({"loaded": known, "program": wanted.name, **named})
+            named = {} if chosen is None else {"chooser": chosen if isinstance(chosen, str) else COMPILED}
+            print_json({"loaded": loaded_name, "program": exported.name, **named})
         else:
-            print_text(f"loaded {known}; Ctrl-C unloads it")
+            print_text(f"loaded {loaded_name}; Ctrl-C unloads it")
 
     try:
-        if who == USER and contract is not None:
+        if chosen == USER and contract is not None:
             serve_for_ever(contract, *loaded.chooser_files(), ready=tell)
         tell()
         signal.pause()
@@ -213,7 +210,7 @@ def suite(
     else:
         rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
         print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
-    return _judged([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
+    return _exit_code([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
 
 
 @app.command()
@@ -232,14 +229,14 @@ def record(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Record what this machine's kernel does on a plain link, in the format that the packet engine is held to.
+    """Record this machine's kernel on a plain link, in the format of the packet engine's references.
 
-    A run that is not valid is repeated; nothing is written if none is.
+    A run that is not valid is repeated; nothing is written if no try is valid.
 
     Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
     """
     from ccenv.base.units import buffer_units, positive
-    from ccenv.live.kernel_records import append_record, make_record, record_scenario, thinning_of
+    from ccenv.live.kernel_records import append_record, make_record, parse_thinning, record_scenario
     from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
     bdp_bytes = rate * MBPS_IN_BPS * rtt
@@ -251,7 +248,7 @@ def record(
         buffer_bytes=size,
         duration_s=duration,
         stagger_s=stagger,
-        thinning=thinning_of(thin or ()),
+        thinning=parse_thinning(thin or ()),
     )
     data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{size / bdp_bytes:g}", scenario, stagger)
     append_record(out, data)
@@ -265,7 +262,7 @@ def record(
         print_text(f"added to {out}; mean queue {data['mean_queue_packets']:g} packets")
 
 
-def _judged(reasons: list[str]) -> int:
+def _exit_code(reasons: list[str]) -> int:
     if reasons:
         print(f"ccenv: live: not valid: {reasons[0]}. {DOCS}", file=sys.stderr)
     return EXIT_NOT_VALID if reasons else 0
@@ -321,21 +318,21 @@ def command(
 ) -> None:
     """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.
 
-    What the file promises, how to compile and load it: docs/live.md.
+    Guarantees of the file, and how to compile and load it: docs/live.md.
 
     Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
     """
     from ccenv.base.errors import unknown_name
     from ccenv.base.files import write_atomic
     from ccenv.live.export import ExportError, export_bpf
-    from ccenv.live.export.bpf import compile_bpf, program_named
+    from ccenv.live.export.bpf import compile_bpf, load_exported
 
     if target not in TARGETS:
         raise unknown_name("export target", target, TARGETS)
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
-    wanted = program_named(program, chooser)
-    text = export_bpf(wanted.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=wanted.chooser)
+    exported = load_exported(program, chooser)
+    text = export_bpf(exported.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=exported.chooser)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
     write_atomic(out, content)
     if json:

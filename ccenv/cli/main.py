@@ -27,10 +27,10 @@ class Group:
     """One line of the table of commands.
 
     Attributes:
-        name: what the user types.
-        module: where it lives.
+        name: of the command.
+        module: that defines it.
         help: one line for ``ccenv --help``; the command's own help is its docstring.
-        attribute: what it defines there: a Typer application with sub-commands (``app``), or the function of a single command.
+        attribute: of the module: a Typer application with sub-commands (``app``), or the function of a single command.
     """
 
     name: str
@@ -71,9 +71,7 @@ GROUPS: tuple[Group, ...] = (
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
     Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),
     Group("which", "ccenv.cli.compare", "Which sender for which kind of network: a table with intervals.", "run_which"),
-    Group(
-        "new", "ccenv.cli.new", "Write a file of your own to start from: sender, program, contract, lemmas, theorem, suite ..."
-    ),
+    Group("new", "ccenv.cli.new", "Write a starting file: sender, program, contract, lemmas, theorem, suite ..."),
     Group("ode", "ccenv.cli.fluid", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
@@ -85,11 +83,7 @@ Example: ccenv list agents
 
 
 def build_app(invoked: str | None) -> typer.Typer:
-    """Build the application: the invoked group for real, the others as a name and a line of help.
-
-    Args:
-        invoked: name of the group whose module is to be imported, or None for none (``ccenv --help``).
-    """
+    """Build the application with the invoked group, if any, imported; the others have only a name and a line of help."""
     app = typer.Typer(
         name="ccenv",
         help=_ABOUT,
@@ -101,7 +95,7 @@ def build_app(invoked: str | None) -> typer.Typer:
     app.callback()(_root)
     for group in GROUPS:
         if group.name != invoked:
-            app.command(group.name, help=group.help)(_not_loaded)
+            app.command(group.name, help=group.help)(_require_command)
             continue
         target = getattr(importlib.import_module(group.module), group.attribute)
         if isinstance(target, typer.Typer):
@@ -137,8 +131,8 @@ def _root(
     """Hold the options of ``ccenv`` itself."""
 
 
-def _not_loaded() -> None:
-    """Stand for a group that was not invoked; main() imports the invoked one before anything runs."""
+def _require_command() -> None:
+    """Placeholder of a group that was not invoked."""
     raise CcenvError("give the command first: ccenv COMMAND [OPTIONS]")
 
 
@@ -146,41 +140,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: without the program's name; by default those of the process, which is then ended by SIGINT and SIGTERM within
-            a second.
+        arguments: without the program's name; by default those of the process, which SIGINT and SIGTERM then end within a second.
 
     Returns:
-        Exit code: 0, 1 where a check says no, 2 for an error (one line on stderr), 130 after Ctrl-C, 143 after SIGTERM.
+        Exit code: 0, 1 if a check fails, 2 for an error (one line on stderr), 130 after Ctrl-C, 143 after SIGTERM.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    watched = watch() if arguments is None else None
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
+    watcher = watch() if arguments is None else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CcenvWarning)
             warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
-            code = _outcome(given)
+            code = _run_to_exit_code(command_line)
     except Exception:
-        if watched is None or watched.signal is None:
+        if watcher is None or watcher.signal is None:
             raise
-        code = EXIT_INTERRUPTED  # what was cut off may fail in any way
-    if watched is not None and watched.signal is not None:
-        watched.end()
+        code = EXIT_INTERRUPTED  # interrupted code may fail in any way
+    if watcher is not None and watcher.signal is not None:
+        watcher.end()
     if code == EXIT_INTERRUPTED:
         print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
     return code
 
 
-def _show_warning(others: Callable[..., None], seen: set[str], message: Warning | str, kind: type[Warning], *where: Any) -> None:
-    """Print a warning of ccenv as one line, once; leave others as they are."""
-    if not issubclass(kind, CcenvWarning):
-        others(message, kind, *where)
+def _show_warning(
+    show_other: Callable[..., None], seen: set[str], message: Warning | str, category: type[Warning], *location: Any
+) -> None:
+    """Print a warning of ccenv as one line, once; pass others on."""
+    if not issubclass(category, CcenvWarning):
+        show_other(message, category, *location)
     elif str(message) not in seen:
         seen.add(str(message))
         print("ccenv: warning: " + one_line(str(message)), file=sys.stderr)
 
 
-def _outcome(arguments: list[str]) -> int:
-    """Run the command line and turn what it raises into an exit code, with one line for an error."""
+def _run_to_exit_code(arguments: list[str]) -> int:
+    """Run the command line and turn exceptions into an exit code, with one line for an error."""
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -192,11 +187,11 @@ def _outcome(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except OSError as error:
-        return _fail(_system_error(error))
+        return _fail(_describe_system_error(error))
 
 
-def _system_error(error: OSError) -> str:
-    """Say what the system refused: a read-only or full disk, a missing right."""
+def _describe_system_error(error: OSError) -> str:
+    """Return the message for a system error, such as a full or read-only disk or a missing right."""
     reason = error.strerror or str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {reason}"
@@ -204,7 +199,7 @@ def _system_error(error: OSError) -> str:
 
 
 def _run(arguments: list[str]) -> int:
-    typed = _typed() if "_CCENV_COMPLETE" in os.environ else arguments
+    typed = _completed_words() if "_CCENV_COMPLETE" in os.environ else arguments
     invoked = next((argument for argument in typed if not argument.startswith("-")), None)
     names = [group.name for group in GROUPS]
     if invoked is not None and invoked not in names and typed is arguments:
@@ -213,14 +208,14 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _typed() -> list[str]:
-    """Return what stands on the line that a shell wants to complete: bash has a variable of its own for it."""
+def _completed_words() -> list[str]:
+    """Return the words of the line that a shell completes; bash has its own variable for it."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return line.split()[1:]
 
 
 def _fail(message: str) -> int:
-    if message and not interrupted():  # empty where Typer has printed the help instead
+    if message and not interrupted():  # empty if Typer has printed the help
         print("ccenv: error: " + one_line(" ".join(message.split())), file=sys.stderr)
     return EXIT_ERROR
 

@@ -1,4 +1,4 @@
-"""``ccenv new``: a file to start from, for each thing that one can bring."""
+"""``ccenv new``: starting files for custom senders, adversaries, metrics, suites and more."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class Template:
-    """A file to start from.
+    """A starting file.
 
     Attributes:
         file: in ``ccenv/cli/templates``.
-        what: one line.
-        tries: commands that run it, with ``{file}`` and ``{name}``.
+        what: one line of description.
+        tries: commands that use it, with ``{file}`` and ``{name}``.
     """
 
     file: str
@@ -98,7 +98,7 @@ def command(
     fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a file of your own to start from; it works as it is.
+    """Write a starting file that works as it is.
 
     Example: ccenv new sender my_cca
     """
@@ -113,7 +113,7 @@ def command(
     file = Path(name + Path(template.file).suffix)
     if file.exists() and not fresh:
         raise InputError(f"{file} is there already: give another name, or --fresh to replace it")
-    write_atomic(file, text_of(kind, name).encode())
+    write_atomic(file, render_template(kind, name).encode())
     tries = [text.format(file=file, name=name) for text in template.tries]
     if json:
         print_json({"file": file, "kind": kind, "try": tries})
@@ -123,14 +123,14 @@ def command(
         print_text(f"  {text}")
 
 
-def text_of(kind: str, name: str) -> str:
+def render_template(kind: str, name: str) -> str:
     """Return the text of a new file."""
     source = (resources.files("ccenv.cli.templates") / TEMPLATES[kind].file).read_text(encoding="utf-8")
     return source.replace("{name}", name).replace("{{", "{").replace("}}", "}")
 
 
 def _require_free(kind: str, name: str) -> None:
-    """Refuse a name that the file could not have: that of something that ccenv brings."""
+    """Raise InputError for a name that something shipped with ccenv already has."""
     from ccenv.adversaries import ADVERSARIES
     from ccenv.agents import AGENTS
     from ccenv.attacks.catalog import SEARCHES

@@ -1,8 +1,6 @@
-"""Options that several commands share, each under one name, and values with a unit on the command line.
+"""Options shared by several commands, their output to stdout (strict JSON or a table), and progress on stderr.
 
-What commands print: strict JSON or a table. The only place in the library that writes to stdout for them.
-
-Progress on stderr: a bar where a person watches, a line now and then where the output goes into a file or a pipe.
+Progress is a bar on a terminal, and otherwise an occasional line. No other module writes to stdout for a command.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import typer
 from ccenv.base.kernels.announce import spent_s
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
 
-# What people call an option elsewhere -> what every command of ccenv calls it.
+# Common name of an option elsewhere -> its name in ccenv.
 _OTHER_WORDS = {
     "--output": "--out",
     "--restart": "--fresh",
@@ -43,21 +41,21 @@ def choices(*allowed: str) -> Callable[[str], list[str]]:
 
 
 def quantity_option(option: str, units: Units, help: str, *older: str) -> Any:
-    """Return an option whose value has a unit; ``older`` are its names of before, whose plain numbers mean the same."""
+    """Return an option whose value has a unit; ``older`` are former names, whose plain numbers mean the same."""
 
-    def parse(given: str) -> float:
-        return quantity(option, given, units)
+    def parse(text: str) -> float:
+        return quantity(option, text, units)
 
     return typer.Option(option, *older, parser=parse, metavar=f"NUMBER[{'|'.join(units.factors)}]", help=help)
 
 
 def out_option(help: str, metavar: str = "PATH") -> Any:
-    """Return the option for the file or folder that a command writes."""
+    """Return the option for the output file or folder of a command."""
     return typer.Option("--out", "-o", metavar=metavar, help=help)
 
 
 def fresh_option(help: str) -> Any:
-    """Return the option that ignores and replaces what is stored."""
+    """Return the option that ignores and replaces stored results."""
     return typer.Option("--fresh", help=help)
 
 
@@ -96,11 +94,15 @@ ProcessesOption = Annotated[int | None, typer.Option("--jobs", help="Parallel wo
 
 
 def usage_message(error: typer.TyperException) -> str:
-    """Return what is wrong with a command line; an option under another word than ccenv's is told its name here."""
-    wrong, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    known = _OTHER_WORDS.get(wrong or "")
-    if known is not None and context is not None and any(known in parameter.opts for parameter in context.command.params):
-        return f"No such option: {wrong}. Did you mean {known!r}?"
+    """Return the error message for a command line; a foreign option name is answered with ccenv's name."""
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    ccenv_option = _OTHER_WORDS.get(option or "")
+    if (
+        ccenv_option is not None
+        and context is not None
+        and any(ccenv_option in parameter.opts for parameter in context.command.params)
+    ):
+        return f"No such option: {option}. Did you mean {ccenv_option!r}?"
     commands = getattr(getattr(context, "command", None), "commands", None)
     if context is not None and commands and error.format_message().startswith("No such command"):
         return f"{error.format_message()} There are: {', '.join(f'{context.command_path} {name}' for name in commands)}"
@@ -110,14 +112,14 @@ def usage_message(error: typer.TyperException) -> str:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 """The ``--json`` option that every command has: ``json: JsonOption = False``."""
 
-_PIPE_WIDTH = 200  # columns of a table that goes into a file or pipe, where no terminal says how wide it is
+_PIPE_WIDTH = 200  # columns of a table without a terminal
 
 
 def to_plain(value: Any) -> Any:
-    """Turn a value into what strict JSON can hold.
+    """Convert a value to strict JSON types.
 
-    Arrays become lists, records dictionaries; infinities become the text ``"inf"`` or ``"-inf"``, which ccenv's readers accept
-    where infinity is allowed; not-a-number becomes null.
+    Arrays become lists, records dictionaries, NaN null; infinities become ``"inf"`` or ``"-inf"``, which ccenv's readers accept
+    where infinity is allowed.
 
     Raises:
         TypeError: for anything else.
@@ -126,9 +128,9 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    for plain in ("tolist", "model_dump"):  # of arrays and models, whose packages most commands need not import
-        if hasattr(value, plain):
-            return to_plain(getattr(value, plain)())
+    for method in ("tolist", "model_dump"):  # of arrays and models, whose packages most commands need not import
+        if hasattr(value, method):
+            return to_plain(getattr(value, method)())
     if is_dataclass(value) and not isinstance(value, type):
         return to_plain(asdict(value))
     if isinstance(value, Mapping):
@@ -146,13 +148,13 @@ def print_json(value: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text as it is, at once: also where a signal ends the command, what is done has been said."""
+    """Print text and flush it, so that it is visible even if a signal ends the command."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; numbers are aligned on the right and given four digits."""
+    """Print a table; numbers are right-aligned with four digits."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -187,7 +189,7 @@ EVERY_S = 15.0
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function to be called with the number of finished and of all items."""
+    """Yield a function that takes the number of finished and of all items."""
     if not sys.stderr.isatty():
         yield progress_lines(what)
         return
@@ -201,7 +203,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def progress_lines(what: str) -> Callable[[int, int], None]:
-    """Return a function that prints a line every EVERY_S seconds; what ends sooner prints none."""
+    """Return a function that prints a line every EVERY_S seconds; shorter work prints none."""
     begin = last = _working_s()
     first: int | None = None
 
@@ -213,16 +215,16 @@ def progress_lines(what: str) -> Callable[[int, int], None]:
             return
         last = now
         left_s = (now - begin) / (done - first) * (total - done) if done > first else None
-        left = "" if left_s is None else f", about {_time(left_s)} left"
+        left = "" if left_s is None else f", about {_format_time(left_s)} left"
         print(f"ccenv: {what}: {done} of {total}{left}", file=sys.stderr, flush=True)
 
     return show
 
 
 def _working_s() -> float:
-    """Return a time that stands still while kernels are compiled: the rate of work does not count it."""
+    """Return a clock that stops while kernels are compiled, so that the rate of work excludes it."""
     return time.monotonic() - spent_s()
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

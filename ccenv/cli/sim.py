@@ -46,10 +46,10 @@ def command(
         print_json(summary)
         return
     reference = result.scenario.reference
-    known = reference.throughput_mbps if reference and reference.throughput_mbps else [None] * len(summary["flows"])
+    published = reference.throughput_mbps if reference and reference.throughput_mbps else [None] * len(summary["flows"])
     rows = [
         [f["name"], f["throughput_mbps"], paper, f["loss"], None if f["rtt"] is None else 1e3 * f["rtt"], f["timeouts"]]
-        for f, paper in zip(summary["flows"], known, strict=True)
+        for f, paper in zip(summary["flows"], published, strict=True)
     ]
     columns = ["flow", "throughput (Mbit/s)", "paper (Mbit/s)", "loss", "mean RTT (ms)", "time-outs"]
     print_table(f"{summary['name']}: {summary['duration_s']:g} s", columns, rows)

@@ -28,7 +28,7 @@ def command(
     ],
     jobs: JobsOption = 1,
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
-    fresh: Annotated[bool, fresh_option("Start anew; by default a run goes on where it stopped.")] = False,
+    fresh: Annotated[bool, fresh_option("Start anew; by default a run resumes.")] = False,
     budget: Annotated[float | None, seconds_option("--budget", "CPU time, instead of the query's limits.budget_s.")] = None,
     time_limit: Annotated[
         float | None, seconds_option("--time-limit", "Time per solver call, instead of the query's limits.call_s.")
@@ -37,8 +37,7 @@ def command(
     out: Annotated[Path, out_option("Folder for runs, solutions and traces.")] = Path("runs/synth"),
     plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
-        int,
-        typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected)."),
+        int, typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected).")
     ] = 0,
     lemmas: Annotated[
         float,
@@ -47,11 +46,11 @@ def command(
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """Find every program of a query's template that provably meets its objectives, or the knowledge that none does.
+    """Find every program of a query's template that provably meets its objectives, or prove that there is none.
 
-    why QUERY PROGRAM: print what rules a program out, with a trace file that ccenv replay takes.
+    why QUERY PROGRAM: print what rules a program out, with a trace file for ccenv replay.
 
-    Exit code 0 for a complete answer (also "none"), 3 where candidates or proofs to be rechecked stayed open, 2 for an error; of
+    Exit code 0 for a complete answer (also "none"), 3 if candidates or proofs to be rechecked stayed open, 2 for an error; for
     why 0 for proved, 1 for refuted (no solution of the query), 3 for unknown.
 
     Example: ccenv synth g1_t5
@@ -68,7 +67,9 @@ def command(
     pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
     if len(words) == 3 and words[0] == "why":
         require_extra("z3", "verify")
-        _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
+        _refuse_options(
+            "why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain}
+        )
         return _why(load_query(words[1]), words[2], out, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
@@ -77,15 +78,15 @@ def command(
     query = load_query(words[0])
     query = query.model_copy(update={"limits": query.limits.model_copy(update=limits)})
     if plain:
-        _refuse("--plain", pipeline)
-        return _plain(query, json)
+        _refuse_options("--plain", pipeline)
+        return _run_plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
     return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
-def _refuse(what: str, given: dict[str, bool]) -> None:
-    unused = [option for option, is_given in given.items() if is_given]
+def _refuse_options(what: str, options: dict[str, bool]) -> None:
+    unused = [option for option, is_given in options.items() if is_given]
     if unused:
         raise InputError(f"{what} does not take {', '.join(unused)}")
 
@@ -101,7 +102,7 @@ def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
             raise InputError(f"{option} is {value}; it must be above 0 and at most {MOST_SECONDS:g} seconds")
 
 
-def _plain(query: Query, json: bool) -> int:
+def _run_plain(query: Query, json: bool) -> int:
     from ccenv.proofs.synthesis.search.cegis import cegis
 
     data = cegis(query, query.limits.budget_s)
@@ -114,17 +115,12 @@ def _plain(query: Query, json: bool) -> int:
 
 
 def run_folder(query: Query, out: Path) -> Path:
-    """Return where a query's run is kept; another query, rule or seed is another run."""
+    """Return the folder of a query's run; another query, rule or seed has another folder."""
     return out / f"{query.name}-{query.fingerprint()}"
 
 
 def _search(
-    query: Query,
-    workers: tuple[int, str],
-    reuse: bool,
-    extras: tuple[str | None, int, float, Path | None],
-    out: Path,
-    json: bool,
+    query: Query, workers: tuple[int, str], reuse: bool, extras: tuple[str | None, int, float, Path | None], out: Path, json: bool
 ) -> int:
     recheck, bounds, lemmas, report = extras
     from ccenv.cli.shared import progress_bar
@@ -153,8 +149,8 @@ def _search(
     if lemmas:
         from ccenv.proofs.synthesis.lemma_suites import lemma_suites
 
-        told = None if json else lambda line: print_text(f"  {line}")
-        data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, told)
+        report_line = None if json else lambda line: print_text(f"  {line}")
+        data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, report_line)
     data["folder"] = str(folder)
     if report is not None:
         from ccenv.proofs.synthesis.result import write_report

@@ -1,7 +1,4 @@
-"""``ccenv verify theorem``: prove a statement about endless runs, and write its certificate.
-
-``ccenv certificate``: check a theorem's certificate without the prover that wrote it.
-"""
+"""``ccenv verify theorem`` proves a statement about endless runs; ``ccenv certificate`` checks its certificate independently."""
 
 from __future__ import annotations
 
@@ -77,9 +74,9 @@ def theorem(
     if constants and not (grid or cell):
         raise InputError("--set goes with --grid or --cell: a certificate has the theorem's own constants")
     if lasso is not None:
-        return _lasso(_bounded(loaded, bound or ()), prover, out, lasso, json)
+        return _lasso(_set_bounds(loaded, bound or ()), prover, out, lasso, json)
     if grid or cell:
-        return _grid(_with_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
+        return _grid(_set_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
     data = tell(prover.prove(loaded), out)
     if json:
         print_json(data)
@@ -90,34 +87,34 @@ def theorem(
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
-def _cells(asked: Sequence[str]) -> list[tuple[int, Fraction]]:
-    """Return the grids that a user names, or all of the table."""
+def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
+    """Return the grids of the option, or all grids of the table."""
     from ccenv.base.errors import InputError
     from ccenv.base.foreign import fraction_of, whole_of
     from ccenv.proofs.formulas.setting import MOST_STEPS_PER_RTT
     from ccenv.proofs.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
 
-    if not asked:
+    if not texts:
         return [(steps, jitter) for steps in STEPS_PER_RTT for jitter in JITTERS if has_samples(steps, jitter)]
-    found = []
-    for text in asked:
+    cells = []
+    for text in texts:
         steps_text, _, jitter_text = text.partition(":")
         if not jitter_text:
             raise InputError(f"--cell is {text!r}; it must be K:D, such as 2:1/2")
         steps, jitter = whole_of(steps_text, "--cell: K"), fraction_of(jitter_text, "--cell: D")
         if not 1 <= steps <= MOST_STEPS_PER_RTT or not 0 <= jitter <= MOST_JITTER_RTTS:
             raise InputError(f"--cell is {text!r}; K must be 1 to {MOST_STEPS_PER_RTT}, D 0 to {MOST_JITTER_RTTS} Rm")
-        found.append((steps, jitter))
-    return found
+        cells.append((steps, jitter))
+    return cells
 
 
-def _with_constants(loaded: LoadedTheorem, given: Sequence[str]) -> LoadedTheorem:
-    """Return a theorem with the constants that a user gives."""
+def _set_constants(loaded: LoadedTheorem, assignments: Sequence[str]) -> LoadedTheorem:
+    """Return a theorem with the constants of the option."""
     from ccenv.base.errors import InputError
     from ccenv.proofs.theorems.theorem import with_constants
 
     values = {}
-    for text in given:
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not value:
             raise InputError(f"--set is {text!r}; it must be NAME=X, such as f=1/2")
@@ -126,61 +123,62 @@ def _with_constants(loaded: LoadedTheorem, given: Sequence[str]) -> LoadedTheore
 
 
 def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], json: bool) -> int:
-    """Decide a theorem on each grid and print the table. Returns the exit code."""
+    """Decide a theorem on each grid and print the table; return the exit code."""
     from ccenv.base.provenance import VERSION
     from ccenv.proofs.theorems.grid import decide, divisor, on_grid
     from ccenv.proofs.theorems.report import tell_cell
 
-    there = [on_grid(loaded, steps, jitter) for steps, jitter in cells]  # all of them are read before the first is decided
-    told = []
-    for one, (steps, jitter) in zip(there, cells, strict=True):
+    theorems = [on_grid(loaded, steps, jitter) for steps, jitter in cells]  # all grids are read before the first is decided
+    grid_cells = []
+    for one, (steps, jitter) in zip(theorems, cells, strict=True):
         coarse = divisor(steps, jitter)
         coarser = None if coarse is None else on_grid(loaded, coarse, jitter)
-        told.append(tell_cell(decide(one, prover, coarser), out))
-    verdicts = {claim["verdict"] for cell in told for claim in cell["claims"].values()}
+        grid_cells.append(tell_cell(decide(one, prover, coarser), out))
+    verdicts = {claim["verdict"] for cell in grid_cells for claim in cell["claims"].values()}
     verdict = "counterexample" if "counterexample" in verdicts else "unknown" if "unknown" in verdicts else "carries over"
     if json:
         about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict}
         constants = {name: str(value) for name, value in loaded.theorem.constants.items()}
         print_json(
-            {**about, "constants": constants} | {"time_limit_s": prover.time_limit_s, "cells": told, "ccenv_version": VERSION}
+            {**about, "constants": constants}
+            | {"time_limit_s": prover.time_limit_s, "cells": grid_cells, "ccenv_version": VERSION}
         )
     else:
         names = [claim.name for claim in loaded.claims]
         rows = [
-            [str(cell["steps_per_rtt"]), f"{cell['jitter_rtts']:g}", *(_short(cell["claims"][name]) for name in names)]
-            for cell in told
+            [str(cell["steps_per_rtt"]), f"{cell['jitter_rtts']:g}", *(_format_claim(cell["claims"][name]) for name in names)]
+            for cell in grid_cells
         ]
         print_table(loaded.theorem.name, ["K", "D, Rm", *names], rows)
     return {"carries over": 0, "counterexample": 1}.get(verdict, 3)
 
 
-def _short(claim: dict[str, Any]) -> str:
+def _format_claim(claim: dict[str, Any]) -> str:
     lacks = ", ".join(f"{one['lemma']} {one['verdict']}" for one in claim["lacks"])
     return f"{claim['verdict']}: {lacks}" if lacks else str(claim["verdict"])
 
 
-def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
-    """Return a theorem with other bounds of its claims; with some given, only these claims."""
+def _set_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
+    """Return a theorem with other bounds of its claims; if any are given, only with these claims."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.base.foreign import fraction_of
 
     if not bounds:
         return loaded
     claims = {claim.name: claim for claim in loaded.claims}
-    asked = []
+    bounded = []
     for text in bounds:
         name, _, value = text.partition("=")
         if name not in claims:
             raise unknown_name("claim", name, claims)
         if not value:
             raise InputError(f"--bound is {text!r}; it must be CLAIM=X, such as utilisation=0.8")
-        asked.append(replace(claims[name], bound=fraction_of(value, f"--bound {name}")))
-    return replace(loaded, claims=tuple(asked))
+        bounded.append(replace(claims[name], bound=fraction_of(value, f"--bound {name}")))
+    return replace(loaded, claims=tuple(bounded))
 
 
 def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, json: bool) -> int:
-    """Look for endless misbehaviour and print what was found. Returns the exit code."""
+    """Search lassos that violate a claim and print them; return the exit code."""
     from ccenv.proofs.theorems.report import tell_lassos
 
     data = tell_lassos(loaded, list(prover.lassos(loaded, periods)), periods, out)
@@ -204,7 +202,7 @@ EXIT_CODES = {"confirmed": 0, "refused": 1, "undecided": 3}
 
 @app.callback()
 def group() -> None:
-    """Hold the sub-commands, also while there is one."""
+    """Make a group of commands although there is only one."""
 
 
 @app.command("check")
@@ -241,19 +239,23 @@ def check_command(
     report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
     if not report.refusals:
         _compare_with_registered(certificate, report)
-    told, taken = certificate.statement, certificate.assumptions
-    sentence = None if report.refusals else in_full(told, taken)
+    statement, assumptions = certificate.statement, certificate.assumptions
+    sentence = None if report.refusals else in_full(statement, assumptions)
     if json:
-        print_json(report.to_dict() | {"statement": told, "sentence": sentence, "assumptions": taken, "file": str(path)})
+        print_json(
+            report.to_dict() | {"statement": statement, "sentence": sentence, "assumptions": assumptions, "file": str(path)}
+        )
     else:
-        print_text("refused: nothing is said" if report.refusals else told)
-        rows = [(kind, f"{field}: {text}") for kind, field, text in report.refusals] or [("assumed", line) for line in taken]
+        print_text("refused: nothing is said" if report.refusals else statement)
+        rows = [(category, f"{field}: {text}") for category, field, text in report.refusals] or [
+            ("assumed", line) for line in assumptions
+        ]
         print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in report.trusted)])
     return EXIT_CODES[report.verdict]
 
 
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:
-    """Refuse a program under the name of another one that is registered; say so where no registered one has its name."""
+    """Refuse a program under the name of another registered one; note it if no registered program has its name."""
     from ccenv.agents.programs import parse_program
     from ccenv.base.errors import InputError
     from ccenv.proofs.senders.catalog import registered_as, require_own_name

@@ -1,9 +1,4 @@
-"""``ccenv trace``: check, plot and describe trace files.
-
-``ccenv replay``: run a solver's trace in the curve engine, or use its network moves against any sender.
-
-``ccenv paths``: traces of links of varying rate: read, check, make.
-"""
+"""``ccenv trace`` (check, plot, describe), ``ccenv replay`` (a solver's trace in the engine), ``ccenv paths`` (link traces)."""
 
 from __future__ import annotations
 
@@ -77,9 +72,7 @@ def check(
 
 @app.command()
 def plot(
-    file: FileArgument,
-    out: Annotated[Path, out_option("Picture to write: .png or .svg.")],
-    json: JsonOption = False,
+    file: FileArgument, out: Annotated[Path, out_option("Picture to write: .png or .svg.")], json: JsonOption = False
 ) -> None:
     """Plot the curves, the queue, the rates and the beliefs of a trace.
 
@@ -97,14 +90,14 @@ def plot(
 
 @app.command()
 def show(file: FileArgument, json: JsonOption = False) -> None:
-    """Describe a trace: who played, on which path, and what came of it.
+    """Describe a trace: senders, adversary, path and results.
 
     Example: ccenv trace show run.npz
     """
     from ccenv.network.trace import load_trace
 
     trace = load_trace(file)
-    summary = summary_of(trace)
+    summary = summarize_trace(trace)
     if json:
         print_json(summary)
         return
@@ -118,8 +111,8 @@ def show(file: FileArgument, json: JsonOption = False) -> None:
         print_table("flows", list(flows[0]), [list(flow.values()) for flow in flows])
 
 
-def summary_of(trace: Trace) -> dict[str, object]:
-    """Return who played, on which path, and what came of it."""
+def summarize_trace(trace: Trace) -> dict[str, object]:
+    """Return the summary of a trace: senders, adversary, path and results."""
     header = trace.header
     duration_s = float(trace.times_s[-1])
     delivered = trace.S[-1] - trace.S[0]
@@ -186,7 +179,7 @@ def command(
     if as_adversary is None:
         data, run = _reproduce(trace)
     else:
-        data, run = _against(trace, as_adversary, rtts)
+        data, run = _play_against(trace, as_adversary, rtts)
     data = {"file": str(file), "model": trace.header.model} | data
     if out is not None:
         run.save(out)
@@ -211,15 +204,15 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
         "reproduced": difference <= REPLAY_TOLERANCE,
         "relative_difference": difference,
         "sender_input": "the bytes of the trace",
-        "utilisation": _used(run),
-        "utilisation_of_trace": _used(trace),
+        "utilisation": _utilisation(run),
+        "utilisation_of_trace": _utilisation(trace),
         "lost_bytes": float((run.L[-1] - run.L[0]).sum()),
-        "largest_inflight_bdp": _inflight(run),
+        "largest_inflight_bdp": _largest_inflight_bdp(run),
     }
     return data, run
 
 
-def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
+def _play_against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
     from ccenv.agents import make_sender
     from ccenv.base.errors import InputError
     from ccenv.engine.curve.engine import CurveEngine
@@ -241,22 +234,24 @@ def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]
     )
     engine.advance(rtts)
     run = engine.trace(0)
-    return {"sender": name, "steps": rtts, "utilisation": _used(run), "largest_inflight_bdp": _inflight(run)}, run
+    return {
+        "sender": name,
+        "steps": rtts,
+        "utilisation": _utilisation(run),
+        "largest_inflight_bdp": _largest_inflight_bdp(run),
+    }, run
 
 
-def _used(trace: Trace) -> float | None:
-    """Return bytes delivered over C*(T - D), as the properties count utilisation; None of a trace that is no longer than D.
-
-    Here and below a trace is what comes after its past.
-    """
+def _utilisation(trace: Trace) -> float | None:
+    """Return bytes delivered over C*(T - D), the utilisation of the properties, without the trace's past; None if T <= D."""
     steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
     if steps <= 0:
         return None
-    can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * steps
-    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / can
+    capacity_bytes = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * steps
+    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / capacity_bytes
 
 
-def _inflight(trace: Trace) -> float:
+def _largest_inflight_bdp(trace: Trace) -> float:
     return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes
 
 
@@ -271,17 +266,17 @@ def import_trace(
     out: Annotated[Path | None, out_option("Write it as ccenv's own JSON, which scenarios read faster.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a trace of a link's rate, tell its format and what it is like; a wrong one is one line and exit code 2.
+    """Read a link trace and print its format and statistics; an invalid one gives one line and exit code 2.
 
     Example: ccenv paths import trace.csv -o mylink.json
     """
     from ccenv.network.links import read_trace, save_trace
 
-    found = read_trace(trace, max_gap)
+    stored = read_trace(trace, max_gap)
     if out is not None:
-        save_trace(out, found.trace, f"imported from {trace.name}")
-    answer = {"file": str(trace), "format": found.format, "columns": list(found.columns), "lines": found.lines}
-    _show({**answer, **found.trace.summary(), "written": None if out is None else str(out)}, json)
+        save_trace(out, stored.trace, f"imported from {trace.name}")
+    answer = {"file": str(trace), "format": stored.format, "columns": list(stored.columns), "lines": stored.lines}
+    _show({**answer, **stored.trace.summary(), "written": None if out is None else str(out)}, json)
 
 
 @links_app.command("make")
@@ -304,8 +299,8 @@ def make_trace(
 
     if not 0 <= seed < 2**53:
         raise InputError(f"seed {seed} is not in [0, 2**53)")
-    given = {"kind": kind, "mean_Bps": mean_mbps * 125_000.0, **({} if length is None else {"length_s": length})}
-    trace = made_trace(given, seed)
+    settings = {"kind": kind, "mean_Bps": mean_mbps * 125_000.0, **({} if length is None else {"length_s": length})}
+    trace = made_trace(settings, seed)
     save_trace(out, trace, f"ccenv paths make {kind} --mean-mbps {mean_mbps:g} --seed {seed}")
     _show({"kind_of_link": kind, "seed": seed, **trace.summary(), "written": str(out)}, json)
 

@@ -1,9 +1,4 @@
-"""``ccenv train``: train a sender or a network by a config.
-
-``ccenv distill``: from a learned policy to a belief program of a few lines, and to a proof of it.
-
-``ccenv league``: populations of senders and networks that answer each other.
-"""
+"""``ccenv train`` (by a config), ``ccenv distill`` (a policy into a proved program) and ``ccenv league`` (populations)."""
 
 from __future__ import annotations
 
@@ -48,7 +43,7 @@ def command(
     jobs: Annotated[int, typer.Option(help="With --shipped: runs at a time.")] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Train a sender or a network; the same command goes on with an interrupted run (docs/training.md).
+    """Train a sender or a network; the same command resumes an interrupted run (docs/training.md).
 
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
     Example: ccenv train --shipped --record docs/data/learning.json --page docs/learning.md --jobs 2
@@ -61,12 +56,12 @@ def command(
     if shipped:
         if config is not None or record is None or seeds is not None or fresh:
             raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --fresh")
-        _shipped(record, page, out, overrides, jobs, json)
+        _train_shipped(record, page, out, overrides, jobs, json)
         return
     if config is None:
         raise InputError("a CONFIG is missing: a shipped one (ccenv list configs) or a YAML file; or --shipped for all")
-    for option, given in (("--page", page is not None), ("--jobs", jobs != 1)):
-        if given:
+    for option, is_given in (("--page", page is not None), ("--jobs", jobs != 1)):
+        if is_given:
             raise InputError(f"{option} is for --shipped")
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
@@ -79,7 +74,7 @@ def command(
         check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
     if load_data(config, overrides)[0].get("trainer") == "rllib":
-        _rllib(config, of_each, out, fresh, record, json)
+        _train_rllib(config, of_each, out, fresh, record, json)
         return
     configs = [load_config(config, each) for each in of_each]
     results = []
@@ -97,7 +92,7 @@ def command(
         _print(chosen, result)
 
 
-def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
+def _train_shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
     from ccenv.cli.shared import progress_bar
     from ccenv.training.page import check_page, write_table
     from ccenv.training.records import DEFAULT_FOLDER, train_shipped
@@ -114,7 +109,7 @@ def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[
         print_text(f"wrote {record}: {n_runs} runs")
 
 
-def _rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
+def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
     from ccenv.base.config import validate
     from ccenv.cli.shared import progress_bar
     from ccenv.training.config import load_data
@@ -155,7 +150,7 @@ def _print(config: TrainConfig, result: TrainingResult) -> None:
 
 @contextmanager
 def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
-    """Show a bar with the score on stderr; a line now and then where that is no terminal."""
+    """Show a bar with the score on stderr, or an occasional line without a terminal."""
     if not sys.stderr.isatty():
         from ccenv.cli.shared import progress_lines
 
@@ -207,7 +202,7 @@ def run_distill(
     out: Annotated[Path | None, out_option("Folder; runs/distill-NAME-SEED by default.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Distil a learned policy into a belief program; the same command goes on with an interrupted run (docs/distillation.md).
+    """Distil a learned policy into a belief program; the same command resumes an interrupted run (docs/distillation.md).
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
     """
@@ -216,8 +211,8 @@ def run_distill(
     from ccenv.training.distill.run import DistillSettings, distill
 
     teacher = load_teacher(checkpoint)
-    for option, given in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):
-        if given and not prove:
+    for option, value in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):
+        if value and not prove:
             raise InputError(f"{option} is for the proofs: give --prove too")
     targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()
     settings = DistillSettings(
@@ -243,8 +238,8 @@ def run_distill(
     rows += [[record["name"], record["score"], record["worst_utilisation"], ""] for record in [result]]
     for proof in result["proofs"]:
         print_text(proof["pseudo_code"])
-        said = f"utilisation >= {proof['utilisation']}: {proof['verdict']}"
-        rows.append([proof["name"], proof["score"], proof["worst_utilisation"], said])
+        verdict = f"utilisation >= {proof['utilisation']}: {proof['verdict']}"
+        rows.append([proof["name"], proof["score"], proof["worst_utilisation"], verdict])
     print_table("distillation", ["sender", "score", "worst utilisation, report scenes", "lemmas"], rows)
     print_text(f"wrote {folder}/report.md; a program is a sender: ccenv verify envelope {result['file']}")
 
@@ -263,7 +258,7 @@ def run_league(
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
     json: JsonOption = False,
 ) -> None:
-    """Let senders and networks answer each other in rounds; the same command goes on with an interrupted league (docs/league.md).
+    """Play a league, in which senders and networks answer each other; the same command resumes it (docs/league.md).
 
     Example: ccenv league quick --jobs 2
     Example: ccenv league configs/league/full.yaml --rounds 20 --json
@@ -273,8 +268,8 @@ def run_league(
     from ccenv.training.league.run import league
     from ccenv.training.league.store import CURVE, PICTURE
 
-    given = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    settings = load_league(config, given)
+    overrides = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    settings = load_league(config, overrides)
     folder = out or RUNS / f"{settings.name}-{settings.seed}"
     with progress_bar(f"league {settings.name}") as show:
         data = league(settings, folder, jobs=jobs, backend=backend, fresh=fresh, report=show)

@@ -1,4 +1,4 @@
-"""``ccenv verify``: prove a property of a sender on a network model, or show a trace that breaks it."""
+"""``ccenv verify``: prove a property of a sender on a network model, or find a trace that violates it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """The sub-commands; a sender where a sub-command is expected ends with the command that takes it."""
+    """The sub-commands; a sender in place of a sub-command gives an error that names the right command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the sub-command."""
@@ -40,15 +40,15 @@ class _Commands(TyperGroup):
         if word not in self.commands:
             meant = did_you_mean(word, self.commands)
             if "Did you mean" not in meant:
-                meant += f" Of a sender: ccenv verify {_command_of(args)} {word} [OPTIONS]"
+                meant += f" Of a sender: ccenv verify {_find_command(args)} {word} [OPTIONS]"
             raise InputError(f"unknown sub-command {word!r}.{meant}")
         return super().resolve_command(ctx, args)
 
 
-def _command_of(arguments: list[str]) -> str:
-    """Return the sub-command that answers for a property named among the arguments."""
-    named = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--property"), "")
-    return "fairness" if named == "fairness" else "steady" if named.startswith("steady_") else "property"
+def _find_command(arguments: list[str]) -> str:
+    """Return the sub-command for the property among the arguments."""
+    prop = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--property"), "")
+    return "fairness" if prop == "fairness" else "steady" if prop.startswith("steady_") else "property"
 
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
 STARVED = Fraction(10)
-"""A flow of a belief program starves if another one gets so many times its bytes, where no ratio is asked for."""
+"""Default ratio of bytes between two flows of a belief program from which one starves."""
 
 
 @app.command("property")
@@ -140,24 +140,26 @@ def property_command(
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.senders.catalog import smt_sender
 
-    if _command_of(["--property", prop]) != "property":
-        raise InputError(f"{prop} has a command of its own: ccenv verify {_command_of(['--property', prop])} {sender} [OPTIONS]")
-    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    if _find_command(["--property", prop]) != "property":
+        raise InputError(
+            f"{prop} has a command of its own: ccenv verify {_find_command(['--property', prop])} {sender} [OPTIONS]"
+        )
+    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
-    known, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = setting_of(known, model, buffer, T, setting, (upper, lambda_form, loss_detection))
-    queries = build_claim(prop, network, known, Thresholds(*thresholds))
+    encoded, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
+    network, chosen = setting_of(encoded, model, buffer, T, setting, (upper, lambda_form, loss_detection))
+    queries = build_claim(prop, network, encoded, Thresholds(*thresholds))
     if not json:
-        print_text(f"{known.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
+        print_text(f"{encoded.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
     with Workers(jobs, backend) as workers:
         outcome = decide_claim(prop, queries, _verifier(limits, workers, json), out)
     threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
-    about: dict[str, Any] = {"sender": known.name, "model": model, "buffer": buffer, "property": prop}
+    about: dict[str, Any] = {"sender": encoded.name, "model": model, "buffer": buffer, "property": prop}
     if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
-        about["ramp"] = ramp(queries[0].setting, known, thresholds[0])
-    about |= {"setting_name": chosen, "encoding": str(type(known).__doc__).split("\n", 1)[0]}
-    return _tell(outcome, about, network, json)
+        about["ramp"] = ramp(queries[0].setting, encoded, thresholds[0])
+    about |= {"setting_name": chosen, "encoding": str(type(encoded).__doc__).split("\n", 1)[0]}
+    return _print_verdict(outcome, about, network, json)
 
 
 @app.command()
@@ -176,19 +178,19 @@ def lemmas(
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Decide all lemmas of a sender's suite. Exit code 0 where every lemma came out as its suite expects.
+    """Decide all lemmas of a sender's suite. Exit code 0 if every lemma comes out as its suite expects.
 
     Example: ccenv verify lemmas cc_qdel --T 10 --setting history --bisect
     """
-    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
-    where = (jobs, backend)
+    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
+    worker_settings = (jobs, backend)
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
     from ccenv.proofs.claims.lemmas import load_suite
 
     suite = load_suite(name).suite
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
     progress = None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
-    data = run_lemmas(run, where[0], progress, where[1])
+    data = run_lemmas(run, worker_settings[0], progress, worker_settings[1])
     if json:
         print_json(data)
     else:
@@ -229,7 +231,7 @@ def steady(
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
     from ccenv.proofs.claims.lemmas import load_suite, suite_setting
 
-    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     loaded = load_suite(name)
     suite = loaded.suite
     if prop not in suite.properties:
@@ -239,14 +241,13 @@ def steady(
         outcome = run_lemma(run, suite.properties[prop], workers)
     about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer}
     about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
-    return _tell(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
+    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
 
 
 @app.command()
 def fairness(
     sender: Annotated[
-        str,
-        typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program."),
+        str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program.")
     ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
@@ -284,7 +285,7 @@ def fairness(
 
     if model not in ("cbr_delay", "ccac"):
         raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
-    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     ratio = fraction(at_most, "--at-most")
     if ratio is None and sender not in QUERIES:
         ratio = STARVED
@@ -297,7 +298,7 @@ def fairness(
         if encoded.needs(Setting()).bounds & BELIEFS_OF_ONE:
             if model != "cbr_delay":
                 raise InputError(f"--model {model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
-            return _tell(*late_start_outcome(sender, ratio, flows, out), json)
+            return _print_verdict(*late_start_outcome(sender, ratio, flows, out), json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
@@ -310,7 +311,7 @@ def fairness(
         "flows": flows,
     }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
-    return _tell(outcome, about, query.setting, json)
+    return _print_verdict(outcome, about, query.setting, json)
 
 
 @app.command()
@@ -338,7 +339,7 @@ def envelope(
 
     if not budget > 0:
         raise InputError(f"--budget is {budget:g} s; it must be above 0")
-    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
     progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
     data = run_envelope(run, jobs, backend, progress)
@@ -356,8 +357,8 @@ def envelope(
 app.command()(theorem)
 
 
-def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:
-    """Return the options that every sub-command shares, checked, as runs take them."""
+def _check_limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:
+    """Check the options that all sub-commands share; return them as arguments of runs."""
     from ccenv.proofs.claims.verifier import MOST_CUBES
     from ccenv.proofs.solver.solvers import check_second_solver
 
@@ -379,8 +380,8 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
     return Verifier(**limits, store=Store(), progress=progress, workers=workers)
 
 
-def _tell(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:
-    """Print an outcome and what it is about; return the exit code."""
+def _print_verdict(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:
+    """Print an outcome with its subject; return the exit code."""
     from ccenv.proofs.claims.report import about_run
 
     data = outcome.to_dict() | about | about_run(setting)

@@ -1,4 +1,4 @@
-"""Live runs: senders of real kernels on an emulated network that is the same legal adversary (docs/live.md). Linux only."""
+"""Live runs: the kernel's senders on an emulated network with the same legal adversaries (docs/live.md). Linux only."""
 
 from ccenv.live.needs import Needs, live_needs
 from ccenv.live.result import LiveResult

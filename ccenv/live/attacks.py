@@ -1,4 +1,4 @@
-"""Attacks on real kernels: moves that a search found in the engine, played against the real stack."""
+"""Attacks on real kernels: moves found by a search in the engine, played against the real stack."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from ccenv.base.config import data_folder
 from ccenv.base.errors import unknown_name
-from ccenv.live.beside import COUNTERPARTS, plot_beside, simulated
+from ccenv.live.beside import COUNTERPARTS, plot_beside, simulate_live
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.network.adversary import SUFFIX, StoredMoves, load_moves
 from ccenv.network.path import MBPS_IN_BPS
 
-TRIES = 6  # of a run that is not valid
+TRIES = 6  # to make a valid run
 
 
 def shipped_moves() -> dict[str, FilePath]:
@@ -21,29 +21,22 @@ def shipped_moves() -> dict[str, FilePath]:
     return {file.name.removesuffix(SUFFIX): file for file in sorted(data_folder(CONFIGS).glob("*" + SUFFIX))}
 
 
-def moves_against(sender: str, given: str | None = None) -> FilePath:
-    """Return the moves to play against a sender: a file, or those that are shipped.
+def moves_against(sender: str, file: str | None = None) -> FilePath:
+    """Return the file of moves to play against a sender (``reno`` or ``kernel:reno`` for a kernel's, or a program).
 
-    Args:
-        sender: ``reno`` or ``kernel:reno`` for a kernel's, or a program.
-        given: a file instead.
+    Without ``file`` these are the shipped ones.
     """
-    if given is not None:
-        return FilePath(given)
-    simulated = COUNTERPARTS.get(sender.removeprefix(KERNEL), sender)
+    if file is not None:
+        return FilePath(file)
+    counterpart_name = COUNTERPARTS.get(sender.removeprefix(KERNEL), sender)
     shipped = shipped_moves()
-    if simulated not in shipped:
+    if counterpart_name not in shipped:
         raise unknown_name("sender with a stored attack", sender, shipped)
-    return shipped[simulated]
+    return shipped[counterpart_name]
 
 
 def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveScenario:
-    """Return the scenario in which stored moves are played against a sender.
-
-    Args:
-        sender: of a live scenario.
-        file: the moves; path, model and grid are theirs.
-        calm: the same link without moves and jitter.
+    """Return the scenario of an attack with stored moves, which give path, model and grid; ``calm``: without moves and jitter.
 
     Raises:
         LiveError: for moves of a path that is not emulated.
@@ -52,9 +45,9 @@ def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveS
     header = stored.header
     _require_emulated(stored, file)
     path, flow = header.path, header.path.flows[0]
-    told: dict[str, Any] = {"sender": sender, "rtt_s": flow.rtt_s}
+    flow_settings: dict[str, Any] = {"sender": sender, "rtt_s": flow.rtt_s}
     if not calm:
-        told["jitter"] = {"kind": "adversary", "max_s": flow.jitter_s, "adversary": str(file)}
+        flow_settings["jitter"] = {"kind": "adversary", "max_s": flow.jitter_s, "adversary": str(file)}
     return read_live_scenario(
         {
             "name": f"{sender.removeprefix(KERNEL)} {'alone' if calm else 'attacked'}",
@@ -65,7 +58,7 @@ def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveS
             "log_s": header.dt_s,
             "mss_bytes": path.mss_bytes,
             "links": [{"rate_Bps": path.link_rate_Bps, "buffer_bytes": path.buffer_bytes}],
-            "flows": [told],
+            "flows": [flow_settings],
         }
     )
 
@@ -81,7 +74,7 @@ def _require_emulated(stored: StoredMoves, file: FilePath) -> None:
 def play_attack(
     sender: str, file: FilePath, *, calm: bool = True, tries: int = TRIES, plot: FilePath | None = None
 ) -> dict[str, Any]:
-    """Play stored moves against a sender on the real stack, and in the engine; return what is left of the link."""
+    """Play stored moves against a sender on the real stack and in the engine; return the utilisation of each."""
     scenario = attack_scenario(sender, file)
     attacked = valid_run(scenario, tries)
     header = load_moves(file).header
@@ -96,7 +89,7 @@ def play_attack(
         "jitter_ms": 1e3 * header.path.flows[0].jitter_s,
         "buffer_bdp": header.path.buffer_bytes / header.path.bdp_bytes,
     }
-    engine = simulated(scenario)
+    engine = simulate_live(scenario)
     if plot is not None:
         plot_beside(plot, attacked, engine)
     out["simulated"] = engine.summary["links"][0]["utilisation"]

@@ -1,7 +1,4 @@
-"""The same scenario in the engines of ccenv: the packet engine, and for ccac the curve engine.
-
-The picture of a live run beside the simulated one: throughput of each flow and the queue, over time.
-"""
+"""Simulation of live scenarios for comparison: in the packet engine, and in the curve engine for ccac."""
 
 from __future__ import annotations
 
@@ -18,25 +15,25 @@ from ccenv.base.errors import InputError
 from ccenv.base.files import write_atomic
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.result import LiveResult
-from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
+from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, load_jitter_adversary
 from ccenv.network.figure import picture, require_picture
 from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.simulation import Scenario, simulate
 from ccenv.simulation.figure import thin
 
-# What simulates a congestion control of the kernel.
+# Simulated counterparts of the kernel's congestion controls.
 COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
 _LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime", "chooser")
 
 
 def counterpart(sender: str) -> str:
-    """Return what simulates the sender of a live scenario. Raises LiveError if nothing does."""
+    """Return the simulated counterpart of a live sender. Raises LiveError if there is none."""
     if not sender.startswith(KERNEL):
         return sender
     name = sender.removeprefix(KERNEL)
     if name not in COUNTERPARTS:
-        known = ", ".join(KERNEL + known for known in COUNTERPARTS)
-        raise LiveError(f"nothing simulates {sender!r}, so it cannot run beside; simulated are {known}")
+        simulated_names = ", ".join(KERNEL + simulated_names for simulated_names in COUNTERPARTS)
+        raise LiveError(f"nothing simulates {sender!r}, so it cannot run beside; simulated are {simulated_names}")
     return COUNTERPARTS[name]
 
 
@@ -57,22 +54,22 @@ class Simulated:
     queue_packets: np.ndarray
 
 
-def beside(scenario: LiveScenario) -> dict[str, Any]:
-    """Return the summary of :func:`simulated`."""
-    return simulated(scenario).summary
+def simulated_summary(scenario: LiveScenario) -> dict[str, Any]:
+    """Return the summary of :func:`simulate_live`."""
+    return simulate_live(scenario).summary
 
 
-def simulated(scenario: LiveScenario) -> Simulated:
+def simulate_live(scenario: LiveScenario) -> Simulated:
     """Run a live scenario in the engine that simulates it.
 
     Raises:
-        LiveError: for a kernel sender that nothing simulates.
-        InputError: for a network that no engine runs.
+        LiveError: for a kernel sender without a simulated counterpart.
+        InputError: for a network that no engine simulates.
     """
-    return _curve(scenario) if scenario.model == "ccac" else _packet(scenario)
+    return _run_curve_engine(scenario) if scenario.model == "ccac" else _run_packet_engine(scenario)
 
 
-def _packet(scenario: LiveScenario) -> Simulated:
+def _run_packet_engine(scenario: LiveScenario) -> Simulated:
     data = scenario.model_dump(exclude=set(_LIVE_FIELDS))
     for flow in data["flows"]:
         flow["sender"] = counterpart(flow["sender"])
@@ -86,7 +83,7 @@ def _packet(scenario: LiveScenario) -> Simulated:
     )
 
 
-def _curve(scenario: LiveScenario) -> Simulated:
+def _run_curve_engine(scenario: LiveScenario) -> Simulated:
     link = scenario.links[0]
     for flow in scenario.flows:
         if flow.workload.kind != "bulk" or flow.loss_rate or flow.start_s or not math.isinf(flow.stop_s):
@@ -108,7 +105,7 @@ def _curve(scenario: LiveScenario) -> Simulated:
         [path],
         model="ccac",
         senders=senders,
-        adversary=adversary_of(scenario.flows[0].jitter),
+        adversary=load_jitter_adversary(scenario.flows[0].jitter),
         steps_per_rtt=scenario.steps_per_rtt,
         seed=scenario.seed,
         record=True,
@@ -119,21 +116,21 @@ def _curve(scenario: LiveScenario) -> Simulated:
     before = engine.totals()
     engine.advance(last - first)
     after = engine.totals()
-    grown = {name: (after[name] - before[name])[0] for name in ("A", "L", "S", "capacity")}
+    change = {name: (after[name] - before[name])[0] for name in ("A", "L", "S", "capacity")}
     seconds = (last - first) * dt_s
     flows = [
         {
             "name": flow.name or sender.name,
             "sender": sender.name,
-            "throughput_mbps": float(grown["S"][i]) / seconds / MBPS_IN_BPS,
-            "loss": float(grown["L"][i]) / float(grown["A"][i]) if grown["A"][i] > 0 else None,
+            "throughput_mbps": float(change["S"][i]) / seconds / MBPS_IN_BPS,
+            "loss": float(change["L"][i]) / float(change["A"][i]) if change["A"][i] > 0 else None,
         }
         for i, (flow, sender) in enumerate(zip(scenario.flows, senders, strict=True))
     ]
-    used = float(grown["S"].sum() / grown["capacity"])
+    utilisation = float(change["S"].sum() / change["capacity"])
     trace = engine.trace(0)
     return Simulated(
-        {"engine": "curve", "flows": flows, "links": [{"name": link.name, "utilisation": used}]},
+        {"engine": "curve", "flows": flows, "links": [{"name": link.name, "utilisation": utilisation}]},
         trace.times_s[1:],
         np.diff(trace.S, axis=0) / dt_s / MBPS_IN_BPS,
         trace.queue_bytes[1:] / scenario.mss_bytes,
@@ -141,7 +138,7 @@ def _curve(scenario: LiveScenario) -> Simulated:
 
 
 def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simulated) -> None:
-    """Draw a live run and the simulated one into a file.
+    """Draw throughput of each flow and the queue over time, of a live and a simulated run.
 
     Raises:
         InputError: unless the file ends in ``.png`` or ``.svg``.
@@ -154,8 +151,8 @@ def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simul
     rate, queue = figure.subplots(2, 1, sharex=True)
     for index, name in enumerate(live.names()):
         line = rate.plot(*thin(run.time_s[1:], run.throughput_Bps()[:, index] / MBPS_IN_BPS), label=f"{name}, live", linewidth=1)
-        shown = thin(simulated.time_s, simulated.rates_mbps[:, index])
-        rate.plot(*shown, label=f"{name}, simulated", color=line[0].get_color(), linestyle="--", linewidth=1)
+        thinned = thin(simulated.time_s, simulated.rates_mbps[:, index])
+        rate.plot(*thinned, label=f"{name}, simulated", color=line[0].get_color(), linestyle="--", linewidth=1)
     queue.plot(*thin(run.time_s, run.link_log["queue_bytes"][:, 0] / scenario.mss_bytes), label="live", linewidth=1)
     queue.plot(*thin(simulated.time_s, simulated.queue_packets), label="simulated", linestyle="--", linewidth=1)
     for axis, label in ((rate, "throughput (Mbit/s)"), (queue, "queue (packets)")):

@@ -1,8 +1,6 @@
-"""Records of this machine's kernel on plain links, one line of JSON each: what the packet engine is held to.
+"""Records of live runs: the kernel on plain links as a reference of the packet engine, and the suite ``live-worst-case``.
 
-The suite ``live-worst-case``: stored attacks against the senders of this machine's kernel and the programs; its records.
-
-Runs that say what a live result is to be compared with.
+The suite plays stored attacks against the kernel's senders and exported programs. :func:`control_scenarios` gives control runs.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from ccenv.live.run import valid_run
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.network.path import MBPS_IN_BPS
 
-SETTLING_SHARE, SETTLED_AFTER_S = 0.25, 0.3  # of a run, not measured
+SETTLING_SHARE, SETTLED_AFTER_S = 0.25, 0.3  # start of a run, not measured
 _THINNED = re.compile(r"(\d{1,4}):(\d{1,4})", re.ASCII)
 MAX_BYTES = 64 << 20
-THINNED_S = 0.2  # that an ACK waits for more packets at most
+THINNED_S = 0.2  # longest wait of an ACK for more packets
 HEADERS_SHARE = 1448 / 1500  # records count payload
 
 
@@ -46,16 +44,10 @@ def record_scenario(
     stagger_s: float = 0.0,
     thinning: Mapping[int, int] = MappingProxyType({}),
 ) -> LiveScenario:
-    """Return the scenario of a record: the kernel's own delayed ACKs and bursts, no jitter.
+    """Return the scenario of a record: the kernel's own delayed ACKs and bursts, a drop-tail queue, no jitter.
 
-    Args:
-        ccas: congestion controls of the kernel, one per flow.
-        rate_mbps: of the link.
-        rtt_ms: propagation round trip.
-        buffer_bytes: of the drop-tail queue.
-        duration_s: of the run.
-        stagger_s: between the starts of two flows.
-        thinning: packets that an ACK stands for, by flow; of the others the kernel decides.
+    Each flow has a congestion control of the kernel; ``stagger_s`` is the time between the starts of two flows, ``thinning`` the
+    packets per ACK by flow (for other flows the kernel decides).
     """
     if not ccas:
         raise InputError("a record needs at least one congestion control")
@@ -66,7 +58,7 @@ def record_scenario(
         {
             "name": "record",
             "duration_s": duration_s,
-            "warmup_s": measured_from_s(duration_s),
+            "warmup_s": measurement_start_s(duration_s),
             "quick_ack": False,
             "packets_per_burst": 0,
             "links": [{"rate_mbps": rate_mbps, "buffer_bytes": buffer_bytes}],
@@ -83,19 +75,19 @@ def record_scenario(
     )
 
 
-def thinning_of(texts: Sequence[str]) -> dict[int, int]:
-    """Return how many packets an ACK stands for, by flow, of texts like ``0:4``. Raises InputError."""
-    found: dict[int, int] = {}
+def parse_thinning(texts: Sequence[str]) -> dict[int, int]:
+    """Return the packets per ACK by flow from texts like ``0:4``. Raises InputError."""
+    packets_by_flow: dict[int, int] = {}
     for text in texts:
         match = _THINNED.fullmatch(text)
-        if match is None or int(match[1]) in found:
+        if match is None or int(match[1]) in packets_by_flow:
             raise InputError(f"{shown(text)} must be FLOW:PACKETS, 0:4 for instance, once per flow")
-        found[int(match[1])] = int(match[2])
-    return found
+        packets_by_flow[int(match[1])] = int(match[2])
+    return packets_by_flow
 
 
-def measured_from_s(duration_s: float) -> float:
-    """Return when the measured window of a record begins."""
+def measurement_start_s(duration_s: float) -> float:
+    """Return the start of a record's measured window."""
     return SETTLING_SHARE * duration_s + SETTLED_AFTER_S
 
 
@@ -108,11 +100,11 @@ def make_record(name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries
     result = valid_run(scenario, tries)
     if not result.valid:
         raise LiveError(f"no valid run in {len(result.earlier) + 1}: {result.why_not_valid[0]}")
-    return record_of(name, result, stagger_s)
+    return describe_run(name, result, stagger_s)
 
 
-def record_of(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str, Any]:
-    """Return what a record says of a run."""
+def describe_run(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str, Any]:
+    """Return the record of a run."""
     scenario, summary = result.scenario, result.summary()
     rtts_ms = [_rtts_ms(result, flow) for flow in range(len(scenario.flows))]
     return {
@@ -139,17 +131,17 @@ def record_of(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str
 
 
 def _rtts_ms(result: LiveResult, flow: int) -> np.ndarray:
-    """Return the round trips of the packets of a flow that were delivered in the measured window, (n,)."""
+    """Return the RTTs of a flow's packets delivered in the measured window, (n,)."""
     log = result.run.packet_log
     if log is None:
         raise InputError("the run kept no packet log")
     log = log[log["flow"] == flow]
     sent = log[log["event"] == EVENTS.index("send")]
-    there = log[log["event"] == EVENTS.index("deliver")]
-    there = there[there["time_s"] >= result.scenario.warmup_s]
+    delivered = log[log["event"] == EVENTS.index("deliver")]
+    delivered = delivered[delivered["time_s"] >= result.scenario.warmup_s]
     sent_s = np.full(int(sent["transmission"].max(initial=-1)) + 1, np.nan)
     sent_s[sent["transmission"]] = sent["time_s"]
-    one_way_s: np.ndarray = there["time_s"] - sent_s[there["transmission"]]
+    one_way_s: np.ndarray = delivered["time_s"] - sent_s[delivered["transmission"]]
     return 1e3 * (one_way_s + result.scenario.return_s(flow))
 
 
@@ -158,10 +150,10 @@ def _percentile(values: np.ndarray, percent: float) -> float | None:
 
 
 def append_record(file: FilePath, record: dict[str, Any]) -> None:
-    """Add a record to a file of them, at once or not at all.
+    """Add a record to a file of records, atomically.
 
     Raises:
-        InputError: if the file holds something else, or a record of this name.
+        InputError: if the file holds something else, or already a record of this name.
     """
     records = read_records(file) if file.exists() else []
     if record["name"] in {one["name"] for one in records}:
@@ -170,23 +162,23 @@ def append_record(file: FilePath, record: dict[str, Any]) -> None:
 
 
 def read_records(file: FilePath) -> list[dict[str, Any]]:
-    """Return the records of a file. Raises InputError if a line is none."""
+    """Return the records of a file. Raises InputError for a line of another format."""
     from ccenv.base.foreign import parse_json, read_text
 
-    found = []
+    records = []
     for number, line in enumerate(read_text(file, MAX_BYTES).splitlines(), 1):
         data = parse_json(line, f"{file}, line {number}")
         if not isinstance(data, dict) or not isinstance(data.get("name"), str) or not isinstance(data.get("cc"), list):
             raise InputError(f"{file}, line {number}: no record of a kernel")
-        found.append(data)
-    return found
+        records.append(data)
+    return records
 
 
 SUITE, VERSION = "live-worst-case", 1
 SENDERS = (f"{KERNEL}reno", f"{KERNEL}cubic", f"{KERNEL}bbr", "cc_probe_drain", "cc_qdel", "learned_robust_d4")
 FORMAT = Format("ccenv-live-record", 1, "a record of live runs", older="ccenv live suite runs it again")
 PLACE = Place("<!-- records of live-worst-case -->")
-_KEPT = (
+_ROW_KEYS = (
     "sender", "found_against", "found_by", "model", "link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "calm", "live",
     "simulated", "valid", "why_not_valid", "release_error_us",
     "tries",
@@ -199,12 +191,7 @@ def run_suite(
     play: Callable[..., dict[str, Any]] = play_attack,
     told: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Play the shipped attacks, one after the other, and return the record.
-
-    Args:
-        senders: a part of SENDERS.
-        play: plays one; ``ccenv.live.attacks.play_attack``.
-        told: called with each sender before its runs.
+    """Play the shipped attacks one after the other and return the record; ``told`` is called with each sender before its runs.
 
     Raises:
         UnknownNameError: for a sender that the suite does not have.
@@ -217,7 +204,7 @@ def run_suite(
             told(sender)
         file = moves_against(sender)
         data = play(sender, file)
-        rows.append({**{name: data[name] for name in _KEPT}, "moves_sha256": _hash(file)})
+        rows.append({**{name: data[name] for name in _ROW_KEYS}, "moves_sha256": _hash(file)})
     return {
         "suite": SUITE,
         "suite_version": VERSION,
@@ -238,16 +225,12 @@ def _hash(file: FilePath) -> str:
 
 
 def shipped_record() -> dict[str, Any]:
-    """Return the record that ccenv ships. Raises InputError if it is damaged."""
+    """Return the shipped record. Raises InputError if it is damaged."""
     return FORMAT.read(FilePath(str(resources.files("ccenv.live").joinpath("records", f"{SUITE}.json"))))
 
 
 def table(record: dict[str, Any]) -> str:
-    """Return the table of a record for a page.
-
-    Raises:
-        InputError: if it is no record of this suite.
-    """
+    """Return the table of a record for a page. Raises InputError for a record of another suite."""
     if record.get("suite") != SUITE or not isinstance(record.get("rows"), list):
         raise InputError(f"a record of {record.get('suite')!r}; it must be of {SUITE!r}")
     columns = ("calm", "live", "simulated")
@@ -262,20 +245,19 @@ def table(record: dict[str, Any]) -> str:
     return markdown(rows)
 
 
-def controls_of(scenario: LiveScenario) -> list[tuple[str, LiveScenario]]:
-    """Return the scenario without jitter, and for two flows with their senders swapped, each with its name."""
+def control_scenarios(scenario: LiveScenario) -> list[tuple[str, LiveScenario]]:
+    """Return the control runs of a scenario by name: without jitter, and for two flows with swapped senders."""
     data = scenario.model_dump()
-    out = [("without jitter", _changed(data, model="cbr_delay", flows=[{**flow, "jitter": {}} for flow in data["flows"]]))]
+    out = [
+        ("without jitter", _change_scenario(data, model="cbr_delay", flows=[{**flow, "jitter": {}} for flow in data["flows"]]))
+    ]
     if len(scenario.flows) == 2:
         first, second = data["flows"]
         keys = ("name", "sender")
-        swapped = [
-            {**first, **{key: second[key] for key in keys}},
-            {**second, **{key: first[key] for key in keys}},
-        ]
-        out.append(("roles swapped", _changed(data, flows=swapped)))
+        swapped = [{**first, **{key: second[key] for key in keys}}, {**second, **{key: first[key] for key in keys}}]
+        out.append(("roles swapped", _change_scenario(data, flows=swapped)))
     return out
 
 
-def _changed(data: dict[str, Any], **new: Any) -> LiveScenario:
+def _change_scenario(data: dict[str, Any], **new: Any) -> LiveScenario:
     return read_live_scenario({**data, **new}, data["name"])

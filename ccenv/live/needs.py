@@ -1,7 +1,4 @@
-"""What live runs need of a machine, and what is missing here; for ``ccenv doctor``, messages and tests. Changes nothing.
-
-What a worker tells its parent when the machine does not allow a run. Standard library only.
-"""
+"""Requirements of live runs and whether this machine meets them, for ``ccenv doctor``, messages and tests. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ OLDEST_KERNEL = (6, 4)  # links of struct_ops end with the process that holds th
 CAP_PERFMON, CAP_BPF = 38, 39
 LIBRARY = "libbpf.so.1"
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
-# Tried in a process of its own: what a worker does first.
+# The first steps of a worker, tried in a separate process.
 _TRY_DEVICES = (
     "import os, sys\n"
     "from ccenv.live.system import spaces\n"
@@ -41,7 +38,7 @@ _TRY_S = 60.0
 
 
 class Needs(NamedTuple):
-    """One need: its name, whether it is met, what was found, and what to do where it is not."""
+    """A requirement: its name, whether it is met, what was found, and advice if it is not met."""
 
     name: str
     ok: bool
@@ -50,80 +47,80 @@ class Needs(NamedTuple):
 
 
 def live_needs(bpf: bool = False) -> list[Needs]:
-    """Return what a live run needs, and with ``bpf`` what exported programs need besides."""
+    """Return the requirements of a live run, and with ``bpf`` those of exported programs."""
     needs = [_system()]
     if needs[0].ok:
-        needs += [_device("auto")]
+        needs += [_try_device("auto")]
     return needs + (bpf_needs() if bpf else [])
 
 
 def bpf_needs() -> list[Needs]:
-    """Return what it takes to compile and load an exported program."""
+    """Return the requirements to compile and load an exported program."""
     return [_kernel(), _capabilities(), _library(), _compiler()]
 
 
 def require_live() -> None:
-    """Raise LiveError where no live run is possible on this system at all; devices are tried by the run itself."""
+    """Raise LiveError if this system cannot make live runs at all; devices are tried by the run itself."""
     need = _system()
     if not need.ok:
         raise LiveError(f"{need.found}; {need.advice}")
 
 
 def require_bpf() -> None:
-    """Raise LiveError with the first thing that is missing to compile and load an exported program."""
+    """Raise LiveError with the first missing requirement to compile and load an exported program."""
     for need in bpf_needs():
         if not need.ok:
             raise LiveError(f"{need.found}; {need.advice}" if need.advice else need.found)
 
 
 def _system() -> Needs:
-    good = sys.platform == "linux"
-    return Needs("live system", good, platform.system(), "" if good else "live runs need Linux")
+    is_linux = sys.platform == "linux"
+    return Needs("live system", is_linux, platform.system(), "" if is_linux else "live runs need Linux")
 
 
 @cache
-def _device(kind: str) -> Needs:
+def _try_device(device: str) -> Needs:
     """Try to open both ends, in a process that ends with them."""
     done = subprocess.run(
-        [sys.executable, "-c", _TRY_DEVICES, kind],
+        [sys.executable, "-c", _TRY_DEVICES, device],
         capture_output=True, text=True, errors="replace", timeout=_TRY_S, check=False, env={**os.environ, **_ONE_THREAD},
     )  # fmt: skip
     inside = "root" if os.geteuid() == 0 else "a user namespace"
     if done.returncode == 0:
         names = {"tun": "TUN", "packet": "packet sockets (no access to /dev/net/tun)"}
         return Needs("live device", True, f"{names.get(done.stdout.strip(), 'devices')}, as {inside}")
-    told = (done.stderr.strip().splitlines() or ["no devices"])[-1]
-    reason, _, advice = told.partition("; ")
+    message = (done.stderr.strip().splitlines() or ["no devices"])[-1]
+    reason, _, advice = message.partition("; ")
     return Needs("live device", False, reason, advice)
 
 
 def release() -> tuple[int, int]:
     """Return the version of this kernel."""
-    found = _RELEASE.match(platform.release())
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _RELEASE.match(platform.release())
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _kernel() -> Needs:
     oldest = ".".join(map(str, OLDEST_KERNEL))
-    good = sys.platform == "linux" and release() >= OLDEST_KERNEL and BTF.exists()
-    if good:
+    supported = sys.platform == "linux" and release() >= OLDEST_KERNEL and BTF.exists()
+    if supported:
         return Needs("BPF kernel", True, f"{platform.release()}, with BTF")
-    found = f"this kernel is {platform.release()}" + ("" if BTF.exists() else " without BTF")
-    return Needs("BPF kernel", False, found, f"loading programs needs Linux {oldest} and BTF ({BTF})")
+    kernel = f"this kernel is {platform.release()}" + ("" if BTF.exists() else " without BTF")
+    return Needs("BPF kernel", False, kernel, f"loading programs needs Linux {oldest} and BTF ({BTF})")
 
 
 def capabilities() -> int:
-    """Return the effective capabilities of this process as bits; 0 where the system has none."""
+    """Return the effective capabilities of this process as bits; 0 if the system has none."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
         return 0
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return int(found[1], 16) if found else 0
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(match[1], 16) if match else 0
 
 
 def in_first_namespace() -> bool:
-    """Tell whether this process is in the system's own user namespace: there alone capabilities count for BPF."""
+    """Tell whether this process is in the initial user namespace, the only one whose capabilities count for BPF."""
     try:
         return Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]
     except OSError:
@@ -131,12 +128,12 @@ def in_first_namespace() -> bool:
 
 
 def _capabilities() -> Needs:
-    held = capabilities()
-    missing = [name for name, bit in (("CAP_BPF", CAP_BPF), ("CAP_PERFMON", CAP_PERFMON)) if not held >> bit & 1]
+    capability_bits = capabilities()
+    missing = [name for name, bit in (("CAP_BPF", CAP_BPF), ("CAP_PERFMON", CAP_PERFMON)) if not capability_bits >> bit & 1]
     if not missing and in_first_namespace():
         return Needs("BPF privileges", True, "CAP_BPF and CAP_PERFMON")
-    found = f"{' and '.join(missing)} not held" if missing else "in a user namespace, where capabilities do not count for BPF"
-    return Needs("BPF privileges", False, found, "run as root, or let root load: sudo ccenv live load PROGRAM")
+    reason = f"{' and '.join(missing)} not held" if missing else "in a user namespace, where capabilities do not count for BPF"
+    return Needs("BPF privileges", False, reason, "run as root, or let root load: sudo ccenv live load PROGRAM")
 
 
 def _library() -> Needs:
@@ -153,16 +150,14 @@ def _compiler() -> Needs:
     compiler = find_compiler()
     if compiler is None:
         return Needs("BPF compiler", False, "no compiler for BPF", ADVICE)
-    found = f"clang {compiler.version}"
-    return Needs("BPF compiler", True, found if compiler.name == "clang" else f"{found} of the package {compiler.name}")
+    description = f"clang {compiler.version}"
+    return Needs(
+        "BPF compiler", True, description if compiler.name == "clang" else f"{description} of the package {compiler.name}"
+    )
 
 
 class Refused(Exception):
-    """Something that this machine does not allow, in words for the user.
-
-    Attributes:
-        log: what was said about it at length, if anything.
-    """
+    """Raised by a worker for what this machine does not allow, with a message for the user and the full log, if any."""
 
     def __init__(self, message: str, log: str = "") -> None:
         """Keep the log."""

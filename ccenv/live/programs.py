@@ -1,4 +1,4 @@
-"""Senders that are belief programs: exported and compiled for a run, and what they recorded."""
+"""Senders of live runs, belief programs exported and compiled for a run, and the recordings of these programs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.export import export_bpf
-from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, compile_bpf, program_named
+from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, compile_bpf, load_exported
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
-from ccenv.live.system.sockets import available, has_congestion_control
+from ccenv.live.system.sockets import available_controls, has_congestion_control
 
 MOST_RECORDS = 4_000_000
-LEAST_BUFFER_PACKETS = 8  # for which a loss proves a busy link
+LEAST_BUFFER_PACKETS = 8  # from which on a loss proves a busy link
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class LiveSender:
 
     Attributes:
         name: of its congestion control in the kernel.
-        program: the program, where this run loads it.
-        rtt_s: Rm as it was told; None: it measures.
+        program: the program, if this run loads it.
+        rtt_s: Rm, known to an oracle; None: measured.
         jitter_s: D that it assumes.
-        chooser: of a contract, as ``export_bpf`` takes it.
-        spec: of a contract whose chooser is a process: the sender that it serves.
+        chooser: of a contract, see ``export_bpf``.
+        spec: sender whose contract is served by a process.
     """
 
     name: str
@@ -54,8 +54,8 @@ class LiveSender:
         return Twin(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s, chooser=self.chooser)
 
 
-def senders_of(scenario: LiveScenario) -> list[LiveSender]:
-    """Return what the flows of a scenario send with.
+def make_senders(scenario: LiveScenario) -> list[LiveSender]:
+    """Return the senders of a scenario's flows.
 
     Raises:
         LiveError: if the kernel does not have a congestion control, or a program cannot be loaded here.
@@ -66,44 +66,46 @@ def senders_of(scenario: LiveScenario) -> list[LiveSender]:
         name = kernel_cca(flow.sender)
         if name is not None:
             if not has_congestion_control(name):
-                raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
+                raise LiveError(
+                    f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available_controls())}"
+                )
             senders.append(LiveSender(name))
         else:
-            senders.append(_program(index, flow, scenario))
+            senders.append(_load_program(index, flow, scenario))
     return senders
 
 
-def _grid_s(scenario: LiveScenario) -> float:
-    """Return by how much the emulator's own steps delay a packet: in ccac what comes in a step is served at its end."""
+def _step_delay_s(scenario: LiveScenario) -> float:
+    """Return the delay of packets by the emulator's steps: in ccac arrivals of a step are served at its end."""
     return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
 
 
-def _program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
+def _load_program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
-        program, chooser, contract = program_named(flow.sender)
+        program, chooser, contract = load_exported(flow.sender)
         if scenario.chooser == "kernel" and contract is not None and contract.policy is not None:
             chooser = contract.policy
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
     missing = [need for need in bpf_needs() if not need.ok]
     if missing and missing[0].name == "BPF privileges":
-        if program.name in available():
+        if program.name in available_controls():
             return LiveSender(program.name)
         raise LiveError(
             f"flow {index}: loading {program.name} needs CAP_BPF and CAP_PERFMON; run `sudo ccenv live load {program.name}` in "
             "another terminal, or as root"
         )
     require_bpf()
-    # A name of this run alone: others may load the same program meanwhile.
+    # A name for this run, because others may load the same program meanwhile.
     name = f"live{os.getpid()}_{index}"[-LONGEST_NAME:]
     spec = flow.sender if chooser == USER else None
     return LiveSender(
-        name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + _grid_s(scenario), chooser, spec
+        name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + _step_delay_s(scenario), chooser, spec
     )
 
 
-def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
-    """Export and compile the programs of a run; return per flow what the worker loads."""
+def compile_programs(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
+    """Export and compile the programs of a run; return per flow the object for the worker, None for other senders."""
     packets = 1.5 * fastest_Bps(scenario) * scenario.duration_s / scenario.mss_bytes + 10_000
     records = int(min(MOST_RECORDS, packets))
     out: list[dict[str, Any] | None] = []
@@ -119,10 +121,10 @@ def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[s
 
 @dataclass(frozen=True)
 class Recording:
-    """What an exported program saw and decided in a run.
+    """Inputs and decisions of an exported program in a run.
 
     Attributes:
-        sender: the program and what it was told.
+        sender: the program and its assumptions.
         records: ``ccenv.live.system.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
         cost_ns: mean time per call of its hooks.
     """
@@ -132,10 +134,7 @@ class Recording:
     cost_ns: dict[str, float]
 
     def difference(self) -> str | None:
-        """Compute everything again with the integer reference; return the first difference, or None.
-
-        This takes some 0.1 ms per ACK and window.
-        """
+        """Recompute everything with the integer reference (about 0.1 ms per ACK and window); return the first difference."""
         acks = np.zeros(len(self.records), ACK_DTYPE)
         for name in ACK_DTYPE.names or ():
             acks[name] = self.records[name]
@@ -143,8 +142,10 @@ class Recording:
         for name in STATE_DTYPE.names or ():
             different = np.flatnonzero(states[name] != self.records[name])
             if len(different):
-                at = int(different[0])
-                return f"{name} differs first at ACK {at}: {self.records[name][at]} in the kernel, {states[name][at]} in the twin"
+                row = int(different[0])
+                return (
+                    f"{name} differs first at ACK {row}: {self.records[name][row]} in the kernel, {states[name][row]} in the twin"
+                )
         return None
 
     def bounds(self, link_rate_Bps: float, mss_bytes: float) -> dict[str, np.ndarray]:
@@ -157,7 +158,7 @@ class Recording:
         return {"C_L": self.records["C_L"] / link, "C_U": upper, "rate": self.records["rate"] / link, "slack": slack}
 
     def summary(self, link_rate_Bps: float, mss_bytes: float) -> dict[str, Any]:
-        """Return what a summary says of a program."""
+        """Return the program's part of a summary."""
         if not len(self.records):
             return {"acks": 0}
         shares = self.bounds(link_rate_Bps, mss_bytes)
@@ -171,16 +172,16 @@ class Recording:
         }
 
     def choices(self) -> dict[str, Any]:
-        """Return how the interval of a contract was used, and how late a chooser outside the kernel was.
+        """Return the positions in a contract's interval, and the latency of a chooser outside the kernel.
 
         ``delay_us`` is from the decision to the answer, ``taken_us`` to the ACK at which the rate changed.
         """
-        kind = self.sender.chooser if isinstance(self.sender.chooser, str) else COMPILED
+        chooser_type = self.sender.chooser if isinstance(self.sender.chooser, str) else COMPILED
         decided = self.records[self.records["asked"] > 0]
-        used = decided["position"] / (1 << POSITION_BITS)
-        out: dict[str, Any] = {"kind": kind, "decisions": int(decided["asked"].max(initial=0))}
+        positions = decided["position"] / (1 << POSITION_BITS)
+        out: dict[str, Any] = {"kind": chooser_type, "decisions": int(decided["asked"].max(initial=0))}
         if len(decided):
-            out["position"] = {"mean": float(used.mean()), "least": float(used.min()), "most": float(used.max())}
+            out["position"] = {"mean": float(positions.mean()), "least": float(positions.min()), "most": float(positions.max())}
         if self.sender.chooser == USER and len(decided):
             asked, first = np.unique(decided["asked"], return_index=True)
             asked_us = dict(zip(asked.tolist(), decided["now_us"][first].tolist(), strict=True))
@@ -190,13 +191,13 @@ class Recording:
             begun_us = np.array([asked_us[int(number)] for number in numbers], np.int64)
             out["answered"] = len(numbers)
             for name, column in (("delay_us", "answered_us"), ("taken_us", "now_us")):
-                late_us = decided[column][rows].astype(np.int64) - begun_us
-                percent = {f"p{p}": float(np.percentile(late_us, p)) for p in (50, 99)} if len(late_us) else {}
-                out[name] = {**percent, "max": float(late_us.max(initial=0))}
+                latency_us = decided[column][rows].astype(np.int64) - begun_us
+                percentiles = {f"p{p}": float(np.percentile(latency_us, p)) for p in (50, 99)} if len(latency_us) else {}
+                out[name] = {**percentiles, "max": float(latency_us.max(initial=0))}
         return out
 
     def broken_bound(self, link_rate_Bps: float, mss_bytes: float) -> str | None:
-        """Say which bound excludes the link's rate by more than a packet per Rm; None where both hold."""
+        """Return which bound excludes the link's rate by more than a packet per Rm; None if both hold."""
         if not len(self.records):
             return None
         shares = self.bounds(link_rate_Bps, mss_bytes)
@@ -209,7 +210,7 @@ class Recording:
 
 
 def premises_hold(scenario: LiveScenario) -> bool:
-    """Tell whether a scenario is what the bounds of a program speak about: one flow, a constant link, losses by a full queue."""
+    """Tell whether a scenario meets the premises of a program's bounds: one flow, constant link, losses only by a full queue."""
     link, flow = scenario.links[0], scenario.flows[0]
     deep = link.buffer_bytes >= LEAST_BUFFER_PACKETS * scenario.mss_bytes
     return len(scenario.flows) == 1 and not link.rate_steps and flow.loss_rate == 0 and deep and flow.told_rtt_s is None

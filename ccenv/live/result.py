@@ -1,7 +1,4 @@
-"""What a live run gave: the time series and summary of a packet run, how punctual the emulator was, and a trace.
-
-Runs of ccac as traces: the packet log and the tokens of the emulator.
-"""
+"""Results of live runs: time series and summary as of a packet run, punctuality of the emulator, and the run as a trace."""
 
 from __future__ import annotations
 
@@ -24,16 +21,11 @@ from ccenv.network.trace import Trace, TraceHeader
 from ccenv.simulation.packet_trace import OF_PACKETS, packet_slack_bytes, packet_trace
 from ccenv.simulation.result import Result
 
-ON_TIME = 1e-9  # of a step: what happens at its end has happened by then
+ON_TIME = 1e-9  # share of a step: events this close after its end belong to it
 
 
 def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> Trace:
-    """Return a run of ccac as a trace.
-
-    Args:
-        scenario: what was run.
-        log: its packet log, records of ``ccenv.engine.packet.layout.LOG_DTYPE``.
-        tokens: (steps + 1,) G.
+    """Return a run of ccac as a trace, from its packet log (``LOG_DTYPE``) and tokens G, (steps + 1,).
 
     Raises:
         PathError: if the delays are no multiples of a step.
@@ -58,18 +50,18 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
         rate[1:][times_s[:-1] >= step.time_s - ON_TIME * dt_s] = step.rate_Bps
     rate[0] = rate[min(1, len(rate) - 1)]
 
-    def counted(event: str, on_link: bool | None = None) -> np.ndarray:
+    def count_bytes(event: str, on_link: bool | None = None) -> np.ndarray:
         columns = []
         for flow in range(len(scenario.flows)):
             rows = (log["event"] == EVENTS.index(event)) & (log["flow"] == flow)
             if on_link is not None:
                 rows &= (log["link"] >= 0) == on_link
-            found = np.searchsorted(log["time_s"][rows], times_s + ON_TIME * dt_s, "right").astype(np.float64)
-            found[0] = 0.0
-            columns.append(found * scenario.mss_bytes)
+            counts = np.searchsorted(log["time_s"][rows], times_s + ON_TIME * dt_s, "right").astype(np.float64)
+            counts[0] = 0.0
+            columns.append(counts * scenario.mss_bytes)
         return np.stack(columns, axis=1)
 
-    free, lost = counted("drop", on_link=False), counted("drop", on_link=True)
+    free, lost = count_bytes("drop", on_link=False), count_bytes("drop", on_link=True)
     nothing = np.full_like(free, np.inf)
     return Trace(
         header=TraceHeader(
@@ -82,10 +74,10 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
             seed=scenario.seed,
             notes=f"{OF_PACKETS} {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
         ),
-        A=counted("enqueue") + lost + free,
+        A=count_bytes("enqueue") + lost + free,
         L=lost + free,
         L_free=free,
-        S=counted("deliver"),
+        S=count_bytes("deliver"),
         G=tokens,
         link_rate_Bps=rate,
         rate_Bps=nothing,
@@ -94,7 +86,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
 
 
 PERCENTILES = (50.0, 99.0)
-# Who made the emulator late, in words.
+# Causes of a late emulator.
 _BLAME = {
     "host": "the host took the core for {late_ms:.3g} ms",
     "machine": "other processes held the core; the machine was busy",
@@ -108,19 +100,19 @@ class LiveResult:
     """The outcome of ``run_live``.
 
     Attributes:
-        scenario: what was run.
+        scenario: of the run.
         run: time series and packet log, as of a packet run (``ccenv.simulation.Result``).
-        header: how it was run: device, privileges, realtime, kernel.
-        error_us: release errors that occurred, in whole microseconds; the last bin holds what is above.
+        header: device, privileges, realtime and kernel of the run.
+        error_us: release errors that occurred, in whole microseconds; the last bin holds larger ones.
         error_counts: packets with each.
         late_max_s: the largest release error.
-        stalls: (len(STALLS),) STALL_DTYPE: how often the emulator was late by more than half of the limit, and who made it so.
+        stalls: (len(STALLS),) STALL_DTYPE: delays of the emulator by more than half of the limit, by cause.
         overruns: packets that found no room in the emulator or its devices.
-        lost_rows: rows of the packet log that were not kept.
+        lost_rows: rows missing in the packet log.
         tokens: (steps + 1,) G of ccac.
-        recordings: per flow, what its exported program saw and decided; None for other senders.
-        tries: how many were allowed.
-        earlier: of each try before this one: ``why_not_valid``, ``release_error_us`` and ``stalls``.
+        recordings: per flow, of its exported program; None for other senders.
+        tries: number of tries allowed.
+        earlier: ``why_not_valid``, ``release_error_us`` and ``stalls`` of each earlier try.
     """
 
     scenario: LiveScenario
@@ -141,7 +133,7 @@ class LiveResult:
     def of(
         scenario: LiveScenario, header: dict[str, Any], arrays: dict[str, np.ndarray], recordings: Sequence[Recording | None]
     ) -> LiveResult:
-        """Make a result of what the worker answered."""
+        """Make a result from the worker's answer."""
         run = arrays["run"][0]
         log = ordered(arrays["events"], scenario.duration_s)
         result = Result(
@@ -173,17 +165,17 @@ class LiveResult:
         return self.scenario.limit_s
 
     def release_error_s(self, percent: float) -> float:
-        """Return a percentile of the release errors: how late packets were written."""
+        """Return a percentile of the release errors, the delays with which packets were written."""
         total = int(self.error_counts.sum())
         if total == 0:
             return math.nan
-        place = int(np.searchsorted(np.cumsum(self.error_counts), percent / 100 * total))
-        bin_us = int(self.error_us[min(place, len(self.error_us) - 1)])
+        bin_number = int(np.searchsorted(np.cumsum(self.error_counts), percent / 100 * total))
+        bin_us = int(self.error_us[min(bin_number, len(self.error_us) - 1)])
         return self.late_max_s if bin_us >= ERROR_BINS - 1 else bin_us * 1e-6
 
     @cached_property
     def why_not_valid(self) -> tuple[str, ...]:
-        """Why the run says nothing about its senders; empty for a valid run."""
+        """Reasons why the run is not evidence about its senders; empty for a valid run."""
         reasons = []
         if self.late_max_s > self.limit_s:
             late_ms, limit_ms = 1e3 * self.late_max_s, 1e3 * self.limit_s
@@ -194,43 +186,43 @@ class LiveResult:
         if self.lost_rows:
             reasons.append(f"the packet log was full; {self.lost_rows} rows are missing, so the run cannot be judged")
         else:
-            reasons += self._not_legal()
-        reasons += self._broken_bounds()
+            reasons += self._illegal_reasons()
+        reasons += self._broken_bound_reasons()
         return tuple(reasons)
 
-    def _not_legal(self) -> list[str]:
+    def _illegal_reasons(self) -> list[str]:
         try:
             trace = self.trace()
         except InputError as error:
             return [f"no trace: {error}"]
-        found = check_trace(trace, slack_bytes=packet_slack_bytes(trace))
-        return [f"the network was not legal: {found[0].message}"] if found else []
+        violations = check_trace(trace, slack_bytes=packet_slack_bytes(trace))
+        return [f"the network was not legal: {violations[0].message}"] if violations else []
 
-    def _broken_bounds(self) -> list[str]:
+    def _broken_bound_reasons(self) -> list[str]:
         if not premises_hold(self.scenario):
             return []
         link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes
-        found = [recording.broken_bound(link, size) for recording in self.recordings if recording is not None]
-        return [f"bounds of the program do not hold: {text}" for text in found if text is not None]
+        texts = [recording.broken_bound(link, size) for recording in self.recordings if recording is not None]
+        return [f"bounds of the program do not hold: {text}" for text in texts if text is not None]
 
     @property
     def punctual(self) -> bool:
-        """Whether all packets were written in time and found room: where it is not, another try may be."""
+        """Whether all packets were written in time and found room; if not, another try may succeed."""
         return self.late_max_s <= self.limit_s and not self.overruns
 
     def punctuality(self) -> dict[str, Any]:
-        """Return release errors and stalls, as a summary has them."""
+        """Return the release errors and stalls of a summary."""
         errors_us = {f"p{percent:g}": round(1e6 * self.release_error_s(percent), 1) for percent in PERCENTILES}
-        late = {
+        stalls = {
             name: {"count": int(stall["count"]), "longest_us": round(1e6 * float(stall["longest_s"]), 1)}
             for name, stall in zip(STALLS, self.stalls, strict=True)
             if stall["count"]
         }
-        return {"release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)}, "stalls": late}
+        return {"release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)}, "stalls": stalls}
 
     @property
     def valid(self) -> bool:
-        """Whether the network was what the scenario says."""
+        """Whether the emulated network was that of the scenario."""
         return not self.why_not_valid
 
     def summary(self) -> dict[str, Any]:
@@ -257,7 +249,7 @@ class LiveResult:
         return {"valid": self.valid, "why_not_valid": list(self.why_not_valid), **summary, "emulator": emulator}
 
     def beliefs(self, flow: int) -> np.ndarray:
-        """Return what the exported program of a flow knew and decided, records of ``ccenv.live.system.loader.RECORD_DTYPE``.
+        """Return beliefs and decisions of a flow's exported program, records of ``ccenv.live.system.loader.RECORD_DTYPE``.
 
         Raises:
             InputError: for other senders.
@@ -268,10 +260,10 @@ class LiveResult:
         return recording.records
 
     def trace(self) -> Trace:
-        """Return the run as a trace, as the emulated link saw it: of model cbr_delay or ccac.
+        """Return the run as a trace of model cbr_delay or ccac, as seen by the emulated link.
 
         Raises:
-            InputError: where no grid fits the RTTs, or the packet log was too short.
+            InputError: if no grid fits the RTTs, or the packet log was too short.
         """
         if self.lost_rows:
             raise InputError(f"{self.scenario.name}: the packet log was full; {self.lost_rows} rows are missing")

@@ -1,7 +1,4 @@
-"""Run a scenario on the real TCP stack of this machine.
-
-One run in the worker: memory, connections, the loop, and what it found, as arrays.
-"""
+"""Runs of a scenario on the real TCP stack of this machine: the call of a worker, and the run inside the worker."""
 
 from __future__ import annotations
 
@@ -23,28 +20,36 @@ import numpy as np
 
 from ccenv.base.errors import InputError
 from ccenv.base.files import write_atomic
-from ccenv.live.emulator.build import fill_polls, lead_s, lock_in_memory, memory_for, most_in_flight_bytes, ring_of, start_clock
+from ccenv.live.emulator.build import (
+    fill_polls,
+    lead_s,
+    lock_in_memory,
+    make_memory,
+    most_in_flight_bytes,
+    ring_size,
+    start_clock,
+)
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
 from ccenv.live.emulator.loop import run_until
 from ccenv.live.needs import Refused, require_live
-from ccenv.live.programs import LiveSender, Recording, objects_of, senders_of
+from ccenv.live.programs import LiveSender, Recording, compile_programs, make_senders
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 from ccenv.live.system.loader import Program, Refusal, count_time
-from ccenv.live.system.sockets import Sockets, ask_for_short_slices, least_busy, open_schedule, stay_on, times_of_cores
+from ccenv.live.system.sockets import Sockets, find_least_busy, open_schedule, pin_to_cores, read_core_times, request_short_slices
 from ccenv.live.system.spaces import Ends
 
 RUNS = Path("runs") / "live"
-MOST_TRIES, TRYING_S = 12, 120.0  # of a run that the machine spoils: so many, as far as they fit into so long
+MOST_TRIES, TRYING_S = 12, 120.0  # limits on the repetitions of a run that the machine spoils
 SMALLEST_BUFFER_BYTES = 1 << 20
-# Before the imports, which take seconds on a busy machine: it ends with its parent.
+# The worker is tied to its parent before the imports, which take seconds on a busy machine.
 _BOOT = (
     "import ctypes, os, runpy, sys\n"
     "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
     "os.getppid() == int(sys.argv[2]) or os._exit(1)\n"
     "runpy.run_module('ccenv.live.worker', run_name='__main__')\n"
 )
-# One thread until the worker is in its namespaces: a process of several cannot make a user namespace.
+# One thread until the worker is in its namespaces: a multi-threaded process cannot make a user namespace.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -59,14 +64,14 @@ def run_live(
     Args:
         scenario: a live scenario, a mapping with its fields, a shipped name or a YAML file.
         duration_s: instead of the scenario's.
-        seed: of the emulator's random numbers, instead of the scenario's. The senders' behaviour has none.
+        seed: of the emulator's random numbers, instead of the scenario's; the senders themselves have no seed.
 
     Returns:
-        LiveResult: time series, summary, and whether the run is valid: packets were written when they were due.
+        LiveResult: time series, summary, and whether the run is valid, that is, packets were written when due.
 
     Raises:
         InputError: if the scenario is not valid.
-        LiveError: for a part that is not emulated, a sender that the kernel does not have, or what this machine lacks.
+        LiveError: for a part that is not emulated, a sender that the kernel does not have, or a missing requirement.
     """
     if isinstance(scenario, Mapping):
         scenario = read_live_scenario(scenario)
@@ -76,9 +81,9 @@ def run_live(
     if changed:
         scenario = read_live_scenario({**scenario.model_dump(), **changed}, scenario.name)
     require_live()
-    ring_of(scenario)
-    senders = senders_of(scenario)
-    header, arrays = _work(scenario, senders)
+    ring_size(scenario)
+    senders = make_senders(scenario)
+    header, arrays = _run_worker(scenario, senders)
     recordings = [
         Recording(sender, arrays.pop(f"records{index}"), header["cost_ns"][index]) if sender.program is not None else None
         for index, sender in enumerate(senders)
@@ -86,21 +91,18 @@ def run_live(
     return LiveResult.of(scenario, header, arrays, recordings)
 
 
-def tries_of(scenario: LiveScenario) -> int:
-    """Return how often a run that the machine spoils is made: as often as fits into two minutes, twelve times at most."""
+def count_tries(scenario: LiveScenario) -> int:
+    """Return the largest number of tries of a run: as many as fit into two minutes, at most twelve."""
     return min(MOST_TRIES, max(1, int(TRYING_S / scenario.duration_s)))
 
 
 def valid_run(scenario: LiveScenario, tries: int | None = None) -> LiveResult:
-    """Run a scenario again while packets are written late; return the last run, which knows the earlier ones.
+    """Repeat a run while packets are written late; return the last run, with the outcomes of the earlier ones.
 
-    A run that is not valid for another reason is not repeated: chance must not hide it.
-
-    Args:
-        scenario: a live scenario.
-        tries: at most, from 1 on; None: ``tries_of``.
+    A run that is not valid for another reason is not repeated, so that chance cannot hide it. ``tries`` is the largest number of
+    runs, at least 1 (None: ``count_tries``).
     """
-    tries = tries_of(scenario) if tries is None else tries
+    tries = count_tries(scenario) if tries is None else tries
     if tries < 1:
         raise InputError(f"tries must be at least 1, not {tries}")
     earlier: list[dict[str, Any]] = []
@@ -111,12 +113,12 @@ def valid_run(scenario: LiveScenario, tries: int | None = None) -> LiveResult:
         earlier.append({"why_not_valid": list(result.why_not_valid), **result.punctuality()})
 
 
-def _work(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Let a worker make the run; return its header and arrays."""
+def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Make the run in a worker; return its header and arrays."""
     request = {
         "scenario": scenario.model_dump(mode="json"),
         "congestion_controls": [sender.name for sender in senders],
-        "programs": objects_of(scenario, senders),
+        "programs": compile_programs(scenario, senders),
         "buffer_bytes": int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))),
     }
     answer = os.memfd_create("ccenv-live")
@@ -126,31 +128,31 @@ def _work(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, 
             command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **_ONE_THREAD}
         )
         try:
-            _, told = worker.communicate(json.dumps(request).encode() + b"\n")
+            _, stderr = worker.communicate(json.dumps(request).encode() + b"\n")
         finally:
             worker.kill()
             worker.wait()
-        content = _content(answer)
+        content = _read_answer(answer)
     finally:
         os.close(answer)
     if not content:
-        last = told.decode(errors="replace").strip().splitlines()
+        last = stderr.decode(errors="replace").strip().splitlines()
         raise LiveError(f"the worker ended with code {worker.returncode}: {last[-1] if last else 'it was killed'}")
     if content.startswith(b"{"):
-        raise _error(json.loads(content))
+        raise _make_error(json.loads(content))
     with np.load(io.BytesIO(content)) as file:
         arrays = {name: file[name] for name in file.files}
     return json.loads(arrays.pop("header").tobytes()), arrays
 
 
-def _content(descriptor: int) -> bytes:
+def _read_answer(descriptor: int) -> bytes:
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         return file.read()
 
 
-def _error(answer: dict[str, str]) -> LiveError:
-    """Return the worker's error; what the verifier said at length goes into a file."""
+def _make_error(answer: dict[str, str]) -> LiveError:
+    """Return the worker's error; the verifier's full log goes into a file."""
     if "log" not in answer:
         return LiveError(answer["error"])
     folder = RUNS / time.strftime("%Y%m%d-%H%M%S")
@@ -160,44 +162,44 @@ def _error(answer: dict[str, str]) -> LiveError:
 
 
 def warm_up() -> None:
-    """Compile the emulator, so that no run waits for it. Needs no devices."""
-    from ccenv.live.emulator.build import memory_for
+    """Compile the emulator in advance. Needs no devices."""
+    from ccenv.live.emulator.build import make_memory
     from ccenv.live.emulator.loop import run_until
 
     flow = {"sender": "cubic", "rtt_ms": 20}
     scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]})
-    run_until(memory_for(scenario, -1, -1, 0, virtual=True), -1e7)
+    run_until(make_memory(scenario, -1, -1, 0, virtual=True), -1e7)
 
 
 PRIORITY = 50  # of SCHED_FIFO
-# A real-time loop needs a core; another one goes where the other processes are not.
+# A real-time loop needs one core; another loop gets the choice of two.
 REALTIME_CORES, CORES = 1, 2
-ACCEPT_S = 0.06  # before time 0: connections are taken, the applications wait
+ACCEPT_S = 0.06  # before time 0: connections are accepted, applications wait
 
 
 def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str) -> bytes:
     """Make a run; return its arrays as an .npz with a JSON header."""
     scenario = LiveScenario.model_validate(request["scenario"])
-    timed, before = count_time(), times_of_cores()
-    programs = [_load(index, request) for index in range(len(scenario.flows))]
+    statistics_fd, times_before = count_time(), read_core_times()
+    programs = [_load_program(index, request) for index in range(len(scenario.flows))]
     for index, name in enumerate(request["congestion_controls"]):
-        _choose(sockets, index, name)
+        _set_congestion_control(sockets, index, name)
         program = programs[index]
         if program is not None:
             program.record(sockets.senders[index].fileno())
     choosers = [_start_chooser(index, program, request) for index, program in enumerate(programs) if program is not None]
-    memory = memory_for(scenario, ends.near, ends.far, ends.header_bytes)
+    memory = make_memory(scenario, ends.near, ends.far, ends.header_bytes)
     start_clock(memory, 1e6)
     run_until(memory, -1e7)  # compiled, or read from the cache
     memory.run["schedule_fd"] = open_schedule()
     realtime = scenario.realtime and _become_realtime()
-    cores = least_busy(before, REALTIME_CORES if realtime else CORES)
-    awake = stay_on(cores)
+    cores = find_least_busy(times_before, REALTIME_CORES if realtime else CORES)
+    awake = pin_to_cores(cores)
     if not realtime:
-        ask_for_short_slices()
+        request_short_slices()
     locked = lock_in_memory() if realtime else False
     start_clock(memory, lead_s(scenario))
-    sockets.connect(FIRST_SINK_PORT)  # at the last moment: the handshake's RTT is the first that a sender knows
+    sockets.connect(FIRST_SINK_PORT)  # as late as possible: the handshake gives the sender's first RTT
     begin = time.perf_counter()
     run_until(memory, -ACCEPT_S)
     try:
@@ -205,13 +207,13 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     except OSError as error:
         raise Refused(f"the flows could not connect through the emulator ({error.strerror})") from None
     fill_polls(memory, [end.fileno() for end in sockets.senders], [end.fileno() for end in sockets.sinks])
-    used, taken = resource.getrusage(resource.RUSAGE_SELF), times_of_cores()
+    usage_before, core_times = resource.getrusage(resource.RUSAGE_SELF), read_core_times()
     run_until(memory, scenario.duration_s)
     for helper in (*awake, *choosers):
         if helper is not None:
             helper.kill()
     wall_s = time.perf_counter() - begin
-    now = resource.getrusage(resource.RUSAGE_SELF)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     header = {
         "device": ends.kind,
         "privileges": privileges,
@@ -219,25 +221,25 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         "locked_in_memory": locked,
         "kernel": platform.release(),
         "device_drops": ends.dropped(),
-        "busy_share": (now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime) / scenario.duration_s,
-        "preempted": now.ru_nivcsw - used.ru_nivcsw,
+        "busy_share": (usage.ru_utime + usage.ru_stime - usage_before.ru_utime - usage_before.ru_stime) / scenario.duration_s,
+        "preempted": usage.ru_nivcsw - usage_before.ru_nivcsw,
         "kept_awake": len(awake),
-        "steal_s": _steal_s(cores, taken, times_of_cores()),
+        "steal_s": _steal_s(cores, core_times, read_core_times()),
         "wall_s": wall_s,
     }
     header["cost_ns"] = [{} if program is None else program.cost_ns() for program in programs]
     records = {f"records{index}": program.written() for index, program in enumerate(programs) if program is not None}
-    if timed >= 0:
-        os.close(timed)
-    return _packed(header, memory, records)
+    if statistics_fd >= 0:
+        os.close(statistics_fd)
+    return _pack_result(header, memory, records)
 
 
-def _load(index: int, request: dict[str, Any]) -> Program | None:
-    given = request["programs"][index]
-    if given is None:
+def _load_program(index: int, request: dict[str, Any]) -> Program | None:
+    compiled = request["programs"][index]
+    if compiled is None:
         return None
     try:
-        return Program(request["congestion_controls"][index], base64.b64decode(given["object"]), given["records"])
+        return Program(request["congestion_controls"][index], base64.b64decode(compiled["object"]), compiled["records"])
     except Refusal as error:
         raise Refused(str(error).removeprefix("live: "), error.log) from None
     except LiveError as error:
@@ -245,7 +247,7 @@ def _load(index: int, request: dict[str, Any]) -> Program | None:
 
 
 def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> subprocess.Popen[bytes] | None:
-    """Start the process that chooses inside a contract, and wait until it is ready; None for a program that asks nobody."""
+    """Start the process that chooses inside a contract and wait until it is ready; None for programs without one."""
     spec = request["programs"][index]["chooser"]
     if spec is None:
         return None
@@ -260,7 +262,7 @@ def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> sub
     return process
 
 
-def _choose(sockets: Sockets, index: int, name: str) -> None:
+def _set_congestion_control(sockets: Sockets, index: int, name: str) -> None:
     try:
         sockets.choose(index, name)
     except OSError as error:
@@ -268,8 +270,8 @@ def _choose(sockets: Sockets, index: int, name: str) -> None:
 
 
 def _steal_s(cores: list[int], before: dict[int, tuple[float, float]], now: dict[int, tuple[float, float]]) -> float | None:
-    known = [core for core in cores if core in before and core in now]
-    return sum(now[core][1] - before[core][1] for core in known) if known else None
+    counted = [core for core in cores if core in before and core in now]
+    return sum(now[core][1] - before[core][1] for core in counted) if counted else None
 
 
 def _become_realtime() -> bool:
@@ -280,7 +282,7 @@ def _become_realtime() -> bool:
     return True
 
 
-def _packed(header: dict[str, Any], memory: Any, records: dict[str, np.ndarray]) -> bytes:
+def _pack_result(header: dict[str, Any], memory: Any, records: dict[str, np.ndarray]) -> bytes:
     run = memory.run[0]
     rows = min(int(run["event_rows"]), len(memory.events))
     arrays = {

@@ -1,4 +1,4 @@
-"""Scenarios of live runs: those of ``ccenv sim``, with kernel senders, a model, and how the devices are set up."""
+"""Scenarios of live runs: those of ``ccenv sim`` with kernel senders, a network model and settings of the devices."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LARGEST_PACKET, SMALLEST_PACKET = 1500, 576
 FASTEST_BPS = 1000 * MBPS_IN_BPS
 LONGEST_S = 600.0
 SHORTEST_LOG_S = 1e-3
-PUNCTUAL_SHARE = 0.25  # of the smallest delay that means something: a release error above it spoils a run
-# Keys of flows that the packet engine alone has: the stack of this machine finds losses and makes bursts as it does.
+PUNCTUAL_SHARE = 0.25  # of the smallest significant delay; a larger release error spoils a run
+# Keys of flows for the packet engine only: the stack of this machine has its own loss detection and bursts.
 NOT_EMULATED = ("loss_bursts", "reordering", "ack_path", "mss_bytes", "recovery", "ecn", "burst_s", "arrivals")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
 
@@ -37,7 +37,7 @@ class LiveError(CcenvError):
     """A live run that this machine cannot make, or a scenario that is not emulated."""
 
     def __init__(self, message: str) -> None:
-        """Say that it is about a live run."""
+        """Prefix the message with ``live``."""
         super().__init__(f"live: {message}")
 
 
@@ -45,13 +45,13 @@ class LiveScenario(Scenario):
     """A scenario on the real TCP stack. A sender is ``kernel:NAME`` or a belief program.
 
     Attributes:
-        model: cbr_delay (a link, then a jitter box per flow) or ccac (the link itself may keep tokens and data for up to D).
+        model: cbr_delay (a link, then a delay element per flow) or ccac (the link itself may keep tokens and data for up to D).
         steps_per_rtt: K: steps per smallest rtt of ccac, and of recorded moves.
-        device: how packets reach the emulator: TUN devices, packet sockets, or what can be had.
-        quick_ack: the receiver acknowledges every packet, as that of the packet engine; otherwise as the kernel does.
-        packets_per_burst: segments that the sending stack puts into one packet of its own; 0: the kernel's choice.
+        device: of the emulator: TUN devices, packet sockets, or the first that is available.
+        quick_ack: the receiver acknowledges every packet, as in the packet engine; otherwise the kernel decides.
+        packets_per_burst: segments per packet of the sending stack; 0: the kernel's choice.
         realtime: ask for real-time priority.
-        chooser: of contracts with a policy: a process that the kernel asks, or the policy compiled into the kernel's program.
+        chooser: of contracts with a policy: a process that answers the kernel, or the policy compiled into the program.
     """
 
     model: Literal["cbr_delay", "ccac"] = "cbr_delay"
@@ -64,19 +64,19 @@ class LiveScenario(Scenario):
 
     @property
     def limit_s(self) -> float:
-        """The largest release error of a valid run: a quarter of a step of the beliefs' grid, and of D."""
+        """The largest release error of a valid run: a quarter of a step of the beliefs' grid and of D."""
         steps_s = [flow.rtt_s / STEPS_PER_RTT for flow in self.flows]
         return PUNCTUAL_SHARE * min([*steps_s, *(flow.jitter.max_s for flow in self.flows if flow.jitter.max_s > 0)])
 
 
-def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
-    """Validate a scenario and that all of it is emulated.
+def read_live_scenario(data: Any, source: str = "scenario") -> LiveScenario:
+    """Validate a scenario and check that all of it is emulated.
 
     Raises:
         InputError: as ``ccenv.simulation.read_scenario``.
-        LiveError: for a part that is not emulated; names it.
+        LiveError: for the first part that is not emulated.
     """
-    scenario = read_scenario_as(LiveScenario, data, where)
+    scenario = read_scenario_as(LiveScenario, data, source)
     _check_network(scenario)
     for index, flow in enumerate(scenario.flows):
         _check_flow(index, flow, scenario)
@@ -86,11 +86,11 @@ def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
 def load_live_scenario(name: str) -> LiveScenario:
     """Load a shipped live scenario or a YAML file. Raises InputError, UnknownNameError or LiveError."""
     file = find_data(CONFIGS, name, ".yaml", "live scenario")
-    return read_live_scenario(_with_moves(read_yaml(file), file.parent), file.name)
+    return read_live_scenario(_resolve_moves(read_yaml(file), file.parent), file.name)
 
 
-def _with_moves(data: Any, folder: Any) -> Any:
-    """Name files of moves that lie beside the scenario by their full path."""
+def _resolve_moves(data: Any, folder: Any) -> Any:
+    """Replace files of moves beside the scenario by their full paths."""
     for flow in data.get("flows", ()) if isinstance(data, Mapping) and isinstance(data.get("flows"), list) else ():
         jitter = flow.get("jitter") if isinstance(flow, dict) else None
         if isinstance(jitter, dict):
@@ -100,17 +100,17 @@ def _with_moves(data: Any, folder: Any) -> Any:
     return data
 
 
-def adversary_of(jitter: JitterSpec) -> Adversary:
-    """Return the adversary of a jitter box: scripted, learned, or the moves of a file."""
+def load_jitter_adversary(jitter: JitterSpec) -> Adversary:
+    """Return the adversary of a delay element: scripted, learned, or the moves of a file."""
     spec = jitter.adversary
-    player = load_moves(spec).adversary if spec.endswith(SUFFIX) else make_adversary(spec)
-    if isinstance(player, ExternalAdversary):
+    adversary = load_moves(spec).adversary if spec.endswith(SUFFIX) else make_adversary(spec)
+    if isinstance(adversary, ExternalAdversary):
         raise InputError(f"adversary {shown(spec)} gets its moves from outside; a live run has none")
-    return player
+    return adversary
 
 
 def kernel_cca(sender: str) -> str | None:
-    """Return the name of a kernel's congestion control, or None for other senders. Raises LiveError for a name none can have."""
+    """Return the name of a kernel's congestion control, None for other senders. Raises LiveError for an invalid name."""
     if not sender.startswith(KERNEL):
         return None
     name = sender.removeprefix(KERNEL)
@@ -119,61 +119,65 @@ def kernel_cca(sender: str) -> str | None:
     return name
 
 
-def _not_emulated(where: str, value: object, known: str) -> LiveError:
-    return LiveError(f"{where} {shown(value)} is not emulated; {known}")
+def _not_emulated_error(key: str, value: object, supported: str) -> LiveError:
+    return LiveError(f"{key} {shown(value)} is not emulated; {supported}")
 
 
 def _check_network(scenario: LiveScenario) -> None:
     if scenario.profile != "plain":
-        raise _not_emulated("profile", scenario.profile, "plain is: the hosts are this machine's")
+        raise _not_emulated_error("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:
-        raise _not_emulated("links: a network of", len(scenario.links), "one link is")
+        raise _not_emulated_error("links: a network of", len(scenario.links), "one link is")
     if len(scenario.flows) > MOST_FLOWS:
-        raise _not_emulated("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
+        raise _not_emulated_error("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
     link = scenario.links[0]
     if link.discipline != "drop_tail":
-        raise _not_emulated("links.0.discipline", link.discipline, "drop_tail is")
+        raise _not_emulated_error("links.0.discipline", link.discipline, "drop_tail is")
     fastest = max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])
     if fastest > FASTEST_BPS:
-        raise _not_emulated("links.0: a rate in Mbit/s of", fastest / MBPS_IN_BPS, f"at most {FASTEST_BPS / MBPS_IN_BPS:g} is")
+        raise _not_emulated_error(
+            "links.0: a rate in Mbit/s of", fastest / MBPS_IN_BPS, f"at most {FASTEST_BPS / MBPS_IN_BPS:g} is"
+        )
     if scenario.duration_s > LONGEST_S:
-        raise _not_emulated("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
+        raise _not_emulated_error("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
     if not (SMALLEST_PACKET <= scenario.mss_bytes <= LARGEST_PACKET and scenario.mss_bytes == int(scenario.mss_bytes)):
-        raise _not_emulated("mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are")
+        raise _not_emulated_error(
+            "mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are"
+        )
     if scenario.log_s < SHORTEST_LOG_S:
-        raise _not_emulated("log_s", scenario.log_s, f"at least {SHORTEST_LOG_S:g} is")
-    players = {(flow.jitter.adversary, flow.jitter.max_s) for flow in scenario.flows}
+        raise _not_emulated_error("log_s", scenario.log_s, f"at least {SHORTEST_LOG_S:g} is")
+    adversaries = {(flow.jitter.adversary, flow.jitter.max_s) for flow in scenario.flows}
     boxed = {flow.jitter.kind == "adversary" for flow in scenario.flows}
-    if scenario.model == "ccac" and (boxed != {True} or len(players) > 1):
+    if scenario.model == "ccac" and (boxed != {True} or len(adversaries) > 1):
         raise LiveError("model ccac needs jitter of kind adversary, the same for all flows: the link itself is its box")
-    if len({adversary for adversary, _ in players} - {""}) > 1:
+    if len({adversary for adversary, _ in adversaries} - {""}) > 1:
         raise LiveError("flows with different adversaries are not emulated; one adversary for all boxes is")
 
 
-def _check_learned(at: str, player: MlpAdversary, scenario: LiveScenario) -> None:
+def _check_learned(key: str, adversary: MlpAdversary, scenario: LiveScenario) -> None:
     n = len(scenario.flows)
-    if player.weights[0].shape[0] != N_PATH + n * N_FLOW:
-        raise LiveError(f"{at}.jitter.adversary: {player.name} was trained on another number of flows than {n}")
+    if adversary.weights[0].shape[0] != N_PATH + n * N_FLOW:
+        raise LiveError(f"{key}.jitter.adversary: {adversary.name} was trained on another number of flows than {n}")
     if scenario.steps_per_rtt != STEPS_PER_RTT:
-        raise _not_emulated("steps_per_rtt", scenario.steps_per_rtt, f"with a learned adversary {STEPS_PER_RTT} is")
-    AdversaryTable(player, 1, n)
+        raise _not_emulated_error("steps_per_rtt", scenario.steps_per_rtt, f"with a learned adversary {STEPS_PER_RTT} is")
+    AdversaryTable(adversary, 1, n)
 
 
 def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
-    at, n_flows = f"flows.{index}", len(scenario.flows)
+    key, n_flows = f"flows.{index}", len(scenario.flows)
     if flow.workload.kind not in ("bulk", "finite"):
-        raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
+        raise _not_emulated_error(f"{key}.workload.kind", flow.workload.kind, "bulk and finite are")
     if flow.loss_rate and scenario.model == "ccac":
-        raise _not_emulated(f"{at}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
+        raise _not_emulated_error(f"{key}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
     for name in NOT_EMULATED:
         if getattr(flow, name) != type(flow).model_fields[name].default:
-            raise LiveError(f"{at}.{name} is not emulated; leave it out")
+            raise LiveError(f"{key}.{name} is not emulated; leave it out")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
-        player = adversary_of(flow.jitter)
-        if isinstance(player, MlpAdversary):
-            _check_learned(at, player, scenario)
-        if isinstance(player, RecordedAdversary) and player.moves.shape[1] not in {moves_width(1), moves_width(n_flows)}:
+        adversary = load_jitter_adversary(flow.jitter)
+        if isinstance(adversary, MlpAdversary):
+            _check_learned(key, adversary, scenario)
+        if isinstance(adversary, RecordedAdversary) and adversary.moves.shape[1] not in {moves_width(1), moves_width(n_flows)}:
             raise LiveError(
-                f"{at}.jitter.adversary: moves for {(player.moves.shape[1] - 2) // 2} flows; the scenario has {n_flows}"
+                f"{key}.jitter.adversary: moves for {(adversary.moves.shape[1] - 2) // 2} flows; the scenario has {n_flows}"
             )

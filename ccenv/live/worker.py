@@ -1,7 +1,7 @@
-"""The process that makes a live run, started by ``ccenv.live.run`` with a file descriptor and its own process id.
+"""The worker process of a live run, started by ``ccenv.live.run`` with a file descriptor and the parent's process id.
 
-It alone goes into namespaces, so that everything that it makes ends with it, also where it is killed. It reads a JSON document
-from standard input and writes one answer to the file descriptor: an .npz of arrays, or JSON with an error.
+Only the worker enters namespaces, so everything that it creates ends with it, also after a kill. It reads a JSON document from
+standard input and writes one answer to the file descriptor: an .npz of arrays, or JSON with an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SENDERS, _RECEIVERS = 0, 1
 
 
 def main(answer_fd: int, parent: int) -> int:
-    """Make the run that standard input describes; write the answer. The parent is a process id."""
+    """Make the run described on standard input and write the answer; ``parent`` is a process id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.buffer.readline())
     try:
@@ -32,8 +32,8 @@ def main(answer_fd: int, parent: int) -> int:
     return 0
 
 
-def _die_with(parent: int) -> None:
-    """End with the parent. New credentials of a user namespace undo it, so this comes after them."""
+def _end_with(parent: int) -> None:
+    """End with the parent. The credentials of a new user namespace undo this, so it is repeated after them."""
     end_with_parent()
     if os.getppid() != parent:
         os._exit(1)
@@ -42,14 +42,14 @@ def _die_with(parent: int) -> None:
 def _answer(request: dict[str, Any], parent: int) -> bytes:
     from ccenv.live.system import spaces
 
-    _die_with(parent)
+    _end_with(parent)
     inside = os.geteuid() != 0
     if inside:
         try:
             spaces.become_root_inside()
         except OSError as error:
             raise Refused(f"user namespaces are off here ({error.strerror}); run as root") from None
-        _die_with(parent)
+        _end_with(parent)
     try:
         return _run(request, "user namespace" if inside else "root")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The algorithms that a config may name, as Stable-Baselines3 has them: how to build one, and what decides its future."""
+"""The algorithms of Stable-Baselines3 that a config may name: construction, and the memory that decides their future."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What the learner needs to know of an algorithm.
+    """An algorithm as the learner uses it.
 
     Attributes:
         make: builds the model for a config and a VecEnv.
         optimizers: the model's optimisers by name.
-        stems: where the action network's hidden layers and its last layer stand among the policy's tensors.
+        stems: prefixes of the action network's hidden layers and of its last layer among the policy's tensors.
         squashed: the action is tanh of the last layer (SAC, TD3), not the layer itself clipped to [-1, 1].
         metrics: Stable-Baselines3's names of policy loss and value loss.
     """
@@ -136,8 +136,8 @@ class GradientNorm:
     """Norms of the gradients of an iteration, before anything clips them.
 
     Args:
-        model: which may keep them itself.
-        optimizers: of the model, by name; the first one is watched: PPO's only one, the actor's of SAC and TD3.
+        model: a ``KernelPPO`` keeps the norms itself.
+        optimizers: by name; the first one is watched: PPO's only one, the actor's of SAC and TD3.
     """
 
     def __init__(self, model: Any, optimizers: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ class GradientNorm:
         self._square = 0.0
 
     def take(self) -> float:
-        """Return the mean norm since the last call, NaN where nothing was learnt since then."""
+        """Return the mean norm since the last call; NaN if there was no gradient step."""
         norms, self._norms = (self._norms if self._model is None else self._model.gradient_norms), []
         return float(np.mean(norms)) if norms else float("nan")
 
@@ -169,7 +169,7 @@ class GradientNorm:
 def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layers:
     """Return the action network's weights (n_in, n_out) and biases, float64, from packed tensors.
 
-    A squashed action becomes one more layer: tanh of the last one goes through the identity.
+    A squashed action becomes one more layer: the identity after tanh of the last one.
     """
     stem, last = algorithm.stems
     numbers = {int(name.removeprefix(stem).partition(".")[0]) for name in tensors if name.startswith(stem)}
@@ -184,7 +184,7 @@ def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layer
 
 
 def pack_memory(model: Any) -> dict[str, np.ndarray]:
-    """Return what an algorithm remembers besides weights: examples, or replay buffer, entropy weight, number of updates."""
+    """Return an algorithm's memory besides its weights: examples, or replay buffer, entropy weight and number of updates."""
     if isinstance(model, ImitationPPO):
         return {f"memory.{name}": array.copy() for name, array in model.examples.arrays.items()}
     buffer = getattr(model, "replay_buffer", None)
@@ -198,7 +198,7 @@ def pack_memory(model: Any) -> dict[str, np.ndarray]:
 
 
 def unpack_memory(model: Any, tensors: dict[str, np.ndarray]) -> None:
-    """Put back what ``pack_memory`` returned."""
+    """Restore the memory that ``pack_memory`` returned."""
     if isinstance(model, ImitationPPO):
         for name, array in model.examples.arrays.items():
             array[...] = tensors[f"memory.{name}"]

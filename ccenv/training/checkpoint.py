@@ -1,9 +1,7 @@
-"""Checkpoints: the complete state of a training run as one safetensors file and a JSON beside it, never pickle.
+"""Checkpoints: the complete state of a training run as one safetensors file and a JSON file, never pickle.
 
-``state.json`` names the tensors' file and its hash and is written last, so that an interruption at any moment leaves the
-previous checkpoint or the new one, never half of one.
-
-What a run costs: wall time and processor time, summed over its interruptions.
+``state.json`` names the tensors' file and its hash and is written last, so an interruption leaves either the previous or the new
+checkpoint, never half of one.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ class TrainingState:
 
     Attributes:
         iteration: iterations finished.
-        seconds: wall time spent so far, with evaluations and attacks on the way.
-        cpu_seconds: processor time of the same, all threads together.
+        seconds: wall time so far, with the evaluations and attacks during training.
+        cpu_seconds: processor time of the same, summed over threads.
         tensors: named arrays: ``policy.*``, ``optimizer.*``, ``memory.*``, ``env.*``.
-        marks: what evaluations have shown so far (``ccenv.training.run``).
+        marks: results of evaluations so far (``ccenv.training.run``).
     """
 
     iteration: int
@@ -50,7 +48,7 @@ class TrainingState:
 
 
 class StateCard(StrictModel):
-    """``state.json``: the numbers of a :class:`TrainingState`, and the file of its tensors with its hash."""
+    """``state.json``: the numbers of a :class:`TrainingState`, and the name and hash of its tensors' file."""
 
     format: str
     version: int
@@ -128,11 +126,11 @@ def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.
     """
     import torch
 
-    own = policy.state_dict()
-    found = {name.removeprefix("policy."): array for name, array in tensors.items() if name.startswith("policy.")}
-    if {name: tuple(value.shape) for name, value in own.items()} != {name: array.shape for name, array in found.items()}:
+    current = policy.state_dict()
+    weights = {name.removeprefix("policy."): array for name, array in tensors.items() if name.startswith("policy.")}
+    if {name: tuple(value.shape) for name, value in current.items()} != {name: array.shape for name, array in weights.items()}:
         raise InputError("checkpoint: the policy's weights do not fit the config")
-    policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in found.items()})
+    policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
     for owner, optimizer in optimizers.items():
         state: dict[int, dict[str, Any]] = {}
         prefix = f"optimizer.{owner}."
@@ -144,18 +142,18 @@ def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.
 
 
 class Stopwatch:
-    """Stands until it is started; goes on from what was spent before."""
+    """Wall and processor time of a run, summed over its interruptions; stands still until it is started."""
 
     def __init__(self, seconds: float = 0.0, cpu_seconds: float = 0.0) -> None:
         self._before = (seconds, cpu_seconds)
         self._started: tuple[float, float] | None = None
 
     def start(self) -> None:
-        """Let it run from now on."""
+        """Start the clock."""
         self._started = _now()
 
     def read(self) -> tuple[float, float]:
-        """Return wall seconds and this process's processor seconds (all its threads), each as a sum."""
+        """Return wall seconds and processor seconds of this process (all threads), with those spent before."""
         if self._started is None:
             return self._before
         wall, cpu = (now - start for now, start in zip(_now(), self._started, strict=True))

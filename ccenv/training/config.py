@@ -1,4 +1,4 @@
-"""What a training run is, as a typed YAML file."""
+"""The config of a training run: a typed YAML file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ccenv.training.settings import (
     SacSettings,
     Td3Settings,
     fixed_paths,
-    kept_for_reports,
+    report_scene_message,
 )
 
 CONFIGS = "ccenv.configs.train"
@@ -52,27 +52,27 @@ class TrainConfig(StrictModel):
 
     Attributes:
         name: of the run and its policy; by default the name of the file.
-        seed: decides everything random: weights, exploration, minibatches, paths.
+        seed: of everything random: weights, exploration, minibatches, paths.
         total_steps: environment steps; rounded up to whole iterations.
         num_envs: environments.
         trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
             ``ccenv/Network-v0`` against fixed senders, with PPO also discrete ones.
-        shared_policy: several flows learn with one policy: each ``"external"`` sender is a row of its own, rewarded for itself
-            (``ccenv.envs.curve.interface``). Steps are then decisions, one for each row.
+        shared_policy: several flows learn one policy: each ``"external"`` sender is a row of the batch with its own reward
+            (``ccenv.envs.curve.interface``). Steps are then decisions, one per row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
-        environment: of the one that is trained.
-        packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
-            rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
-        mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
+        environment: arguments of the curve environment.
+        packet: instead of it, arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of the batch with
+            its own reward; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
+        mixture: several scenario distributions in place of ``packet.scenario``; their ``num_envs`` add up to that of the run.
         curriculum: other models or paths at first, in order of ``until_step``.
-        replay: paths played again where the policy has most to gain (``ccenv.training.recipes.replay``); none: new ones only.
-        robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
-            patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
-        recipe: what recipes of the literature add to PPO (``ccenv.training.recipes.settings``).
-        ppo, sac, td3: the algorithms.
+        replay: replays paths on which the policy has most to gain (``ccenv.training.recipes.replay``); none: new paths only.
+        robust: rounds against a pool of opponents; none: only the environment's own network. Per packet the pool holds patterns
+            of the ``external`` delay elements, found by corners and cem on networks drawn for each round.
+        recipe: additions to PPO from the literature (``ccenv.training.recipes.settings``).
+        ppo, sac, td3: settings of the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
-        checkpoint_every_steps: steps between checkpoints on disk; there is always one at the end and at Ctrl-C.
+        checkpoint_every_steps: steps between checkpoints on disk; the end and Ctrl-C always write one.
         log: further logs.
     """
 
@@ -100,10 +100,10 @@ class TrainConfig(StrictModel):
 
     @field_validator("packet")
     @classmethod
-    def _with_its_contract(cls, packet: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Let a resolved config hold the contract itself, as the environments of the curve engine do."""
-        given = None if packet is None else packet.get("contract")
-        return packet if packet is None or given is None else {**packet, "contract": as_contract(given)}
+    def _resolve_contract(cls, packet: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Replace a contract's file by the contract itself, as the environments of the curve engine do."""
+        contract = None if packet is None else packet.get("contract")
+        return packet if packet is None or contract is None else {**packet, "contract": as_contract(contract)}
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
@@ -121,9 +121,9 @@ class TrainConfig(StrictModel):
                 f"shared_policy is for senders with two or more 'external' flows, not for a {self.trains} with {external}"
             )
         if not self.shared_policy and external != (1 if self.trains == "sender" else 0):
-            many = "exactly one" if self.trains == "sender" else "no"
+            count = "exactly one" if self.trains == "sender" else "no"
             hint = "; for several set shared_policy" if self.trains == "sender" and external > 1 else ""
-            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender{hint}")
+            raise ValueError(f"environment: training a {self.trains} needs {count} 'external' sender{hint}")
         if self.environment.step_info:
             raise ValueError("environment.step_info: training reads no info of steps; leave it out")
         if self.environment.is_discrete and self.algorithm != "ppo":
@@ -134,35 +134,37 @@ class TrainConfig(StrictModel):
             raise ValueError(f"environment.n_actions is {self.environment.n_actions}; at most {MAX_WIDTH}: kernel's widest layer")
         if self.environment.is_discrete and self.trains == "network":
             moves = network.NetworkAction(self.environment, len(self.environment.senders)).names
-            seen, most = self.environment.n_actions, MAX_WIDTH // len(moves)
-            if seen > most:
-                raise ValueError(f"environment.n_actions is {seen}; at most {most} for {', '.join(moves)}: kernel's widest layer")
+            n_actions, most = self.environment.n_actions, MAX_WIDTH // len(moves)
+            if n_actions > most:
+                raise ValueError(
+                    f"environment.n_actions is {n_actions}; at most {most} for {', '.join(moves)}: kernel's widest layer"
+                )
         if self.robust is not None and (self.trains, self.algorithm) != ("sender", "ppo"):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
             raise ValueError("robust training needs one flow and no curriculum")
         if self.robust is not None and self.packet is None:
             self.robust.check_drawn(self.environment, self.num_envs)
-        own = self.packet_settings().own_reward if self.packet is not None else self.environment.reward
-        if isinstance(own, OwnReward) and self.algorithm == "ppo" and self.ppo.rollouts == "kernel" and not self.own_times:
+        reward = self.packet_settings().own_reward if self.packet is not None else self.environment.reward
+        if isinstance(reward, OwnReward) and self.algorithm == "ppo" and self.ppo.rollouts == "kernel" and not self.own_times:
             raise ValueError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         if self.replay is not None:
             self._check_replay()
         for path in fixed_paths(self.environment.paths):
             name = scene_of(path)
             if scene_set(name) == REPORT:
-                raise ValueError(kept_for_reports("environment.paths", str(name)))
+                raise ValueError(report_scene_message("environment.paths", str(name)))
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
-        sees = self.environment.interface if self.packet is None else self.packet_settings().interface()
-        if sees is not None:
-            sees.require_data()
+        interface = self.environment.interface if self.packet is None else self.packet_settings().interface()
+        if interface is not None:
+            interface.require_data()
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         python = self.ppo.rollouts == "python"
         self.recipe.check(self.packet, self.algorithm, own_times=self.own_times, robust=self.robust is not None, python=python)
-        self._check_looks()
+        self._check_logs()
         samples = self.num_rows * self.ppo.n_steps
         if self.algorithm == "ppo" and not self.own_times and samples % self.ppo.batch_size:
             rows = "num_envs * flows" if self.shared_policy else "num_envs"
@@ -206,12 +208,12 @@ class TrainConfig(StrictModel):
             raise ValueError(
                 f"num_envs is {self.num_envs}; the parts of the mixture have {sum(p.num_envs for p in self.mixture)}"
             )
-        for place, part in enumerate(self.mixture):
+        for number, part in enumerate(self.mixture):
             settings = self.part_settings(part)
             flows = controlled_flows(settings.distribution)
             check_interface(settings.interface(), settings.distribution, flows)
             if not flows:
-                raise ValueError(f"mixture.{place}.scenario: no flow has the sender 'external': there is nothing to train")
+                raise ValueError(f"mixture.{number}.scenario: no flow has the sender 'external': there is nothing to train")
 
     @property
     def own_times(self) -> bool:
@@ -239,8 +241,8 @@ class TrainConfig(StrictModel):
 
     def packet_settings(self, scenario: Any = None) -> PacketSettings:
         """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""
-        given = self.recipe.reward() | dict(self.packet or {})
-        return read_packet_settings(given if scenario is None else {**given, "scenario": scenario}, "packet")
+        arguments = self.recipe.reward() | dict(self.packet or {})
+        return read_packet_settings(arguments if scenario is None else {**arguments, "scenario": scenario}, "packet")
 
     @property
     def num_rows(self) -> int:
@@ -257,14 +259,14 @@ class TrainConfig(StrictModel):
         if not isinstance(self.environment.paths, PathDistribution):
             raise ValueError("replay: environment.paths must be a distribution")
 
-    def _check_looks(self) -> None:
+    def _check_logs(self) -> None:
         """Refuse logs of evaluations that do not take place."""
-        wanted = {name: getattr(self.log, name) for name in ("networks", "exploitability_flow_steps", "video")}
-        asked = [name for name, value in wanted.items() if value]
-        if asked and not self.evaluation.every_steps:
-            raise ValueError(f"log.{asked[0]} needs evaluations: set evaluation.every_steps")
-        if self.trains != "sender" and {"networks", "exploitability_flow_steps"} & set(asked):
-            raise ValueError(f"log.{asked[0]} is for senders, not for a {self.algorithm} {self.trains}")
+        log_values = {name: getattr(self.log, name) for name in ("networks", "exploitability_flow_steps", "video")}
+        enabled = [name for name, value in log_values.items() if value]
+        if enabled and not self.evaluation.every_steps:
+            raise ValueError(f"log.{enabled[0]} needs evaluations: set evaluation.every_steps")
+        if self.trains != "sender" and {"networks", "exploitability_flow_steps"} & set(enabled):
+            raise ValueError(f"log.{enabled[0]} is for senders, not for a {self.algorithm} {self.trains}")
         for name in self.log.networks:
             make_adversary(name)
 
@@ -307,14 +309,10 @@ class TrainConfig(StrictModel):
 
 
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
-    """Return what a config file says after ``extends`` and overrides, not yet checked, and the file's name for messages.
+    """Return the unchecked data of a config (shipped name or YAML file) after ``extends`` and overrides, and the file's name.
 
-    The key ``contract`` is short for ``environment.contract``, per packet for ``packet.contract``; a path may be relative to the
-    config.
-
-    Args:
-        name: shipped name or path of a YAML file.
-        overrides: ``"a.b=value"`` each, the value as YAML.
+    An override is ``"a.b=value"`` with the value as YAML. The key ``contract`` is short for ``environment.contract``, per packet
+    for ``packet.contract``; a path may be relative to the config.
     """
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
@@ -333,19 +331,15 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
 
 
 def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read the config of a run of Stable-Baselines3.
-
-    Args:
-        name: shipped name or path of a YAML file.
-        overrides: ``"a.b=value"`` each, the value as YAML.
+    """Read the config of a run of Stable-Baselines3; arguments as of :func:`load_data`.
 
     Raises:
         InputError: one line, with the nearest valid names for an unknown key.
     """
-    data, where = load_data(name, overrides)
+    data, source = load_data(name, overrides)
     if data.get("trains") == "network" and isinstance(data.get("environment", {}), dict):
         data["environment"] = {**network.DEFAULTS, **data.get("environment", {})}
-    return validate(TrainConfig, data, where)
+    return validate(TrainConfig, data, source)
 
 
 def as_config(given: TrainConfig | str | os.PathLike[str]) -> TrainConfig:
@@ -372,14 +366,14 @@ def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]
     beside = resolve_inside(file.parent, base, f"{file}: extends")
     below = _read_extended(beside if is_file(beside) else find_data(CONFIGS, base, ".yaml", "config"), (*seen, file.resolve()))
     below.pop("name", None)
-    return _merged(below, data)
+    return _merge(below, data)
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     out = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(out.get(key), dict)
-        out[key] = _merged(out[key], value) if both else value
+        out[key] = _merge(out[key], value) if both else value
     return out
 
 

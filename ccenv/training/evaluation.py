@@ -1,7 +1,4 @@
-"""The score of a sender on held-out paths, in its config's own world or in the one that all senders share.
-
-Held-out scores of packet policies: networks drawn from a scenario distribution, each started cold.
-"""
+"""Scores on held-out paths: of a sender in its config's own world or in the common one, of a packet policy on drawn networks."""
 
 from __future__ import annotations
 
@@ -37,17 +34,17 @@ class Evaluation:
 
     Attributes:
         score: the weighted terms of the reward; by default utilisation - 0.1*queue - loss.
-        utilisation: bytes that the evaluated flows got delivered / bytes that the link could carry; of a network, all flows'.
+        utilisation: bytes delivered of the evaluated flows / bytes that the link could carry; for a network, of all flows.
         queue_bdp: mean queue / (C*Rm).
-        loss: bytes that the evaluated flows lost / bytes that the link could carry.
+        loss: bytes lost of the evaluated flows / bytes that the link could carry.
         delay_rtts: mean queueing and jitter delay of the evaluated flows / Rm.
-        score_p5: score of the path at the 5th percentile.
+        score_p5: 5th percentile of the score over paths.
         n_paths: number of paths.
         n_flows: flows that share each path.
-        share: the evaluated flows' part of all bytes delivered; 1 alone.
-        jain: Jain's index of the bytes that the flows got delivered in the whole measured time; 1 alone.
-        link_utilisation: bytes that all flows got delivered / bytes that the link could carry.
-        path_set: which paths (``ccenv.training.path_sets``); ``"fixed"``: those of the world, on which training takes place too.
+        share: share of the evaluated flows in all bytes delivered; 1 alone.
+        jain: Jain's index of the flows' bytes delivered in the measured time; 1 alone.
+        link_utilisation: bytes delivered of all flows / bytes that the link could carry.
+        path_set: see ``ccenv.training.path_sets``; ``"fixed"``: the world's own paths, on which training takes place too.
     """
 
     score: float
@@ -80,22 +77,22 @@ def evaluate_sender(
     beliefs: str = "artefact",
     threads: int = 1,
 ) -> Evaluation:
-    """Score a sender that runs alone on each of many paths: by default in the common world, the same for all senders.
+    """Score a sender alone on each of many paths, by default in the common world that all senders share.
 
     Args:
-        sender: any sender that decides for itself.
-        n_paths: number of paths, divided among the models.
-        seed: which paths of the set, and which moves of the network.
-        path_set: where the paths come from.
+        sender: any sender but an external one.
+        n_paths: divided among the models.
+        seed: selects the paths of the set and the moves of the network.
+        path_set: the set that the paths are drawn from.
         paths: their distribution, or fixed ones; by default ``PathDistribution``.
         models: network models.
-        adversary: the network's player; by default the mixture that training meets.
+        adversary: plays the network; by default the mixture used in training.
         weights: of the score's terms.
         warmup_rtts: round trips before the measurement.
         measure_rtts: round trips measured.
         steps_per_rtt: K.
-        beliefs: preset of its belief bounds; ``untold``: it is told neither Rm nor D.
-        threads: threads for the engine; results do not depend on it.
+        beliefs: preset of the belief bounds; with ``untold`` the sender knows neither Rm nor D.
+        threads: of the engine; results do not depend on it.
 
     Raises:
         InputError: for an external sender.
@@ -110,14 +107,7 @@ def evaluate_sender(
         threads=threads,
     )
     return evaluate_in_world(
-        world,
-        sender,
-        n_paths,
-        seed,
-        path_set=path_set,
-        adversary=adversary,
-        warmup_rtts=warmup_rtts,
-        measure_rtts=measure_rtts,
+        world, sender, n_paths, seed, path_set=path_set, adversary=adversary, warmup_rtts=warmup_rtts, measure_rtts=measure_rtts
     )
 
 
@@ -132,43 +122,42 @@ def evaluate_in_world(
     warmup_rtts: int = WARMUP_RTTS,
     measure_rtts: int = MEASURE_RTTS,
 ) -> Evaluation:
-    """Score a sender, or a network, where its config trains it: with its competitors, on its paths, models and grid.
+    """Score a sender, or a network, in the world of its config: its competitors, paths, models and grid.
 
     Each path starts cold (C_L is one segment per Rm, an idle link) and is measured after a warm-up.
 
     Args:
         world: settings of the environment.
-        sender: plays every external flow; None: the world has none, and its network is what is evaluated.
-        n_paths: number of paths, divided among the models.
-        seed: which paths of the set, and which moves of the network.
-        path_set: where the paths come from.
-        adversary: the network's player; by default the world's.
+        sender: plays every external flow; None: the world has none, and its network is evaluated.
+        n_paths: divided among the models.
+        seed: selects the paths of the set and the moves of the network.
+        path_set: the set that the paths are drawn from.
+        adversary: plays the network; by default the world's.
         warmup_rtts: round trips before the measurement.
         measure_rtts: round trips measured.
 
     Raises:
-        InputError: for an external sender; for a world without an external flow where a sender is given, or with one where
-            none is.
+        InputError: for an external sender, or if the world has external flows without a sender or a sender without them.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
     external = world.external_flows()
     if bool(external) != (sender is not None):
-        wanted = "no" if sender is None else "an"
-        raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")
+        article = "no" if sender is None else "an"
+        raise InputError(f"senders {list(world.senders)}: the evaluated world needs {article} 'external' flow")
     senders = world.build_senders()
-    own = np.ones(len(senders), np.bool_)
+    evaluated = np.ones(len(senders), np.bool_)
     if sender is not None and not isinstance(world.reward, RewardWeights):
         return _evaluate_by_table(world, sender, n_paths, seed, path_set, adversary, warmup_rtts, measure_rtts)
     if sender is not None:
-        own = np.isin(np.arange(len(senders)), external)
+        evaluated = np.isin(np.arange(len(senders)), external)
         senders = [sender if flow in external else other for flow, other in enumerate(senders)]
     core = Core(
         n_paths,
-        _measured(world, warmup_rtts + measure_rtts),
+        _make_measured_world(world, warmup_rtts + measure_rtts),
         senders=senders,
         adversary=world.build_adversary() if adversary is None else adversary,
-        groups=np.stack([own, np.ones_like(own)]),
+        groups=np.stack([evaluated, np.ones_like(evaluated)]),
     )
     core.reset(seed=path_seed(path_set, seed))
     for _ in range(warmup_rtts):
@@ -190,8 +179,8 @@ def evaluate_in_world(
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_paths,
         n_flows=len(senders),
-        share=float(share_of(delivered, own).mean()),
-        jain=float(jain_of(delivered).mean()),
+        share=float(delivered_share(delivered, evaluated).mean()),
+        jain=float(jain_index(delivered).mean()),
         link_utilisation=float(terms[1, :, REWARD_TERMS.index("utilisation")].mean()),
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
@@ -207,16 +196,16 @@ def _evaluate_by_table(
     warmup_rtts: int,
     measure_rtts: int,
 ) -> Evaluation:
-    """Score a policy by a reward of the table, which is measured at its decisions: it plays over the world's own interface."""
+    """Score a policy by a reward of the table, measured at its decisions; it must have the world's interface."""
     if not isinstance(sender, PolicySender) or world.interface is None or sender.interface != world.interface:
         raise InputError(f"{sender.name!r} cannot be scored by this world's reward: it decides over another interface")
-    measured = _measured(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
-    players = None if adversary is None else [adversary] * n_paths
-    task = WatchedTask(n_paths, measured, adversaries=players)
+    measured = _make_measured_world(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
+    adversaries = None if adversary is None else [adversary] * n_paths
+    task = WatchedTask(n_paths, measured, adversaries=adversaries)
     core, n_flows, width = task.core, len(task.flows), sender.interface.width
     batch = PolicyBatch(sender, n_paths * n_flows)
     core.reset(seed=path_seed(path_set, seed))
-    own = core.groups[0]
+    evaluated = core.groups[0]
     steps_per_rtt = world.steps_per_rtt / core.decision_steps
 
     def play(rtts: int) -> np.ndarray:
@@ -244,136 +233,138 @@ def _evaluate_by_table(
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_paths,
         n_flows=core.n_flows,
-        share=float(share_of(delivered, own).mean()),
-        jain=float(jain_of(delivered).mean()),
+        share=float(delivered_share(delivered, evaluated).mean()),
+        jain=float(jain_index(delivered).mean()),
         link_utilisation=float(used.mean()),
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
 
 
-def _measured(world: EnvSettings, rtts: int) -> EnvSettings:
-    """Return the world as it is measured: cold starts, and every path as long as the others."""
+def _make_measured_world(world: EnvSettings, rtts: int) -> EnvSettings:
+    """Return the world for measurements: cold starts, and episodes of equal length."""
     paths = world.paths.model_copy(update={"seeded_share": 0.0}) if isinstance(world.paths, PathDistribution) else world.paths
     return world.model_copy(update={"paths": paths, "staggered": False, "decision_steps": None, "episode_rtts": rtts})
 
 
-def share_of(delivered: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return the part of some flows in the bytes delivered, (B,); 0 where nothing was."""
+def delivered_share(delivered: np.ndarray, flows: np.ndarray) -> np.ndarray:
+    """Return the share of some flows in the bytes delivered, (B,); 0 where nothing was delivered."""
     total = delivered.sum(axis=1)
-    share: np.ndarray = np.divide(delivered[:, own].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
+    share: np.ndarray = np.divide(delivered[:, flows].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
     return share
 
 
-def jain_of(delivered: np.ndarray) -> np.ndarray:
+def jain_index(delivered: np.ndarray) -> np.ndarray:
     """Return Jain's index of each row, (B,); 1 where nothing was delivered, as in the reward."""
     squares = delivered.shape[1] * (delivered**2).sum(axis=1)
     index: np.ndarray = np.divide(delivered.sum(axis=1) ** 2, squares, out=np.ones_like(squares), where=squares > 0)
     return index
 
 
-PacketPlayer = PolicySender | ContractSender
-WARMUP_SHARE = 0.25  # of an episode's decisions are not measured
+PacketPolicy = PolicySender | ContractSender
+WARMUP_SHARE = 0.25  # share of an episode's decisions that is not measured
 
 
 def evaluate_packet(
-    settings: PacketSettings, policy: PacketPlayer, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
+    settings: PacketSettings, policy: PacketPolicy, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
-    """Score a policy that plays every controlled flow of each network.
+    """Score a policy that plays every controlled flow of each network, each network started cold.
 
-    Each network is measured from a quarter of the episode's decisions on to its end. Means are of the measured decisions of a
-    network, then of the networks.
+    The first quarter of the episode's decisions is not measured. Means are over the measured decisions of a network, then over
+    the networks.
 
     Args:
         settings: of ``ccenv/Packet-v0``.
-        policy: over the settings' interface, or inside their contract.
-        n_networks: networks.
-        seed: which networks of the set.
-        path_set: which networks are drawn.
+        policy: with the settings' interface, or inside their contract.
+        n_networks: number of networks.
+        seed: selects the networks of the set.
+        path_set: the set that the networks are drawn from.
     """
     task, batch = cold_task(settings, policy, n_networks)
     core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    before, lost, sums, counts, own_sums = _delivered(core), _lost(core), core.sums, core.counts, np.zeros(n_networks)
+    before, lost, sums, counts, reward_sums = (
+        _delivered_bytes(core),
+        _lost_bytes(core),
+        core.sums,
+        core.counts,
+        np.zeros(n_networks),
+    )
     for step in range(core.episode_steps):
         if step == warmup:
-            before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
+            before, lost, sums, counts = _delivered_bytes(core), _lost_bytes(core), core.sums, core.counts
         if core.truncated().all():
             break
         rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)
-        own_sums += rewards.sum(axis=1) * (step >= warmup)
+        reward_sums += rewards.sum(axis=1) * (step >= warmup)
     decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
     weights = np.array([settings.weights.get(name, 0.0) for name in TERM_NUMBERS])
-    scores = terms @ weights if settings.own_reward is None else own_sums / decisions
-    delivered = _delivered(core) - before
-    own = np.zeros(delivered.shape[1], np.bool_)
-    own[core.flows] = True
+    scores = terms @ weights if settings.own_reward is None else reward_sums / decisions
+    delivered = _delivered_bytes(core) - before
+    evaluated = np.zeros(delivered.shape[1], np.bool_)
+    evaluated[core.flows] = True
     mean = {name: float(terms[:, number].mean()) for name, number in TERM_NUMBERS.items()}
-    used, share = terms[:, TERM_NUMBERS["utilisation"]], share_of(delivered, own)
+    used, share = terms[:, TERM_NUMBERS["utilisation"]], delivered_share(delivered, evaluated)
     capacity_bytes = delivered.sum(axis=1) / np.maximum(used, 1e-9)
-    own_lost_bytes = (_lost(core) - lost)[:, own].sum(axis=1)
+    lost_bytes = (_lost_bytes(core) - lost)[:, evaluated].sum(axis=1)
     return Evaluation(
         score=float(scores.mean()),
         utilisation=float((used * share).mean()),
         queue_bdp=mean["queue"],
-        loss=float((own_lost_bytes / np.maximum(capacity_bytes, 1.0)).mean()),
+        loss=float((lost_bytes / np.maximum(capacity_bytes, 1.0)).mean()),
         delay_rtts=mean["delay"],
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_networks,
         n_flows=delivered.shape[1],
         share=float(share.mean()),
-        jain=float(jain_of(delivered).mean()),
+        jain=float(jain_index(delivered).mean()),
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
 
 
 def cold_task(
-    settings: PacketSettings, policy: PacketPlayer, n_networks: int, record: bool = False, within: np.ndarray | None = None
+    settings: PacketSettings, policy: PacketPolicy, n_networks: int, record: bool = False, within: np.ndarray | None = None
 ) -> tuple[SharedPacketTask, PolicyBatch]:
-    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
+    """Return networks whose flows start cold, and the policy of each flow with continuous actions.
 
-    Jitter boxes that are ``external`` let everything go. ``within`` is as of ``SharedPacketTask``.
+    ``external`` delay elements hold nothing back. ``within`` is that of ``SharedPacketTask``.
     """
     cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
-    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks), within)
-    chooses = policy.policy if isinstance(policy, ContractSender) else policy
-    if chooses is None or (settings.contract_program() is not None) != isinstance(policy, ContractSender):
+    task = SharedPacketTask(n_networks, cold, record, benign_boxes(settings, n_networks), within)
+    network = policy.policy if isinstance(policy, ContractSender) else policy
+    if network is None or (settings.contract_program() is not None) != isinstance(policy, ContractSender):
         raise InputError(f"{policy.name!r} cannot be scored here: environment and policy must run inside the same contract")
-    return task, PolicyBatch(chooses, n_networks * task.rows_per_env)
+    return task, PolicyBatch(network, n_networks * task.rows_per_env)
 
 
-def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
-    """Return jitter boxes that let everything go, (n_networks, ADVERSARY_SLOTS); None where none is ``external``."""
+def benign_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
+    """Return delay elements that hold nothing back, (n_networks, ADVERSARY_SLOTS); None if none is ``external``."""
     return np.tile(KIND.words(), (n_networks, 1)) if len(pattern_rows(settings.distribution.largest)) else None
 
 
 def evaluate_mixture(
-    parts: Sequence[tuple[PacketSettings, int]], policy: PacketPlayer, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+    parts: Sequence[tuple[PacketSettings, int]], policy: PacketPolicy, n_networks: int, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
-    """Score a policy in each part of a mixture, so many networks of each; means are weighted by how many it trains on.
+    """Score a policy in each part of a mixture (settings and number of networks in training), weighted by these numbers.
 
-    Args:
-        parts: settings and number of networks in training.
-        policy: plays every controlled flow.
-        n_networks: networks in all; each part gets its share, at least one.
-        path_set: which networks are drawn.
+    Each part gets its share of ``n_networks``, at least one.
     """
     weights = np.array([number for _, number in parts], np.float64) / sum(number for _, number in parts)
     sizes = [max(1, round(n_networks * weight)) for weight in weights.tolist()]
-    found = [evaluate_packet(part, policy, size, path_set=path_set) for (part, _), size in zip(parts, sizes, strict=True)]
+    evaluations = [evaluate_packet(part, policy, size, path_set=path_set) for (part, _), size in zip(parts, sizes, strict=True)]
     means = {
-        field.name: float(sum(w * getattr(one, field.name) for w, one in zip(weights.tolist(), found, strict=True)))
+        field.name: float(sum(w * getattr(one, field.name) for w, one in zip(weights.tolist(), evaluations, strict=True)))
         for field in fields(Evaluation)
-        if isinstance(getattr(found[0], field.name), float)
+        if isinstance(getattr(evaluations[0], field.name), float)
     }
-    return replace(found[0], **means, n_paths=sum(sizes), n_flows=max(one.n_flows for one in found))  # type: ignore[arg-type]
+    return replace(evaluations[0], **means, n_paths=sum(sizes), n_flows=max(one.n_flows for one in evaluations))  # type: ignore[arg-type]
 
 
-def _lost(core: PacketCore) -> np.ndarray:
+def _lost_bytes(core: PacketCore) -> np.ndarray:
     return core.flow("found_lost_bytes")
 
 
-def _delivered(core: PacketCore) -> np.ndarray:
+def _delivered_bytes(core: PacketCore) -> np.ndarray:
     return core.flow("delivered_bytes")

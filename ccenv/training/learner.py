@@ -1,6 +1,6 @@
-"""Stable-Baselines3 over the native batch, stopped between iterations to look, save and resume.
+"""The learner: Stable-Baselines3 over the native batch, interruptible between iterations.
 
-Random numbers of iteration i come from (seed, i) alone, so that a resumed run draws what the uninterrupted one would have.
+The random numbers of iteration i are keyed by (seed, i) alone, so a resumed run draws the same as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ccenv.training.opponents import (
 )
 from ccenv.training.path_sets import PathSet, path_seed
 from ccenv.training.recipes import attacked
-from ccenv.training.recipes.gap import PreferenceTask, drawn_within, find_gap
+from ccenv.training.recipes.gap import PreferenceTask, assign_boxes, find_gap
 from ccenv.training.recipes.replay import ReplayedPaths
 from ccenv.training.settings import RobustSettings
 
@@ -59,7 +59,7 @@ _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; 
 _POOL = "pool.moves"
 _PROMOTED = "promoted.boxes"
 _REPLAY = "replay."
-_NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
+_NO_DISTRIBUTION = "Expected parameter"  # torch's message for means or deviations of actions that are not finite
 
 AfterIteration = Callable[[TrainingState, Progress], bool]
 
@@ -69,28 +69,23 @@ class DivergedError(CcenvError):
 
 
 class Learner:
-    """A run that can be taken apart between iterations.
-
-    Args:
-        config: of the run.
-        state: where to go on; None: from the start.
-    """
+    """A training run whose state can be taken between iterations and restored; without a state it starts anew."""
 
     def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
         self.config = config
         self._algorithm = ALGORITHMS[config.algorithm]
         start = 0 if state is None else state.iteration * config.iteration_steps
         self._settings = config.environment_at(start)
-        self._round = _round_at(config, start)
+        self._round = _find_round(config, start)
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
         self._promoted = np.zeros((0, 0, 2)) if state is None else state.tensors.get(_PROMOTED, np.zeros((0, 0, 2)))
         self._examples = load_counterexamples(config)
         self._attacked = attacked_paths(config, self._examples)
-        self._found = [] if state is None else attacked.unpack(state.tensors)
+        self._findings = [] if state is None else attacked.unpack(state.tensors)
         self._replay: ReplayedPaths | None = None
         self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
-        with _own_generators():
+        with _isolated_generators():
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
@@ -103,11 +98,11 @@ class Learner:
             self._restore(state)
         if self._replay is not None:
             self._replay.begin(self._task.core.elapsed == 0)
-        self._look()
+        self._observe()
         self.state = self._pending = self._pack()
 
-    def _look(self) -> None:
-        """Let the model see the environments as they are now."""
+    def _observe(self) -> None:
+        """Give the model the current observations and episode starts."""
         self._model._last_obs = self._task.observe()
         self._model._last_episode_starts = np.repeat(self._task.core.elapsed == 0, self._task.rows_per_env)
 
@@ -115,11 +110,13 @@ class Learner:
         unpack_torch(self._model.policy, self._algorithm.optimizers(self._model), state.tensors)
         unpack_memory(self._model, state.tensors)
         prefix = "env."
-        own = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
+        core_state = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
         if self._replay is not None:
-            known = {name.removeprefix(_REPLAY): array for name, array in state.tensors.items() if name.startswith(_REPLAY)}
-            self._replay.set_state(known)
-        self._task.core.set_state(own)
+            replay_state = {
+                name.removeprefix(_REPLAY): array for name, array in state.tensors.items() if name.startswith(_REPLAY)
+            }
+            self._replay.set_state(replay_state)
+        self._task.core.set_state(core_state)
         self._model.num_timesteps = state.iteration * self.config.iteration_steps
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
@@ -135,7 +132,7 @@ class Learner:
             boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
             within = None
             if recipe.gap is not None and len(self._promoted):
-                within = drawn_within(num_envs, recipe.gap.share, self._promoted, len(packet.distribution.leaves))
+                within = assign_boxes(num_envs, recipe.gap.share, self._promoted, len(packet.distribution.leaves))
             return SharedPacketTask(num_envs, packet, patterns=boxes, within=within)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
@@ -143,17 +140,17 @@ class Learner:
             K, num_envs = self._settings.steps_per_rtt, self.config.num_envs
             self._replay = ReplayedPaths(self._settings.paths, K, num_envs, self.config.replay)
             return sender_task(num_envs, self._settings, source=self._replay)
-        players, source = None, None
+        adversaries, source = None, None
         if self._round and self._attacked is not None:
-            players, source = self._attacked.meet(self._found, self._round)
+            adversaries, source = self._attacked.meet(self._findings, self._round)
         elif self._round:
-            players, source = opponents(self.config, self._patterns, self._examples)
-        return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
+            adversaries, source = opponents(self.config, self._patterns, self._examples)
+        return sender_task(self.config.num_envs, self._settings, False, adversaries, source, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
-        """Change to the environments of the iteration after a state, where a curriculum or a round says so."""
+        """Change the environments if the next iteration begins a stage of the curriculum or a round; tell whether it did."""
         step = self._model.num_timesteps
-        settings, round_ = self.config.environment_at(step), _round_at(self.config, step)
+        settings, round_ = self.config.environment_at(step), _find_round(self.config, step)
         if settings == self._settings and round_ == self._round:
             return False
         if round_ > self._round and self.config.robust is not None:
@@ -163,85 +160,87 @@ class Learner:
         self._settings, self._round = settings, round_
         self._task = self.env.task = self._make_task()
         self._task.core.reset(seed=path_seed(PathSet.TRAIN, self.config.seed))
-        self._look()
+        self._observe()
         return True
 
     def _start_round(self, round_: int, robust: RobustSettings, state: TrainingState) -> None:
-        """Attack the sender as it is now; what is found joins the pool."""
+        """Attack the current sender; what the searches find joins the pool."""
         if self._round == 0 or self._attacked is not None:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
-        player = self.player(state)
-        if self._attacked is not None and isinstance(player, (PolicySender, ContractSender)):
-            self._found = self._attacked.newest([*self._found, *self._attacked.attack(player, round_)], round_)
+        policy = self.player(state)
+        if self._attacked is not None and isinstance(policy, (PolicySender, ContractSender)):
+            self._findings = self._attacked.newest([*self._findings, *self._attacked.attack(policy, round_)], round_)
             return
         find = find_patterns if self.config.packet is None else find_box_patterns
-        found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
-        known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
-        self._patterns = np.concatenate(known)[-robust.keep :]
+        patterns = self._patterns if isinstance(policy, MlpAdversary) else find(self.config, policy, round_)
+        pool = [self._patterns, patterns] if len(self._patterns) and len(patterns) else [patterns]
+        self._patterns = np.concatenate(pool)[-robust.keep :]
 
     def _promote(self, round_: int, state: TrainingState) -> None:
-        """Let the box in which the policy falls behind the baseline by most be drawn from more often."""
-        player, gap = self.player(state), self.config.recipe.gap
-        if gap is None or gap.share == 0 or isinstance(player, MlpAdversary):
+        """Draw more often from the box in which the policy falls furthest behind the baseline."""
+        policy, gap = self.player(state), self.config.recipe.gap
+        if gap is None or gap.share == 0 or isinstance(policy, MlpAdversary):
             return
-        found = find_gap(self.config.packet_settings(), player, gap, self.config.seed, round_)[None]
-        self._promoted = np.concatenate([self._promoted, found]) if len(self._promoted) else found
+        box = find_gap(self.config.packet_settings(), policy, gap, self.config.seed, round_)[None]
+        self._promoted = np.concatenate([self._promoted, box]) if len(self._promoted) else box
 
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
 
-        ``state`` always is that of the last iteration that was kept, also after an exception.
+        ``state`` is always that of the last iteration kept, also after an exception.
 
         Args:
-            after_iteration: called after each iteration with the new state and what is known of it; what it does before ``keep``
-                is done again if it was interrupted. Returns whether that was enough.
+            after_iteration: called after each iteration with the new state and its progress; returns whether to stop. What it
+                does before ``keep`` is repeated after an interruption.
 
         Raises:
-            DivergedError: if weights or losses left the finite numbers; the state before that is kept.
+            DivergedError: if weights or losses are no longer finite; the last finite state is kept.
         """
         remaining = self.config.iterations * self.config.iteration_steps - self._model.num_timesteps
         if remaining <= 0:
             return
-        between = _Between(self, after_iteration)
+        callback = _IterationCallback(self, after_iteration)
         self.clock.start()
-        with _own_generators():
+        with _isolated_generators():
             try:
-                self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)
+                self._model.learn(remaining, callback=callback, log_interval=None, reset_num_timesteps=False)
             except _Enough:
                 return
             except ValueError as error:
                 if self._finite() and _NO_DISTRIBUTION not in str(error):
                     raise
-                raise self._diverged() from None
+                raise self._diverged_error() from None
             try:
-                between.finish_iteration()
+                callback.finish_iteration()
             except _Enough:
                 return
 
     def score_levels(self, rollout: RolloutBuffer) -> None:
-        """Let the replayed paths know what a rollout gained."""
+        """Update the replayed paths' regrets with a rollout's advantages."""
         if self._replay is not None:
             self._replay.score(rollout.advantages, rollout.episode_starts)
 
     def keep(self, marks: dict[str, float] | None = None) -> None:
-        """Take the newest state for the one to go on from, with what evaluations have shown by then (None: nothing new)."""
+        """Make the newest state the one to resume from, with the marks of evaluations (None: unchanged)."""
         if marks is not None:
             self.marks = marks
         self.state = self._pending = replace(self._pending, marks=dict(self.marks))
 
     def player(self, state: TrainingState | None = None) -> LearnedPlayer | ContractSender:
-        """Return the policy of a state, by default of the last one kept, for the engines: its mean action."""
+        """Return the policy of a state (by default the last one kept) for the engines; it takes the mean action."""
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            sees, discrete = self._interface()
-            inner = inner_cca(sees, config.name)
+            interface, discrete = self._interface()
+            inner = inner_cca(interface, config.name)
             head = "categorical" if discrete else "mean"
             if config.recipe.preferences is not None:
                 default = config.recipe.preferences.default
-                return with_preference(PolicySender(config.name, weights, biases, config.activation, sees, inner=inner), default)
-            policy = PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
+                return with_preference(
+                    PolicySender(config.name, weights, biases, config.activation, interface, inner=inner), default
+                )
+            policy = PolicySender(config.name, weights, biases, config.activation, interface, head, inner=inner)
             world = config.environment if config.packet is None else config.packet_settings()
             contract = world.contract_program()
             return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
@@ -258,18 +257,18 @@ class Learner:
         )
 
     def _interface(self) -> tuple[Interface, bool]:
-        """Return what the sender sees and sets, and whether it chooses among discrete values."""
+        """Return the sender's interface, and whether its actions are discrete."""
         if self.config.packet is not None:
             packet = self.config.packet_settings()
             return packet.policy_interface(), packet.n_actions is not None
         return self._settings.interface or SENDER_V0, self._settings.is_discrete
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> tuple[TrainingState, Progress]:
-        """Return the new state, not kept yet, and what is known of the iteration, but for the evaluation."""
-        known = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
-        losses = [value for name, value in known.items() if name.endswith("loss")]
+        """Return the new state, not kept yet, and the iteration's progress without its evaluation."""
+        metrics = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
+        losses = [value for name, value in metrics.items() if name.endswith("loss")]
         if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
-            raise self._diverged()
+            raise self._diverged_error()
         state = self._pack()
         if self._next_stage(state):
             state = self._pack()
@@ -285,16 +284,16 @@ class Learner:
             utilisation=mean("utilisation"),
             queue=mean("queue"),
             loss=mean("loss"),
-            policy_loss=known.get(self._algorithm.metrics[0], math.nan),
-            value_loss=known.get(self._algorithm.metrics[1], math.nan),
-            approx_kl=known.get("train/approx_kl", math.nan),
-            explained_variance=known.get("train/explained_variance", math.nan),
-            std=known.get("train/std", math.nan),
+            policy_loss=metrics.get(self._algorithm.metrics[0], math.nan),
+            value_loss=metrics.get(self._algorithm.metrics[1], math.nan),
+            approx_kl=metrics.get("train/approx_kl", math.nan),
+            explained_variance=metrics.get("train/explained_variance", math.nan),
+            std=metrics.get("train/std", math.nan),
             evaluation_score=math.nan,
             delay=mean("delay"),
             jain=mean("jain"),
-            entropy_loss=known.get("train/entropy_loss", math.nan),
-            clip_fraction=known.get("train/clip_fraction", math.nan),
+            entropy_loss=metrics.get("train/entropy_loss", math.nan),
+            clip_fraction=metrics.get("train/clip_fraction", math.nan),
             gradient_norm=self._gradients.take(),
         )
         return state, progress
@@ -302,7 +301,7 @@ class Learner:
     def _pack(self) -> TrainingState:
         tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
         if self._round and self.config.robust is not None:
-            tensors |= {_POOL: self._patterns} | attacked.pack(self._found)
+            tensors |= {_POOL: self._patterns} | attacked.pack(self._findings)
         if len(self._promoted):
             tensors[_PROMOTED] = self._promoted
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
@@ -314,7 +313,7 @@ class Learner:
     def _finite(self) -> bool:
         return all(bool(np.isfinite(value.detach().numpy()).all()) for value in self._model.policy.parameters())
 
-    def _diverged(self) -> DivergedError:
+    def _diverged_error(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
         return DivergedError(
             f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
@@ -323,10 +322,10 @@ class Learner:
 
 
 class _Enough(Exception):
-    """The caller wants no further iteration."""
+    """Raised to end training after an iteration."""
 
 
-class _Between(BaseCallback):
+class _IterationCallback(BaseCallback):
     """Seeds each iteration and hands over its result when the next one starts."""
 
     def __init__(self, learner: Learner, after_iteration: AfterIteration) -> None:
@@ -365,7 +364,7 @@ class _Between(BaseCallback):
             raise _Enough
 
 
-def _round_at(config: TrainConfig, step: int) -> int:
+def _find_round(config: TrainConfig, step: int) -> int:
     rounds = config.robust or config.recipe.gap
     return 0 if rounds is None else rounds.round_at(step)
 
@@ -379,8 +378,8 @@ def _seed_all(seed: int, counter: int, env: CcenvVecEnv) -> None:
 
 
 @contextmanager
-def _own_generators() -> Iterator[None]:
-    """Leave the caller's random numbers alone; one torch thread, as sums over several would depend on their number."""
+def _isolated_generators() -> Iterator[None]:
+    """Isolate the caller's random generators; use one torch thread, because sums over several depend on their number."""
     threads, torch_state, numpy_state = torch.get_num_threads(), torch.get_rng_state(), np.random.get_state()
     torch.set_num_threads(1)
     try:

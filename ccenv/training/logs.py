@@ -1,4 +1,4 @@
-"""Where a run's progress goes: progress.csv and evaluations.jsonl always, TensorBoard and Weights & Biases on demand."""
+"""Logs of a run's progress: progress.csv and evaluations.jsonl always, TensorBoard and Weights & Biases on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEPS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after an iteration; NaN where nothing was measured.
+    """Progress after an iteration; NaN where nothing was measured.
 
     Attributes:
         steps: environment steps so far.
@@ -60,13 +60,13 @@ class Progress:
 
 
 class Log(Protocol):
-    """Somewhere to write progress."""
+    """A destination of progress."""
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Write one iteration, and what its evaluation showed."""
+        """Write one iteration and its evaluation."""
 
     def close(self) -> None:
-        """Finish."""
+        """Close the log."""
 
 
 class CsvLog:
@@ -114,7 +114,7 @@ class EvaluationLog:
                 video.unlink()
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Add a line where something was evaluated."""
+        """Add a line if something was evaluated."""
         if look.video is not None:
             make_folder(self._folder / VIDEOS)
             write_atomic(self._folder / VIDEOS / f"{progress.steps}.gif", look.video)
@@ -131,7 +131,7 @@ class EvaluationLog:
 
 
 def read_evaluations(folder: FilePath) -> list[dict[str, float]]:
-    """Read evaluations.jsonl; nothing where there is none.
+    """Read evaluations.jsonl; an empty list if there is none.
 
     Raises:
         InputError: if a line is not an object of numbers with ``steps``.
@@ -166,8 +166,8 @@ class TensorBoardLog:
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Write one scalar per number; a video goes among the images."""
-        for name, value in (_known(progress) | look.values).items():
+        """Write one scalar per number, and a video as an image."""
+        for name, value in (_measured_values(progress) | look.values).items():
             self._writer.add_scalar(name, value, progress.steps)
         if look.video is not None:
             from tensorboard.compat.proto.summary_pb2 import Summary
@@ -190,11 +190,11 @@ class WandbLog:
         import wandb
 
         self._folder = folder
-        chosen = config.log.wandb
+        wandb_settings = config.log.wandb
         self._run: Any = wandb.init(
-            project=chosen.project,
+            project=wandb_settings.project,
             name=f"{config.name}-{config.seed}",
-            mode=chosen.mode,
+            mode=wandb_settings.mode,
             dir=str(folder),
             config=config.model_dump(mode="json"),
             settings=wandb.Settings(silent=True, console="off"),
@@ -202,30 +202,26 @@ class WandbLog:
 
     def write(self, progress: Progress, look: Look) -> None:
         """Write the numbers and the video."""
-        shown: dict[str, Any] = {"steps": progress.steps, **_known(progress), **look.values}
+        values: dict[str, Any] = {"steps": progress.steps, **_measured_values(progress), **look.values}
         if look.video is not None:
             import wandb
 
             # W&B copies the file of EvaluationLog, which was written before.
-            shown["episode"] = wandb.Video(str(self._folder / VIDEOS / f"{progress.steps}.gif"), format="gif")
-        self._run.log(shown, step=progress.steps)
+            values["episode"] = wandb.Video(str(self._folder / VIDEOS / f"{progress.steps}.gif"), format="gif")
+        self._run.log(values, step=progress.steps)
 
     def close(self) -> None:
         """Finish the run."""
         self._run.finish()
 
 
-def _known(progress: Progress) -> dict[str, float]:
-    """Return what was measured, by name, without the steps."""
+def _measured_values(progress: Progress) -> dict[str, float]:
+    """Return the measured numbers by name, without the steps."""
     return {name: value for name, value in asdict(progress).items() if name != "steps" and not math.isnan(value)}
 
 
 def check_logs(settings: LogSettings) -> None:
-    """Check that what the logs need is installed, before a run writes anything.
-
-    Raises:
-        MissingExtraError: if not.
-    """
+    """Raise MissingExtraError if an extra that the logs need is not installed, before a run writes anything."""
     if settings.tensorboard:
         require_extra("tensorboard", "train")
     if settings.wandb.enabled:
@@ -233,14 +229,7 @@ def check_logs(settings: LogSettings) -> None:
 
 
 def open_logs(settings: LogSettings, folder: FilePath, config: TrainConfig, keep_steps: int) -> list[Log]:
-    """Open the logs of a run.
-
-    Args:
-        settings: which.
-        folder: of the run.
-        config: of the run.
-        keep_steps: step that the run resumes from; 0: from the start.
-    """
+    """Open the logs of a run that resumes from the step ``keep_steps`` (0: from the start)."""
     logs: list[Log] = [CsvLog(folder / PROGRESS, keep_steps), EvaluationLog(folder, keep_steps)]
     if settings.tensorboard:
         logs.append(TensorBoardLog(folder / "tensorboard", keep_steps))

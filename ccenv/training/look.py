@@ -1,4 +1,4 @@
-"""What an evaluation during training shows besides its score: each network by itself, what an attack finds, a video."""
+"""Evaluations during training besides the score: scores against single networks, exploitability, a video."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.network.adversary import MlpAdversary
 from ccenv.training.config import TrainConfig
-from ccenv.training.evaluation import Evaluation, cold_task, evaluate_in_world, kind_boxes
+from ccenv.training.evaluation import Evaluation, benign_boxes, cold_task, evaluate_in_world
 from ccenv.training.path_sets import PathSet, path_seed
 
-SCENE = "deep"  # one that training may use: worst cases are published on others
+SCENE = "deep"  # an attack scenario that training may use; worst cases are published on others
 SEARCHES = ("corners", "cem")
 ATTACK_RTTS = 60  # warm-up and window
 FRAMES, FRAMES_PER_SECOND = 16, 4
@@ -30,7 +30,7 @@ FRAMES, FRAMES_PER_SECOND = 16, 4
 
 @dataclass(frozen=True)
 class Look:
-    """What there is to see at one step; empty where nothing was evaluated.
+    """The evaluation at one step; empty if nothing was evaluated.
 
     Attributes:
         values: name -> number; names are grouped by slashes.
@@ -45,11 +45,11 @@ NOTHING = Look()
 
 
 def check_look(config: TrainConfig) -> None:
-    """Check that the networks of the logs can play in the config's world, before a run writes anything.
+    """Check that the networks of the logs fit the config's world, before a run writes anything.
 
     Raises:
-        InputError: for a network that cannot, such as one for a single flow where there are two; for a video of packets that no
-            trace can show.
+        InputError: for a network that does not, such as one for a single flow where there are two; for a video of packets that
+            no trace can show.
     """
     if config.packet is not None:
         if config.log.video:
@@ -64,40 +64,34 @@ def check_look(config: TrainConfig) -> None:
             raise InputError(f"log.networks: {name!r} cannot play in this world: {error}") from None
 
 
-def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) -> Look:
-    """Return what the config's logs ask for about a player.
+def look_at(config: TrainConfig, policy: LearnedPlayer, evaluation: Evaluation) -> Look:
+    """Return what the config's logs ask for about a policy, given its evaluation on the paths for selection.
 
-    Args:
-        config: of the run; ``log`` says what is wanted.
-        player: as it is now.
-        evaluation: its score on the paths for selection.
-
-    Returns:
-        Look: ``evaluation/...`` (means over paths); ``network/NAME/...`` (the same paths against one network each);
-        ``exploitability/worst_utilisation`` (lowest that the searches of ``ccenv attack`` found on scene ``deep`` of CCAC, legal
-        by the checker) and ``exploitability/gap`` (that below the utilisation against ``kind``).
+    The values are ``evaluation/...`` (means over paths); ``network/NAME/...`` (the same paths against one network each);
+    ``exploitability/worst_utilisation`` (the lowest legal one that searches of ``ccenv attack`` found in the attack scenario
+    ``deep`` of CCAC) and ``exploitability/gap`` (its distance from the utilisation against the benign network, ``kind``).
     """
-    values = _numbers("evaluation", evaluation)
-    if not isinstance(player, MlpAdversary):
+    values = _score_values("evaluation", evaluation)
+    if not isinstance(policy, MlpAdversary):
         for name in config.log.networks:
             network, n_paths = make_adversary(name), config.evaluation.n_paths_during
-            found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=network)
-            values |= _numbers(f"network/{name}", found)
+            against_network = evaluate_in_world(config.environment, policy, n_paths, path_set=PathSet.SELECT, adversary=network)
+            values |= _score_values(f"network/{name}", against_network)
         if config.log.exploitability_flow_steps:
-            values |= _exploited(config, player)
-    return Look(values, _video(config, player) if config.log.video else None)
+            values |= _measure_exploitability(config, policy)
+    return Look(values, _draw_video(config, policy) if config.log.video else None)
 
 
-def _numbers(group: str, evaluation: Evaluation) -> dict[str, float]:
+def _score_values(group: str, evaluation: Evaluation) -> dict[str, float]:
     names = ("score", "score_p5", "utilisation", "queue_bdp", "loss", "delay_rtts") + (
         ("jain",) if evaluation.n_flows > 1 else ()
     )
     return {f"{group}/{name}": float(getattr(evaluation, name)) for name in names}
 
 
-def _exploited(config: TrainConfig, player: PolicySender | ContractSender) -> dict[str, float]:
+def _measure_exploitability(config: TrainConfig, policy: PolicySender | ContractSender) -> dict[str, float]:
     result = attack(
-        player,
+        policy,
         path=SCENE,
         adversaries=("kind", *SEARCHES),
         budget_flow_steps=config.log.exploitability_flow_steps,
@@ -106,16 +100,16 @@ def _exploited(config: TrainConfig, player: PolicySender | ContractSender) -> di
         warmup_rtts=ATTACK_RTTS,
         window_rtts=ATTACK_RTTS,
     )
-    found = {name: finding.worst_utilisation for name, finding in result.by_adversary.items()}
-    kind = found.pop("kind")
-    worst = min(kind, *found.values())
-    return {"exploitability/worst_utilisation": worst, "exploitability/gap": kind - worst}
+    utilisations = {name: finding.worst_utilisation for name, finding in result.by_adversary.items()}
+    benign = utilisations.pop("kind")
+    worst = min(benign, *utilisations.values())
+    return {"exploitability/worst_utilisation": worst, "exploitability/gap": benign - worst}
 
 
 def _check_picture(config: TrainConfig) -> None:
     """Raise InputError unless the episode of the videos can be drawn."""
     settings = config.packet_settings()
-    core = SharedPacketTask(1, settings, True, kind_boxes(settings, 1)).core
+    core = SharedPacketTask(1, settings, True, benign_boxes(settings, 1)).core
     core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     try:
         core.trace(0)
@@ -123,36 +117,36 @@ def _check_picture(config: TrainConfig) -> None:
         raise InputError(f"log.video: {error}") from None
 
 
-def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
-    """Return one episode of the config's world, the same in every video of a run, as the pictures of ``rgb_array``."""
-    if config.packet is not None and not isinstance(player, MlpAdversary):
-        return _gif(_packet_frames(config, player))
+def _draw_video(config: TrainConfig, policy: LearnedPlayer) -> bytes:
+    """Return one episode of the config's world as a GIF of ``rgb_array`` frames; every video of a run shows the same episode."""
+    if config.packet is not None and not isinstance(policy, MlpAdversary):
+        return _gif(_packet_frames(config, policy))
     world = config.environment
     senders = world.build_senders()
-    if not isinstance(player, MlpAdversary):
-        senders[world.senders.index(EXTERNAL)] = player
+    if not isinstance(policy, MlpAdversary):
+        senders[world.senders.index(EXTERNAL)] = policy
         adversary = world.build_adversary()
     else:
-        adversary = player
+        adversary = policy
     core = Core(1, world, senders=senders, adversary=adversary, groups=np.ones((1, len(senders)), np.bool_), record=True)
     core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     last = core.episode_steps - 1  # one more would start the next episode
     return _gif(_frames(core, last, core.advance))
 
 
-def _packet_frames(config: TrainConfig, player: PolicySender | ContractSender) -> Iterator[np.ndarray]:
-    task, batch = cold_task(config.packet_settings(), player, 1, record=True)
+def _packet_frames(config: TrainConfig, policy: PolicySender | ContractSender) -> Iterator[np.ndarray]:
+    task, batch = cold_task(config.packet_settings(), policy, 1, record=True)
     task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     return _frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None]))
 
 
-def _frames(core: Core | PacketCore, last: int, step_on: Callable[[], object]) -> Iterator[np.ndarray]:
-    """Draw an episode of at most so many steps, as it is after some of them."""
-    shown = {max(1, round(last * frame / FRAMES)) for frame in range(1, FRAMES + 1)}
+def _frames(core: Core | PacketCore, last: int, advance: Callable[[], object]) -> Iterator[np.ndarray]:
+    """Draw FRAMES states of an episode of at most ``last`` steps."""
+    frame_steps = {max(1, round(last * frame / FRAMES)) for frame in range(1, FRAMES + 1)}
     for step in range(1, last + 1):
-        step_on()
+        advance()
         over = bool(core.truncated()[0])
-        if step in shown or over:
+        if step in frame_steps or over:
             yield draw(core, 0)
         if over:
             return

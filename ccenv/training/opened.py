@@ -1,4 +1,4 @@
-"""A run of ``ccenv train`` to look at: one call gives its config, curves, evaluations and player."""
+"""Analysis of a run of ``ccenv train``: one call returns its config, curves, evaluations and policy."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _PANELS = (
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A run's folder, opened.
+    """A run opened from its folder.
 
     Attributes:
-        folder: where it is.
-        config: of the run, every default written out.
+        folder: of the run.
+        config: with every default written out.
         record: run.json: status, machine, versions, result.
         progress: column -> one number per iteration, NaN where nothing was measured.
         evaluations: one dictionary per evaluation during training, each with ``steps``.
@@ -57,7 +57,7 @@ class TrainingRun:
 
     @cached_property
     def player(self) -> LearnedPlayer | ContractSender:
-        """The policy as it is in the folder. Raises InputError if it is damaged."""
+        """The policy in the folder. Raises InputError if it is damaged."""
         if self.config.trains == "sender":
             from ccenv.agents.learned import load_policy
 
@@ -87,8 +87,8 @@ class TrainingRun:
         panels = [(title, {n: self._column(n) for n in names if n in self.progress}) for title, names in _PANELS]
         panels += self._evaluation_panels()
         drawn = Figure(figsize=(4.2 * min(3, len(panels)), 2.8 * -(-len(panels) // 3)), layout="constrained")
-        for place, (title, lines) in enumerate(panels, start=1):
-            ax = drawn.add_subplot(-(-len(panels) // 3), min(3, len(panels)), place)
+        for number, (title, lines) in enumerate(panels, start=1):
+            ax = drawn.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number)
             for name, (steps, values) in lines.items():
                 ax.plot(steps, values, "." if len(steps) == 1 else "-", label=name)
             ax.set_title(title, fontsize=9)
@@ -108,9 +108,9 @@ class TrainingRun:
             short = {n: n.removeprefix(group).removesuffix(last).strip("/") for n in names}
             return {short[n] or n: ([s for s, _ in pairs], [v for _, v in pairs]) for n, pairs in kept.items()}
 
-        wanted = (("score per network", "network/", "/score"), ("found by attacks", "exploitability/", ""))
-        found = [(title, lines(group, last)) for title, group, last in wanted]
-        return [(title, drawn) for title, drawn in found if drawn]
+        groups = (("score per network", "network/", "/score"), ("found by attacks", "exploitability/", ""))
+        panels = [(title, lines(group, last)) for title, group, last in groups]
+        return [(title, drawn) for title, drawn in panels if drawn]
 
     def _repr_html_(self) -> str:
         """Show status and curves in a notebook."""
@@ -119,10 +119,7 @@ class TrainingRun:
 
 
 def open_run(folder: str | os.PathLike[str]) -> TrainingRun:
-    """Open what ``ccenv train`` left, also while it is still training.
-
-    Args:
-        folder: of the run, such as ``runs/quick_sender-0``.
+    """Open the folder of a run of ``ccenv train``, also while it is still training.
 
     Raises:
         InputError: if the folder is no run, or something in it is damaged.
@@ -130,11 +127,11 @@ def open_run(folder: str | os.PathLike[str]) -> TrainingRun:
     Example:
         ``open_run("runs/quick_sender-0").to_frame()[["reward", "gradient_norm"]].plot()``
     """
-    place = FilePath(folder)
-    if not (place / CONFIG).is_file():
-        raise InputError(f"{place}: no training run; ccenv train writes one to runs/NAME-SEED")
-    progress = _read_progress(place / PROGRESS)
-    return TrainingRun(place, read_config(place / CONFIG), read_record(place), progress, read_evaluations(place))
+    root = FilePath(folder)
+    if not (root / CONFIG).is_file():
+        raise InputError(f"{root}: no training run; ccenv train writes one to runs/NAME-SEED")
+    progress = _read_progress(root / PROGRESS)
+    return TrainingRun(root, read_config(root / CONFIG), read_record(root), progress, read_evaluations(root))
 
 
 def _read_progress(file: FilePath) -> dict[str, list[float]]:

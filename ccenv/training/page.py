@@ -1,4 +1,4 @@
-"""A record of trained configs as tables of a page."""
+"""Tables of a page from a record of trained configs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ccenv.attacks.scenes import REPORT, scene_set
 from ccenv.base.pages import Place, markdown
 from ccenv.envs.curve.settings import RewardWeights
-from ccenv.training.records import ATTACK_SCENES, ATTACKED, by_config, read_data
+from ccenv.training.records import ATTACK_SCENES, ATTACKED, group_by_config, read_data
 
 PLACE = Place("<!-- table of the record: ccenv.training.page.write_table -->")
 SEEN_MARK = {ATTACKED: "†"}
@@ -21,10 +21,10 @@ Run = dict[str, Any]
 def table(data: dict[str, Any]) -> str:
     """Return a record as tables in Markdown, one row per config: means over its seeds and, of several, lowest and highest.
 
-    The first has the scores, the second the worst cases, the third both of the policies of the zoo. ``†`` marks a scene that the
-    sender was trained against, and ``*`` a report scene that lies in the range of its training paths.
+    The first table has the scores, the second the worst cases, the third both for the policies of the zoo. ``†`` marks an attack
+    scenario that the sender was trained against, and ``*`` a report scenario in the range of its training paths.
     """
-    configs = by_config(data)
+    configs = group_by_config(data)
     return "\n\n".join([_scores(configs), _worst(configs), *([_zoo(data["zoo"])] if "zoo" in data else [])])
 
 
@@ -37,14 +37,15 @@ def _scores(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
                 "learns": runs[0]["learns"],
                 "seeds": ", ".join(str(run["seed"]) for run in runs),
                 "steps": f"{max(run['steps'] for run in runs):,}",
-                "score": _of(runs, "evaluation", "score") + ("" if _is_usual(runs[0]["evaluation"]) else " (own)"),
-                "utilisation": _mean_of(runs, "evaluation", "utilisation", 3),
-                "queue (BDP)": _mean_of(runs, "evaluation", "queue_bdp", 2),
-                "loss": _mean_of(runs, "evaluation", "loss", 3),
+                "score": _format_spread(runs, "evaluation", "score")
+                + ("" if _has_default_reward(runs[0]["evaluation"]) else " (own)"),
+                "utilisation": _format_mean(runs, "evaluation", "utilisation", 3),
+                "queue (BDP)": _format_mean(runs, "evaluation", "queue_bdp", 2),
+                "loss": _format_mean(runs, "evaluation", "loss", 3),
                 "flows": str(runs[0]["evaluation"]["n_flows"]),
-                "share": _of(runs, "evaluation", "share", lambda run: run["evaluation"]["n_flows"] > 1),
-                "Jain": _of(runs, "evaluation", "jain", lambda run: run["evaluation"]["n_flows"] > 1),
-                "score, common world": _of(runs, "common", "score"),
+                "share": _format_spread(runs, "evaluation", "share", lambda run: run["evaluation"]["n_flows"] > 1),
+                "Jain": _format_spread(runs, "evaluation", "jain", lambda run: run["evaluation"]["n_flows"] > 1),
+                "score, common world": _format_spread(runs, "common", "score"),
                 "wall s": _spread([run["seconds"] for run in runs if "seconds" in run], 0),
                 "CPU s": _spread([run["cpu_seconds"] for run in runs if "cpu_seconds" in run], 0),
             }
@@ -79,7 +80,7 @@ def _zoo(entries: dict[str, Run]) -> str:
 
 
 def check_page(page: FilePath) -> None:
-    """Check that a page has a place for the tables. Raises InputError if not."""
+    """Raise InputError if a page has no place for the tables."""
     PLACE.parts(page)
 
 
@@ -88,8 +89,8 @@ def write_table(file: FilePath | str, page: FilePath | str) -> None:
     PLACE.write(FilePath(page), table(read_data(FilePath(file))))
 
 
-def _is_usual(evaluation: dict[str, float]) -> bool:
-    """Tell whether a score is that of the default reward."""
+def _has_default_reward(evaluation: dict[str, float]) -> bool:
+    """Tell whether a score is by the default reward."""
     usual = RewardWeights()
     score = (
         usual.utilisation * evaluation["utilisation"] + usual.queue * evaluation["queue_bdp"] + usual.loss * evaluation["loss"]
@@ -97,17 +98,17 @@ def _is_usual(evaluation: dict[str, float]) -> bool:
     return abs(evaluation["score"] - score) < 1e-9
 
 
-def _values(runs: Sequence[Run], which: str, key: str, chosen: Callable[[Run], bool]) -> list[float]:
-    measured = [run[which] for run in runs if chosen(run) and run.get(which) is not None]
+def _values(runs: Sequence[Run], evaluation_key: str, key: str, include: Callable[[Run], bool]) -> list[float]:
+    measured = [run[evaluation_key] for run in runs if include(run) and run.get(evaluation_key) is not None]
     return [evaluation[key] for evaluation in measured if key in evaluation]
 
 
-def _of(runs: Sequence[Run], which: str, key: str, chosen: Callable[[Run], bool] = lambda run: True) -> str:
-    return _spread(_values(runs, which, key, chosen))
+def _format_spread(runs: Sequence[Run], evaluation_key: str, key: str, include: Callable[[Run], bool] = lambda run: True) -> str:
+    return _spread(_values(runs, evaluation_key, key, include))
 
 
-def _mean_of(runs: Sequence[Run], which: str, key: str, digits: int) -> str:
-    values = _values(runs, which, key, lambda run: True)
+def _format_mean(runs: Sequence[Run], evaluation_key: str, key: str, digits: int) -> str:
+    values = _values(runs, evaluation_key, key, lambda run: True)
     return f"{_mean(values):.{digits}f}" if values else ""
 
 

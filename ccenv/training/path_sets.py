@@ -1,6 +1,6 @@
-"""Sets of random paths that share none: what is trained on, chosen on and reported on.
+"""Disjoint sets of random paths for training, selection and reports.
 
-An episode is keyed by (seed, environment, episode). Each set owns 2**31 seeds of its own, so that no key lies in two sets.
+An episode is keyed by (seed, environment, episode). Each set owns 2**31 seeds, so no key is in two sets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ SEEDS_PER_SET = 2**31
 
 
 class PathSet(StrEnum):
-    """What a set of paths is for.
+    """Purpose of a set of paths.
 
     Attributes:
-        TRAIN: training of policies, and the states that trees are grown from.
-        REPORT: scores that are published; nothing is chosen by them.
-        SELECT: choice between checkpoints, or between shapes of programs.
-        STOP: when to stop early.
-        POLISH: search over the numbers of programs.
+        TRAIN: training of policies, and states from which trees are grown.
+        REPORT: published scores; nothing is chosen by them.
+        SELECT: choice of checkpoints, or of shapes of programs.
+        STOP: early stopping.
+        POLISH: search over the constants of programs.
     """
 
     TRAIN = "train"
@@ -32,7 +32,7 @@ class PathSet(StrEnum):
 
 
 FIXED = "fixed"
-"""In place of a set's name: the world has fixed paths, the same in training and evaluation."""
+"""Instead of a set's name: the world has fixed paths, the same in training and evaluation."""
 
 _FIRST = {
     PathSet.TRAIN: 0,
@@ -44,15 +44,7 @@ _FIRST = {
 
 
 def path_seed(path_set: PathSet, number: int = 0) -> int:
-    """Return a seed of ``Core.reset`` that belongs to one set alone.
-
-    Args:
-        path_set: the set.
-        number: which of its seeds, 0 to 2**31 - 1.
-
-    Raises:
-        InputError: for a number out of range.
-    """
+    """Return seed ``number`` (0 to 2**31 - 1) of a set, for ``Core.reset``. Raises InputError for a number out of range."""
     if not 0 <= number < SEEDS_PER_SET:
         raise InputError(f"seed is {number}; it must be a whole number from 0 to {SEEDS_PER_SET - 1}")
     return _FIRST[path_set] + number

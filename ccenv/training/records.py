@@ -1,12 +1,7 @@
-"""What trained configs come to, as a record: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``; all shipped ones: ``--shipped``.
+"""Records of trained configs: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``, or all shipped ones with ``--shipped``.
 
-Every number says where it is from: scores their world and set of paths, worst cases their scene, its set and how training met it.
-
-What a trained sender has seen of the scenes that it is attacked on.
-
-What the shipped policies come to with today's code: their weights are older than the record's runs of the same configs.
-
-Train and record every shipped config with its seeds: ``ccenv train --shipped --record FILE``.
+Every number names its origin: scores their world and set of paths, worst cases their attack scenario, its set and whether
+training has seen it. The shipped policies are measured with today's code, but their weights are older than the recorded runs.
 """
 
 from __future__ import annotations
@@ -38,17 +33,17 @@ from ccenv.training.run import TrainingResult, read_code, train
 from ccenv.training.settings import fixed_paths
 
 ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
-"""Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""
+"""How training has seen an attack scenario: attacked in rounds; as a fixed path; in the range of the distribution of paths."""
 
 
 def attacked_scenes(config: TrainConfig | RllibConfig) -> tuple[str, ...]:
-    """Return the scenes on which attacks were part of the training."""
+    """Return the attack scenarios that were attacked during training."""
     robust = config.robust if isinstance(config, TrainConfig) else None
     return robust.paths if robust is not None and robust.share > 0 else ()
 
 
-def seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
-    """Return how a config's training has met a scene; None: it has not."""
+def how_seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
+    """Return how a config's training has seen an attack scenario; None: it has not."""
     path = PATHS[scene]
     if scene in attacked_scenes(config):
         return ATTACKED
@@ -66,7 +61,7 @@ def seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
 
 
 def covers(distribution: PathDistribution, path: Path) -> bool:
-    """Tell whether every number of a path of one flow lies in the range that a distribution draws it from."""
+    """Tell whether a path of one flow lies in the ranges of a distribution."""
     flow = path.flows[0]
     numbers = (
         (path.bdp_bytes / path.mss_bytes, distribution.link_rate_mss_per_rtt),
@@ -74,10 +69,10 @@ def covers(distribution: PathDistribution, path: Path) -> bool:
         (flow.jitter_s / flow.rtt_s, distribution.jitter_rtts),
         (path.buffer_bytes / path.bdp_bytes, distribution.buffer_bdp),
     )
-    return path.mss_bytes == distribution.mss_bytes and all(_within(value, *limits) for value, limits in numbers)
+    return path.mss_bytes == distribution.mss_bytes and all(_is_within(value, *limits) for value, limits in numbers)
 
 
-def _within(value: float, low: float, high: float) -> bool:
+def _is_within(value: float, low: float, high: float) -> bool:
     return math.isfinite(value) and low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
 
 
@@ -93,8 +88,8 @@ def training_code(by_rllib: bool) -> str:
     return code_hash(train_rllib if by_rllib else train)
 
 
-def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
-    """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
+def make_entry(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
+    """Return the entry of a finished run; a sender trained alone on its link is attacked for it.
 
     Raises:
         InputError: if the run was trained, or begun, by other code than today's.
@@ -123,16 +118,16 @@ def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibRe
 
 
 def worst_cases(sender: str, config: TrainConfig | RllibConfig) -> dict[str, dict[str, Any]]:
-    """Attack a sender on each scene; return what was found, and what the scene is to its training."""
+    """Attack a sender in each attack scenario; return the worst cases, with how its training has seen the scenario."""
     cases = {}
     for scene in ATTACK_SCENES:
-        found = attack(sender, path=scene, adversaries=ATTACK, budget_flow_steps=ATTACK_FLOW_STEPS)
+        result = attack(sender, path=scene, adversaries=ATTACK, budget_flow_steps=ATTACK_FLOW_STEPS)
         cases[scene] = {
-            "utilisation": found.worst_utilisation,
-            "adversary": found.worst_adversary,
-            "legal": found.legal,
+            "utilisation": result.worst_utilisation,
+            "adversary": result.worst_adversary,
+            "legal": result.legal,
             "set": scene_set(scene),
-            "seen": seen(config, scene),
+            "seen": how_seen(config, scene),
         }
     return cases
 
@@ -148,7 +143,7 @@ def record(file: FilePath, config: TrainConfig | RllibConfig, result: TrainingRe
         InputError: if the file is no record, or the run was made by other code.
     """
     read_data(file)
-    add_entry(file, f"{config.name}:{config.seed}", entry_of(config, result))
+    add_entry(file, f"{config.name}:{config.seed}", make_entry(config, result))
 
 
 def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
@@ -160,11 +155,7 @@ def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
 
 
 def check_record(file: FilePath) -> None:
-    """Check that runs can be added to a record, before they are trained.
-
-    Raises:
-        InputError: if the file is no record, or has no folder to be in.
-    """
+    """Raise InputError, before training, if a file is no record or its folder does not exist."""
     read_data(file)
     if file.is_dir() or not file.parent.is_dir():
         raise InputError(f"{file}: a file in an existing folder is needed")
@@ -175,14 +166,14 @@ def read_data(file: FilePath) -> dict[str, Any]:
     return FORMAT.read(file) if file.is_file() else {**FORMAT.head, "runs": {}}
 
 
-def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
+def group_by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
     """Return the runs of each config, by seed; senders first."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    runs_of_config: dict[str, list[dict[str, Any]]] = {}
     for key in sorted(data["runs"]):
-        found.setdefault(key.rpartition(":")[0], []).append(data["runs"][key])
-    for runs in found.values():
+        runs_of_config.setdefault(key.rpartition(":")[0], []).append(data["runs"][key])
+    for runs in runs_of_config.values():
         runs.sort(key=lambda run: int(run["seed"]))
-    return sorted(found.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0]))
+    return sorted(runs_of_config.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0]))
 
 
 def record_zoo(file: FilePath | str) -> None:
@@ -197,7 +188,7 @@ def record_zoo(file: FilePath | str) -> None:
 
 
 def zoo_entry(name: str) -> dict[str, Any]:
-    """Return the hash of a shipped policy, its score in the common world and its worst case on each scene."""
+    """Return a shipped policy's hash, its score in the common world and its worst case in each attack scenario."""
     sender = make_sender(name)
     return {
         "sender_sha256": sender_hash(sender),
@@ -214,9 +205,9 @@ DEFAULT_FOLDER = FilePath("runs") / "shipped"
 
 
 def shipped_runs(names: Sequence[str] | None = None) -> list[tuple[str, int]]:
-    """Return the runs of the record as (config, seed); those of RLlib, which take longest, come first."""
+    """Return the runs of the record as (config, seed); the longest ones, those of RLlib, come first."""
     chosen = list(names or shipped_names(CONFIGS, ".yaml"))
-    chosen.sort(key=lambda name: not _by_rllib(name))
+    chosen.sort(key=lambda name: not _uses_rllib(name))
     return [(name, seed) for name in chosen for seed in range(SEEDS.get(name, DEFAULT_SEEDS))]
 
 
@@ -229,20 +220,17 @@ def train_shipped(
     jobs: int = 1,
     report: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Train shipped configs and write their record; the same call goes on with an interrupted one.
+    """Train shipped configs and write their record, or resume an interrupted call; return the number of runs.
 
-    What is recorded was trained by today's code and today's config; runs of others are done again.
+    Runs of other code or of another config are repeated.
 
     Args:
-        file: the record; entries of configs that are not trained stay.
-        folder: of the runs, NAME-SEED each. It is this function's own: outdated runs in it are discarded.
-        names: of the configs; None: all, and the policies of the zoo are measured (``records.zoo``).
+        file: the record; entries of other configs stay.
+        folder: of the runs, NAME-SEED each; outdated runs in it are discarded.
+        names: of the configs; None: all, and the policies of the zoo are measured (``record_zoo``).
         overrides: of every config, as with ``--set``.
         jobs: runs at a time, each on one core.
         report: called with the number of finished and of all runs.
-
-    Returns:
-        int: number of runs.
 
     Raises:
         InputError: if the file is no record.
@@ -251,7 +239,7 @@ def train_shipped(
     check_record(file)
     runs = shipped_runs(names)
     require_extra("stable_baselines3", "train")
-    if any(_by_rllib(name) for name, _ in runs):
+    if any(_uses_rllib(name) for name, _ in runs):
         require_extra("ray", "rllib")
         require_extra("pettingzoo", "duel")
     workers = Workers(jobs)
@@ -267,42 +255,42 @@ def train_shipped(
     return len(runs)
 
 
-def _by_rllib(name: str) -> bool:
+def _uses_rllib(name: str) -> bool:
     return load_data(name)[0].get("trainer") == "rllib"
 
 
 def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -> dict[str, Any]:
-    """Return a run's entry, from disk if the same code has made it of the same config."""
-    given = [*overrides, f"seed={seed}"]
-    own = folder / f"{name}-{seed}"
-    file = own / ENTRY
-    data = load_data(name, given)[0]
-    key = {"code": training_code(_by_rllib(name)), "config": hash_of(data), "players": _players(data)}
+    """Return a run's entry, from disk if it was made by the same code from the same config."""
+    all_overrides = [*overrides, f"seed={seed}"]
+    run_folder = folder / f"{name}-{seed}"
+    file = run_folder / ENTRY
+    data = load_data(name, all_overrides)[0]
+    key = {"code": training_code(_uses_rllib(name)), "config": hash_of(data), "players": _hash_senders(data)}
     measured = {"adversaries": ATTACK, "scenes": ATTACK_SCENES, "flow_steps": ATTACK_FLOW_STEPS}
-    asked = {"key": key, "measured": plain(measured)}
-    known = read_json(file) if file.is_file() else {}
-    if isinstance(known, dict) and isinstance(known.get("entry"), dict) and {k: known.get(k) for k in asked} == asked:
-        return dict(known["entry"])
-    outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)
-    entry = _trained(name, given, own, outdated)
-    write_atomic(file, json_bytes(asked | {"entry": entry}))
+    question = {"key": key, "measured": plain(measured)}
+    stored = read_json(file) if file.is_file() else {}
+    if isinstance(stored, dict) and isinstance(stored.get("entry"), dict) and {k: stored.get(k) for k in question} == question:
+        return dict(stored["entry"])
+    outdated = file.is_file() and (not isinstance(stored, dict) or stored.get("key") != key)
+    entry = _train_entry(name, all_overrides, run_folder, outdated)
+    write_atomic(file, json_bytes(question | {"entry": entry}))
     return entry
 
 
-def _players(data: dict[str, Any]) -> list[str]:
-    """Return hashes of the senders that a config names: the weights of the zoo are no code."""
+def _hash_senders(data: dict[str, Any]) -> list[str]:
+    """Return the hashes of the senders that a config names, because code hashes do not cover the zoo's weights."""
     names = data.get("environment", {}).get("senders", ())
     return [sender_hash(make_sender(name)) for name in names if name != EXTERNAL]
 
 
-def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
-    """Train, from the start if what is there is outdated, and measure."""
-    if _by_rllib(name):
+def _train_entry(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
+    """Train, from scratch if the folder's run is outdated, and measure."""
+    if _uses_rllib(name):
         from ccenv.training.rllib.config import RllibConfig
         from ccenv.training.rllib.run import train_rllib
 
         rllib = validate(RllibConfig, *load_data(name, overrides))
-        return entry_of(rllib, train_rllib(rllib, folder, fresh=True))
+        return make_entry(rllib, train_rllib(rllib, folder, fresh=True))
     from ccenv.training.run import CONFIG, read_code, train
 
     config = load_config(name, overrides)
@@ -311,4 +299,4 @@ def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bo
             outdated = read_code(folder) != [training_code(by_rllib=False)] or read_config(folder / CONFIG) != config
         except InputError:  # a config of a version with other keys
             outdated = True
-    return entry_of(config, train(config, folder, restart=outdated))
+    return make_entry(config, train(config, folder, restart=outdated))

@@ -35,22 +35,22 @@ RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged",
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a finished run came to. Every score is measured in the config's own world.
+    """Result of a finished run. Scores are measured in the config's own world.
 
     Attributes:
         folder: of the run; ``ccenv.agents.make_sender`` takes it.
         steps: environment steps.
-        seconds: wall time of training, with evaluations and attacks on the way, without the final evaluations.
+        seconds: wall time of training with its evaluations and attacks, without the final evaluations.
         cpu_seconds: processor time of the same.
-        resumed_from_steps: step that this call went on from; 0: from the start.
-        evaluation: of the last policy, on the set of paths for reports; of a network, how its senders fare.
-        common: the same of a sender trained alone, in the common world (``evaluate_sender``); None for others.
-        best_select_score: highest score on the set of paths that checkpoints are chosen on; its policy is in the folder ``best``;
-            None without evaluations during training.
-        best_steps: when; None without.
-        best_evaluation: of that policy, on the set of paths for reports; None without.
-        stopped_early: the score on the set of paths for stopping no longer rose.
-        worlds: the last policy in each of the config's ``evaluation.worlds``, on the set of networks for reports.
+        resumed_from_steps: step that this call resumed from; 0: from the start.
+        evaluation: of the last policy on ``PathSet.REPORT``; for a network, the scores of its senders.
+        common: the same in the common world (``evaluate_sender``), for a sender trained alone on its link; else None.
+        best_select_score: highest score on ``PathSet.SELECT``, whose policy is in the folder ``best``; None without evaluations
+            during training.
+        best_steps: step of that policy; None without it.
+        best_evaluation: of that policy on ``PathSet.REPORT``; None without it.
+        stopped_early: the score on ``PathSet.STOP`` no longer rose.
+        worlds: evaluation of the last policy in each of the config's ``evaluation.worlds``, on ``PathSet.REPORT``.
     """
 
     folder: FilePath
@@ -74,22 +74,24 @@ class TrainingResult:
         require_extra("pandas", "bench")
         import pandas
 
-        return pandas.DataFrame.from_dict({name: asdict(found) for name, found in self._measured().items()}, orient="index")
+        return pandas.DataFrame.from_dict(
+            {name: asdict(evaluation) for name, evaluation in self._evaluations().items()}, orient="index"
+        )
 
     def _repr_html_(self) -> str:
-        """Show what was measured in a notebook."""
-        rows = {name: asdict(found) for name, found in self._measured().items()}
+        """Show the evaluations in a notebook."""
+        rows = {name: asdict(evaluation) for name, evaluation in self._evaluations().items()}
         columns = list(rows["last"])
         return table(repr(self), ["policy", *columns], [[name, *map(row.get, columns)] for name, row in rows.items()])
 
-    def _measured(self) -> dict[str, Evaluation]:
-        """Return the evaluations by name: of the last policy, of the best one, in the common world, in further worlds."""
-        found = {"last": self.evaluation, "best": self.best_evaluation, "last, common world": self.common}
-        return {name: one for name, one in found.items() if one is not None} | self.worlds
+    def _evaluations(self) -> dict[str, Evaluation]:
+        """Return the evaluations by name: last policy, best policy, common world, further worlds."""
+        evaluations = {"last": self.evaluation, "best": self.best_evaluation, "last, common world": self.common}
+        return {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None} | self.worlds
 
 
 def default_folder(config: TrainConfig) -> FilePath:
-    """Return where a run goes if nobody says: runs/NAME-SEED."""
+    """Return the default folder of a run, runs/NAME-SEED."""
     return FilePath("runs") / f"{config.name}-{config.seed}"
 
 
@@ -100,24 +102,21 @@ def train(
     restart: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> TrainingResult:
-    """Train a sender or a network, or go on with an interrupted run of the same config in the same folder.
+    """Train a sender or a network, or resume an interrupted run of the same config in the same folder.
 
     A resumed run ends with the same weights as an uninterrupted one.
 
     Args:
-        config: the run; or the name of a shipped config or a YAML file.
-        folder: where everything is written; by default runs/NAME-SEED.
-        restart: discard what the folder holds of an earlier run.
+        config: the run, or the name of a shipped config or a YAML file.
+        folder: for all output; by default runs/NAME-SEED.
+        restart: discard an earlier run in the folder.
         report: called after each iteration.
 
-    Returns:
-        TrainingResult: of the finished run.
-
     Raises:
-        MissingExtraError: if something that it needs is not installed.
+        MissingExtraError: if a needed extra is not installed.
         InputError: if the folder holds something else, or a run of another config.
         CcenvError: if another process is training in the folder.
-        DivergedError: if training left the finite numbers; the last good checkpoint stays.
+        DivergedError: if weights or losses are no longer finite; the last good checkpoint stays.
         KeyboardInterrupt: at Ctrl-C, after the last finished iteration has been saved.
     """
     config = as_config(config)
@@ -135,7 +134,7 @@ def train(
 
 
 def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> TrainingResult:
-    """Train in a folder that is held."""
+    """Train in a locked folder."""
     from ccenv.training.learner import DivergedError, Learner
 
     state = _prepare(config, folder, restart)
@@ -145,7 +144,7 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
-        if not _stopped(config, learner.marks):
+        if not _should_stop(config, learner.marks):
             learner.run(_after_iteration(config, folder, learner, logs, report))
         result = _result(config, folder, learner, start)
         state = replace(learner.state, seconds=result.seconds, cpu_seconds=result.cpu_seconds)
@@ -161,16 +160,16 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     finally:
         for log in logs:
             log.close()
-    shown = asdict(result)
-    del shown["folder"], shown["resumed_from_steps"]
-    record.write(FINISHED, **shown)
+    summary = asdict(result)
+    del summary["folder"], summary["resumed_from_steps"]
+    record.write(FINISHED, **summary)
     return result
 
 
 def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> TrainingResult:
-    """Measure what a run came to; nothing is chosen by it."""
+    """Evaluate a finished run; nothing is chosen by these scores."""
     seconds, cpu_seconds = learner.clock.read()
-    n_paths, marks, player = config.evaluation.n_paths, learner.marks, learner.player()
+    n_paths, marks, policy = config.evaluation.n_paths, learner.marks, learner.player()
     best = read_best(folder, config) if "best_score" in marks else None
     return TrainingResult(
         folder=folder,
@@ -178,26 +177,26 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         resumed_from_steps=start,
-        evaluation=evaluate_player(config, player, n_paths, PathSet.REPORT),
-        common=evaluate_sender(player, n_paths) if _alone(config) and not isinstance(player, MlpAdversary) else None,
+        evaluation=evaluate_policy(config, policy, n_paths, PathSet.REPORT),
+        common=evaluate_sender(policy, n_paths) if _trains_alone(config) and not isinstance(policy, MlpAdversary) else None,
         best_select_score=marks.get("best_score"),
         best_steps=int(marks["best_steps"]) if best else None,
-        best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
-        stopped_early=_stopped(config, marks),
+        best_evaluation=evaluate_policy(config, best, n_paths, PathSet.REPORT) if best else None,
+        stopped_early=_should_stop(config, marks),
         worlds={
-            name: evaluate_packet(config.packet_settings(world), player, n_paths)
+            name: evaluate_packet(config.packet_settings(world), policy, n_paths)
             for name, world in config.evaluation.worlds.items()
-            if not isinstance(player, MlpAdversary)
+            if not isinstance(policy, MlpAdversary)
         },
     )
 
 
-def _alone(config: TrainConfig) -> bool:
+def _trains_alone(config: TrainConfig) -> bool:
     return config.trains == "sender" and config.packet is None and len(config.environment.senders) == 1
 
 
 def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ContractSender:
-    """Read the policy that the select set of paths chose."""
+    """Read the policy with the highest score on ``PathSet.SELECT``."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
 
@@ -215,7 +214,7 @@ def _check_folder(folder: FilePath) -> None:
 
 
 def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:
-    """Check what an earlier run left; return the state to go on from."""
+    """Check the folder of an earlier run; return the state to resume from."""
     config_file = folder / CONFIG
     if restart:
         for part in (CHECKPOINT, BEST):
@@ -239,16 +238,16 @@ def _after_iteration(
     def after(state: TrainingState, progress: Progress) -> bool:
         marks, look = dict(state.marks), NOTHING
         if due(config.evaluation.every_steps, progress.steps):
-            player, n_paths = learner.player(state), config.evaluation.n_paths_during
+            policy, n_paths = learner.player(state), config.evaluation.n_paths_during
             if config.early_stop.patience:
-                _mark_stop(config, marks, evaluate_player(config, player, n_paths, PathSet.STOP).score)
-            found = evaluate_player(config, player, n_paths, PathSet.SELECT)
-            score, look = found.score, look_at(config, player, found)
+                _mark_stop(config, marks, evaluate_policy(config, policy, n_paths, PathSet.STOP).score)
+            evaluation = evaluate_policy(config, policy, n_paths, PathSet.SELECT)
+            score, look = evaluation.score, look_at(config, policy, evaluation)
             progress = replace(progress, evaluation_score=score)
             if score > marks.get("best_score", -math.inf):
                 marks["best_score"], marks["best_steps"] = score, progress.steps
                 (folder / BEST).mkdir(exist_ok=True)
-                _save_player(folder / BEST, config, player, {"steps": progress.steps, "select_score": score})
+                _save_policy(folder / BEST, config, policy, {"steps": progress.steps, "select_score": score})
         learner.keep(marks)
         for log in logs:
             log.write(progress, look)
@@ -256,73 +255,70 @@ def _after_iteration(
             _save(config, folder, learner.state, learner.player(), RUNNING)
         if report is not None:
             report(progress)
-        return _stopped(config, learner.marks)
+        return _should_stop(config, learner.marks)
 
     return after
 
 
 def _mark_stop(config: TrainConfig, marks: dict[str, float], score: float) -> None:
-    """Note a score on the paths for stopping."""
+    """Update the marks of early stopping with a score on ``PathSet.STOP``."""
     gained = score > marks.get("reference", -math.inf) + config.early_stop.min_gain
     marks["without_gain"] = 0 if gained else marks.get("without_gain", 0) + 1
     if gained:
         marks["reference"] = score
 
 
-def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
+def _should_stop(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_player(config: TrainConfig, player: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
-    """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
-    if isinstance(player, MlpAdversary):
-        return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
+def evaluate_policy(config: TrainConfig, policy: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
+    """Score a policy in its config's own world: a sender by its reward, a network by the reward of the world's senders."""
+    if isinstance(policy, MlpAdversary):
+        return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=policy)
     if config.mixture:
         parts = [(config.part_settings(part), part.num_envs) for part in config.mixture]
-        return evaluate_mixture(parts, player, n_paths, path_set=path_set)
+        return evaluate_mixture(parts, policy, n_paths, path_set=path_set)
     if config.packet is not None:
-        return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
-    return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
+        return evaluate_packet(config.packet_settings(), policy, n_paths, path_set=path_set)
+    return evaluate_in_world(config.environment, policy, n_paths, path_set=path_set)
 
 
 def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    player: LearnedPlayer | ContractSender,
+    policy: LearnedPlayer | ContractSender,
     status: str,
     result: TrainingResult | None = None,
 ) -> None:
     write_checkpoint(folder / CHECKPOINT, state)
-    notes: dict[str, Any] = {
-        "status": status,
-        "steps": state.iteration * config.iteration_steps,
-    }
+    notes: dict[str, Any] = {"status": status, "steps": state.iteration * config.iteration_steps}
     if result is not None:
         notes["evaluation"] = asdict(result.evaluation)
         notes["common"] = None if result.common is None else asdict(result.common)
-    _save_player(folder, config, player, notes)
+    _save_policy(folder, config, policy, notes)
 
 
-def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
+def _save_policy(folder: FilePath, config: TrainConfig, policy: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
-    if not isinstance(player, MlpAdversary):
+    if not isinstance(policy, MlpAdversary):
         from ccenv.agents.learned import save_policy
 
         inside = "rate = lo + u (hi - lo) of the contract, u = (output + 1) / 2 clipped to [0, 1]"
-        free = {"action": _FIRST_ACTION} if isinstance(player, PolicySender) and player.is_first_version else {}
-        save_policy(folder, player, notes | ({"action": inside} if isinstance(player, ContractSender) else free))
+        free = {"action": _FIRST_ACTION} if isinstance(policy, PolicySender) and policy.is_first_version else {}
+        save_policy(folder, policy, notes | ({"action": inside} if isinstance(policy, ContractSender) else free))
     else:
         from ccenv.adversaries.learned import save_adversary
 
-        save_adversary(folder, player, notes)
+        save_adversary(folder, policy, notes)
 
 
 _FIRST_ACTION = "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"
 
 
 class _RunRecord:
-    """run.json: what ran where, and how it ended."""
+    """run.json: the run's config, versions and machine, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
         from ccenv.base.provenance import machine, now, versions
@@ -345,7 +341,7 @@ class _RunRecord:
 
 
 def read_code(folder: FilePath) -> list[str]:
-    """Return the hashes of the code that has worked on a run, oldest first; empty: unknown.
+    """Return the hashes of the code that trained a run, oldest first; empty if unknown.
 
     Raises:
         InputError: if run.json is not JSON.

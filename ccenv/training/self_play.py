@@ -1,4 +1,4 @@
-"""Runs of self-play with several seeds as a record: their curves, and each sender against each seed's network."""
+"""The record of self-play with several seeds: learning curves, and each sender against each seed's network."""
 
 from __future__ import annotations
 
@@ -26,15 +26,10 @@ _MOST_BYTES = 1 << 20
 
 
 def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, Any]:
-    """Play each sender against each network that learned in another run of the same config, and write what came of it.
+    """Play each sender of finished RLlib duels, one per seed, against the network of each; write and return the record.
 
-    Args:
-        folders: of finished runs of RLlib that play the duel, one per seed.
-        file: the record.
-
-    Returns:
-        dict: the record: of each run its seed, steps and the sender's mean return by iteration (the network's is its negative),
-        and ``utilisation``, (runs, runs): of each sender against each network, on paths for reports.
+    The record has the seed, steps and mean return of the sender by iteration of each run (the network's return is its negative),
+    and ``utilisation``, (runs, runs): of each sender against each network, on ``PathSet.REPORT``.
 
     Raises:
         InputError: if a folder holds no such run, or two differ in more than their seed.
@@ -48,8 +43,8 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
 
     configs = [validate(RllibConfig, read_yaml(folder / CONFIG), str(folder / CONFIG)) for folder in folders]
     free = {"seed", "num_cpus", "address"}
-    kept = [config.model_dump(exclude=free) for config in configs]
-    if not configs or any(one != kept[0] for one in kept) or configs[0].plays != "duel":
+    compared = [config.model_dump(exclude=free) for config in configs]
+    if not configs or any(one != compared[0] for one in compared) or configs[0].plays != "duel":
         raise InputError("runs of one config that plays the duel are needed, which differ in their seeds alone")
     if len({config.seed for config in configs}) != len(configs):
         raise InputError("two of the runs have the same seed")
@@ -62,7 +57,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
         "config": configs[0].name,
         "runs": [{"seed": config.seed, **curve} for config, curve in zip(configs, curves, strict=True)],
         "utilisation": [[one.utilisation for one in row] for row in played],
-        "own": [asdict(played[place][place]) for place in range(len(configs))],
+        "own": [asdict(played[number][number]) for number in range(len(configs))],
         "code": training_code(by_rllib=True),
         "versions": versions(),
         "machine": machine(),
@@ -83,12 +78,7 @@ def _curve(file: FilePath, iterations: int) -> dict[str, Any]:
 
 
 def draw_self_play(data: dict[str, Any], file: FilePath) -> None:
-    """Draw the sender's mean return over the environment steps, a line per seed.
-
-    Args:
-        data: of :func:`record_self_play`.
-        file: its ending says the format.
-    """
+    """Draw the sender's mean return over the environment steps, one line per seed, from a record."""
     from matplotlib.figure import Figure
 
     from ccenv.network.figure import picture
@@ -105,10 +95,10 @@ def draw_self_play(data: dict[str, Any], file: FilePath) -> None:
 
 
 def table(data: dict[str, Any]) -> str:
-    """Return the record as a table in Markdown, a row per seed."""
+    """Return the record as a table in Markdown, one row per seed."""
     seeds = [run["seed"] for run in data["runs"]]
     rows = []
-    for run, own, row in zip(data["runs"], data["own"], data["utilisation"], strict=True):
+    for run, evaluation, row in zip(data["runs"], data["own"], data["utilisation"], strict=True):
         returns = run["sender_return"]
         rows.append(
             {
@@ -118,8 +108,8 @@ def table(data: dict[str, Any]) -> str:
                 "half way": f"{np.mean(returns[len(returns) // 2 - LAST // 2 :][:LAST]):.1f}",
                 f"last {LAST}": f"{np.mean(returns[-LAST:]):.1f}",
                 **{f"utilisation, network {seed}": f"{value:.3f}" for seed, value in zip(seeds, row, strict=True)},
-                "queue (BDP)": f"{own['queue_bdp']:.2f}",
-                "loss": f"{own['loss']:.3f}",
+                "queue (BDP)": f"{evaluation['queue_bdp']:.2f}",
+                "loss": f"{evaluation['loss']:.3f}",
             }
         )
     return markdown(rows)

@@ -1,7 +1,4 @@
-"""What a training run is told besides its environment and algorithm: when to stop, what to measure, where to log.
-
-Settings of the learning algorithms.
-"""
+"""Groups of settings of a training config: curriculum, early stop, evaluation, logs, robust rounds, learning algorithms."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from ccenv.training.recipes.attacked import MODEL, DrawnAttacks, lanes_under_att
 
 
 class CurriculumStage(StrictModel):
-    """A part of a curriculum: the environment's models or paths are others until a step.
+    """A stage of a curriculum, with other models or paths until a step.
 
     Attributes:
         until_step: the stage ends at the first iteration that starts at this step or later.
-        models: in place of the environment's; None: its own.
-        paths: in place of the environment's; None: its own.
+        models: instead of the environment's; None: unchanged.
+        paths: instead of the environment's; None: unchanged.
     """
 
     until_step: int = Field(ge=1)
@@ -38,8 +35,8 @@ class MixturePart(StrictModel):
 
     Attributes:
         scenario: a scenario distribution, as ``packet.scenario``.
-        num_envs: how many networks.
-        episode_decisions: steps of an episode; None: as ``packet`` says. A step is a decision of some flow of a network.
+        num_envs: number of networks.
+        episode_decisions: steps of an episode; None: those of ``packet``. A step is a decision of some flow of a network.
     """
 
     scenario: Any
@@ -48,11 +45,11 @@ class MixturePart(StrictModel):
 
 
 class EarlyStop(StrictModel):
-    """When to stop before ``total_steps``.
+    """Early stopping before ``total_steps``.
 
     Attributes:
-        patience: evaluations in a row without a gain; 0: never stop early.
-        min_gain: what counts as a gain of the held-out score.
+        patience: consecutive evaluations without a gain; 0: never stop early.
+        min_gain: least increase of the held-out score that counts as a gain.
     """
 
     patience: int = Field(default=0, ge=0)
@@ -60,15 +57,15 @@ class EarlyStop(StrictModel):
 
 
 class EvaluationSettings(StrictModel):
-    """Scores in the config's own world (``ccenv.training.evaluation``), on three sets of paths that share none.
+    """Scores in the config's own world (``ccenv.training.evaluation``), on three disjoint sets of paths.
 
     Attributes:
-        worlds: scenario distributions besides the own one (``ccenv.simulation.ranges``), by name, in which a packet policy is
-            evaluated at the end: what it was not trained on.
-        every_steps: steps between evaluations during training, on the set that the best checkpoint is chosen on and, with an
-            early stop, on the one that stops; 0: only at the end.
+        worlds: further scenario distributions (``ccenv.simulation.ranges``), by name, in which a packet policy is evaluated at
+            the end without having been trained there.
+        every_steps: steps between evaluations during training, on ``PathSet.SELECT`` for the best checkpoint and, with an early
+            stop, on ``PathSet.STOP``; 0: only at the end.
         n_paths: number of paths of the final evaluation.
-        n_paths_during: number of paths of each of the others.
+        n_paths_during: number of paths of each evaluation during training.
     """
 
     worlds: dict[str, Any] = Field(default_factory=dict)
@@ -81,7 +78,7 @@ class WandbSettings(StrictModel):
     """Weights & Biases.
 
     Attributes:
-        enabled: log there too.
+        enabled: log to it.
         project: name of the project.
         mode: ``"offline"`` keeps everything in the run's folder.
     """
@@ -92,7 +89,7 @@ class WandbSettings(StrictModel):
 
 
 class LogSettings(StrictModel):
-    """Where progress goes besides progress.csv, and what evaluations during training show besides their score.
+    """Logs besides progress.csv, and evaluations during training besides the score.
 
     Attributes:
         tensorboard: write event files into the run's folder.
@@ -110,23 +107,23 @@ class LogSettings(StrictModel):
 
 
 class RobustSettings(StrictModel):
-    """Rounds of training against what attacked the sender of the rounds before (PPO senders).
+    """Rounds of training against adversaries found against earlier versions of the sender (PPO senders).
 
     Attributes:
-        start_step: plain training until here.
-        round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
+        start_step: plain training before it.
+        round_steps: environment steps of a round; each round starts with an attack on the current sender.
         share: share of the environments that play against the pool; 0: none, and no attack (a control run).
-        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start; with ``drawn`` in each round.
+        log_std: logarithm of the standard deviation of the actions, reset when the rounds start; with ``drawn`` in each round.
         searches: adversaries of ``ccenv attack`` that give periodic moves.
-        paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
+        paths: attack scenarios of ``ccenv attack`` to train on; worst cases are published on the others.
         budget_flow_steps: of each search.
         keep: newest patterns in the pool.
         policies: adversary policies (files, registered names) that are always in the pool.
-        counterexamples: stored moves, ``NAME.moves.npz``, or folders that hold some, such as those of ``ccenv attack``. Each is
-            played on its own path from a cold start. One on a scene needs that scene in ``paths``.
+        counterexamples: stored moves, ``NAME.moves.npz``, or folders of them, such as those of ``ccenv attack``. Each is played
+            on its own path from a cold start. One in an attack scenario needs that scenario in ``paths``.
         counterexample_share: share of the attacked environments that play counterexamples.
-        drawn: paths drawn for each round, attacked, and played again with what was found there
-            (``ccenv.training.recipes.attacked``), in place of patterns from scenes: ``paths`` and ``policies`` are then empty.
+        drawn: paths drawn and attacked in each round, and replayed with the adversaries found there
+            (``ccenv.training.recipes.attacked``), instead of patterns: ``paths`` and ``policies`` are then empty.
     """
 
     start_step: int = Field(ge=1)
@@ -150,7 +147,7 @@ class RobustSettings(StrictModel):
             if name not in PATHS:
                 raise ValueError(str(unknown_name("attack path", name, PATHS)))
             if scene_set(name) == REPORT:
-                raise ValueError(kept_for_reports("paths", name))
+                raise ValueError(report_scene_message("paths", name))
         return self
 
     def round_at(self, step: int) -> int:
@@ -163,15 +160,15 @@ class RobustSettings(StrictModel):
             return
         if not isinstance(environment.paths, PathDistribution):
             raise ValueError("robust.drawn: attacked paths stand beside random ones; environment.paths must be a distribution")
-        able, wanted = len(lanes_under_attack(environment, num_envs, 1.0)), round(self.share * num_envs)
-        if able < wanted:
+        available, n_attacked = len(lanes_under_attack(environment, num_envs, 1.0)), round(self.share * num_envs)
+        if available < n_attacked:
             raise ValueError(
-                f"robust.drawn attacks on {MODEL}: share {self.share:g} asks for {wanted} environments, {able} of {num_envs} "
-                f"play {MODEL}; name it more often in environment.models"
+                f"robust.drawn attacks on {MODEL}: share {self.share:g} asks for {n_attacked} environments, {available} of "
+                f"{num_envs} play {MODEL}; name it more often in environment.models"
             )
 
     def check_packet(self, *, has_boxes: bool, own_times: bool) -> None:
-        """Raise ValueError for rounds with nothing to attack with, and for what only those of the curve environments have."""
+        """Raise ValueError for rounds without delay elements to attack with, and for settings of the curve environments."""
         if not has_boxes:
             raise ValueError("robust: per packet the jitter boxes attack; packet.scenario has none with adversary 'external'")
         if own_times:
@@ -184,16 +181,16 @@ class RobustSettings(StrictModel):
 
 
 def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the paths of an environment that are not drawn."""
+    """Return the fixed paths of an environment; empty if paths are drawn."""
     if isinstance(paths, PathDistribution):
         return ()
     return (paths,) if isinstance(paths, Path) else paths
 
 
-def kept_for_reports(where: str, name: str) -> str:
-    """Return what is said of a scene that nothing may be trained on."""
+def report_scene_message(key: str, name: str) -> str:
+    """Return the error message for training on an attack scenario that is kept for reports."""
     allowed = ", ".join(SCENE_SETS[TRAINING])
-    return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
+    return f"{key}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
 
 
 class PpoSettings(StrictModel):
@@ -214,7 +211,7 @@ class PpoSettings(StrictModel):
         activation: ``"tanh"`` or ``"relu"``.
         log_std: initial logarithm of the standard deviation of the actions.
         rollouts: ``"kernel"``: policy and environments in one compiled loop (``ccenv.training.ppo``); ``"python"``: the
-            library's own loop. Both mean the same; the random numbers differ.
+            library's own loop. They differ only in their random numbers.
     """
 
     n_steps: int = Field(default=32, ge=2)
@@ -239,17 +236,17 @@ class PpoSettings(StrictModel):
 
 
 class OffPolicySettings(StrictModel):
-    """What SAC and TD3 have in common. Hidden layers are tanh: the kernel has one activation, and it squashes actions.
+    """Common settings of SAC and TD3. Hidden layers are tanh: the kernel has one activation, and actions are squashed by it.
 
     Attributes:
         n_steps: environment steps per environment and iteration.
         gradient_steps: gradient steps per iteration.
         batch_size: samples per gradient step.
-        buffer_size: samples that are remembered.
-        learning_starts: steps of random actions at first.
+        buffer_size: samples in the replay buffer.
+        learning_starts: initial steps of random actions.
         learning_rate: of Adam.
         gamma: discount per environment step.
-        tau: how far the target networks follow per gradient step.
+        tau: rate at which the target networks follow, per gradient step.
         hidden: widths of the hidden layers of actor and critics.
     """
 
@@ -270,10 +267,10 @@ class OffPolicySettings(StrictModel):
 
 
 class SacSettings(OffPolicySettings):
-    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); the entropy weight adapts itself.
+    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905).
 
     Attributes:
-        initial_entropy_weight: where it starts.
+        initial_entropy_weight: start of the adaptive entropy weight.
     """
 
     initial_entropy_weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)

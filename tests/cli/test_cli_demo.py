@@ -80,7 +80,7 @@ def test_an_interrupted_demo_goes_on(plan: Plan, tmp_path: Path, monkeypatch: py
 
 
 def test_fresh_starts_anew(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "stages_of", lambda plan, out: [])
+    monkeypatch.setattr(demo, "make_stages", lambda plan, out: [])
     run_demo(tmp_path / "out", plan, say=lambda line: None)
     (tmp_path / "out" / "old").write_text("x")
     run_demo(tmp_path / "out", plan, say=lambda line: None)

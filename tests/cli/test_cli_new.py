@@ -10,7 +10,7 @@ import pytest
 
 from ccenv.base.errors import CcenvWarning
 from ccenv.cli.main import main
-from ccenv.cli.new import TEMPLATES, text_of
+from ccenv.cli.new import TEMPLATES, render_template
 from ccenv.cli.shared import progress_lines
 
 NETWORK = ["--rate", "12mbps", "--duration", "2s"]
@@ -98,8 +98,8 @@ def test_wrong_words_are_one_line(words: list[str], message: str, capsys: pytest
 
 
 def test_templates_name_their_file() -> None:
-    assert all("{" not in text_of(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
-    assert all(json.loads(text_of(kind, "mine"))["name"] == "mine" for kind in ("program", "contract"))
+    assert all("{" not in render_template(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
+    assert all(json.loads(render_template(kind, "mine"))["name"] == "mine" for kind in ("program", "contract"))
 
 
 @pytest.mark.parametrize("kind", ["scenarios", "paths", "signals", "networks"])

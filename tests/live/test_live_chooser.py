@@ -22,7 +22,7 @@ from ccenv.engine.compiled.policies import SCRATCH_ROWS, act_on_beliefs
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
 from ccenv.live import live_needs, run_live
 from ccenv.live.export import ExportError
-from ccenv.live.export.bpf import POSITION_BITS, program_named
+from ccenv.live.export.bpf import POSITION_BITS, load_exported
 from ccenv.live.needs import bpf_needs
 
 if sys.platform != "linux":
@@ -122,10 +122,10 @@ def test_random_positions_are_those_of_the_seed() -> None:
 
 
 def test_choosers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert program_named("learned_contract_u80").chooser == "user"
-    assert program_named("contract:chooser=lo").chooser == "lo"
+    assert load_exported("learned_contract_u80").chooser == "user"
+    assert load_exported("contract:chooser=lo").chooser == "lo"
     with pytest.raises(ExportError, match="an environment chooses"):
-        program_named("contract:chooser=external")
+        load_exported("contract:chooser=external")
     file = str(tmp_path / "x.c")
     assert cli.main(["export", "learned_contract_u80", "--chooser", "middel", "--name", "x", "-o", file]) == 2
     assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy" in capsys.readouterr().err

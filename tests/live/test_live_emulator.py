@@ -23,7 +23,7 @@ from ccenv.live.attacks import shipped_moves
 from ccenv.live.emulator.layout import STALLS
 from ccenv.live.emulator.link import SYN
 from ccenv.live.emulator.loop import judge_turn
-from ccenv.live.scenario import LiveScenario, adversary_of
+from ccenv.live.scenario import LiveScenario, load_jitter_adversary
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
@@ -131,7 +131,7 @@ def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
         [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))],
         model="ccac",
         senders=[ExternalSender("given")],
-        adversary=adversary_of(one.scenario.flows[0].jitter),
+        adversary=load_jitter_adversary(one.scenario.flows[0].jitter),
         record=True,
     )
     number = 0

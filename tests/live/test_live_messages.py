@@ -19,7 +19,7 @@ from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import record_scenario
 from ccenv.live.needs import Needs, bpf_needs, require_bpf
-from ccenv.live.programs import senders_of
+from ccenv.live.programs import make_senders
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
@@ -47,8 +47,8 @@ def refuse(number: int) -> Any:
 
 
 def test_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spaces, "_tun", refuse(errno.EACCES))
-    monkeypatch.setattr(spaces, "_packet", refuse(errno.EPERM))
+    monkeypatch.setattr(spaces, "_open_tun_ends", refuse(errno.EACCES))
+    monkeypatch.setattr(spaces, "_open_packet_ends", refuse(errno.EPERM))
     with pytest.raises(Refused) as caught:
         worker._run(REQUEST, "root")
     assert str(caught.value) == (
@@ -92,7 +92,7 @@ def test_missing_capabilities(monkeypatch: pytest.MonkeyPatch, held: int, words:
 def test_a_program_without_the_right_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "bpf_needs", lambda: [Needs("BPF privileges", False, "CAP_BPF not held", "run as root")])
     with pytest.raises(LiveError) as caught:
-        senders_of(scenario("cc_qdel"))
+        make_senders(scenario("cc_qdel"))
     assert str(caught.value) == (
         "live: flow 0: loading cc_qdel needs CAP_BPF and CAP_PERFMON; run `sudo ccenv live load cc_qdel` in another terminal, "
         "or as root"
@@ -113,7 +113,7 @@ def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_verifier_said_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    error = run._error({"error": "the kernel refused x: R1 out of range", "log": "R1 out of range\n" * 3})
+    error = run._make_error({"error": "the kernel refused x: R1 out of range", "log": "R1 out of range\n" * 3})
     file = next(tmp_path.rglob("verifier.txt"))
     assert str(error) == f"live: the kernel refused x: R1 out of range; the log is in {file.relative_to(tmp_path)}"
     assert file.read_text(encoding="utf-8") == "R1 out of range\n" * 3

@@ -20,9 +20,9 @@ import pytest
 
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live import LiveError, LiveResult, live_needs, read_live_scenario, run_live, valid_run
-from ccenv.live.beside import beside
+from ccenv.live.beside import simulated_summary
 from ccenv.live.needs import bpf_needs
-from ccenv.live.system.sockets import available
+from ccenv.live.system.sockets import available_controls
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 from ccenv.simulation.packet_trace import packet_slack_bytes
@@ -71,7 +71,7 @@ def utilisation(result: LiveResult) -> float:
     ],
 )
 def test_kernel_fills_the_link(cca: str, device: str) -> None:
-    if cca not in available():
+    if cca not in available_controls():
         pytest.skip(f"this kernel has no {cca}")
     if device == "tun" and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         pytest.skip("no access to /dev/net/tun")
@@ -213,9 +213,9 @@ def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
     assert len(result.beliefs(0)) > 1000
     assert recording.difference() is None
     if not jitter:
-        simulated = beside(read_live_scenario(data))["links"][0]["utilisation"]
+        simulated = simulated_summary(read_live_scenario(data))["links"][0]["utilisation"]
         assert utilisation(result) == pytest.approx(simulated, abs=0.03)
-    assert not [name for name in available() if name.startswith("live")]
+    assert not [name for name in available_controls() if name.startswith("live")]
 
 
 @pytest.mark.live
@@ -228,7 +228,7 @@ def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(f"loaded {name};")
-        assert name in available()
+        assert name in available_controls()
         second = command(tmp_path, *loading)
         assert second.returncode == 2
         assert f"a congestion control named {name} is loaded already" in second.stderr
@@ -236,5 +236,5 @@ def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert wait_for(lambda: name not in available(), 60)
+    assert wait_for(lambda: name not in available_controls(), 60)
     assert list(tmp_path.iterdir()) == []

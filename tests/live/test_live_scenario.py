@@ -15,22 +15,22 @@ from ccenv.base.errors import CcenvError, InputError, UnknownNameError
 from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.live import LiveError, LiveResult, load_live_scenario, read_live_scenario, run, valid_run
 from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
-from ccenv.live.beside import beside
+from ccenv.live.beside import simulated_summary
 from ccenv.live.emulator.layout import BACKLOG, FLOW_DTYPE, HOST, MACHINE, RUN_DTYPE, STALL_DTYPE, STALLS, UNKNOWN
 from ccenv.live.kernel_records import (
     PLACE,
     SENDERS,
     SUITE,
     append_record,
-    controls_of,
+    control_scenarios,
+    parse_thinning,
     read_records,
     record_scenario,
     run_suite,
     shipped_record,
     table,
-    thinning_of,
 )
-from ccenv.live.run import tries_of
+from ccenv.live.run import count_tries
 from ccenv.live.scenario import kernel_cca
 from ccenv.network.adversary import load_moves
 
@@ -108,22 +108,22 @@ def test_shipped_scenarios_load() -> None:
 
 def test_controls_are_without_jitter_and_with_swapped_roles() -> None:
     two = read_live_scenario({**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "sender": "kernel:cubic", "jitter": BOX}]})
-    (calm, without), (swapped, other) = controls_of(two)
+    (calm, without), (swapped, other) = control_scenarios(two)
     assert (calm, swapped) == ("without jitter", "roles swapped")
     assert [flow.jitter.kind for flow in without.flows] == ["none", "none"]
     assert [flow.sender for flow in other.flows] == ["kernel:cubic", "kernel:reno"]
-    assert len(controls_of(read_live_scenario(data()))) == 1
+    assert len(control_scenarios(read_live_scenario(data()))) == 1
 
 
 def test_beside_runs_the_engine_that_simulates_it() -> None:
-    packets = beside(read_live_scenario(data()))
+    packets = simulated_summary(read_live_scenario(data()))
     assert packets["engine"] == "packet"
     assert packets["flows"][0]["sender"] == "reno"
-    tokens = beside(read_live_scenario(data(flow={"jitter": BOX}, model="ccac")))
+    tokens = simulated_summary(read_live_scenario(data(flow={"jitter": BOX}, model="ccac")))
     assert tokens["engine"] == "curve"
     assert 0.2 < tokens["links"][0]["utilisation"] <= 1.1
     with pytest.raises(LiveError, match="nothing simulates 'kernel:nobody'"):
-        beside(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
+        simulated_summary(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
 
 
 def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
     assert again.header == stored.header
     scenario = attack_scenario("kernel:reno", file)
     assert (scenario.model, scenario.warmup_s, scenario.duration_s) == ("ccac", pytest.approx(2.4), pytest.approx(4.8))
-    assert beside(scenario)["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
+    assert simulated_summary(scenario)["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
     calm = attack_scenario("kernel:reno", file, calm=True)
     assert (calm.model, calm.flows[0].jitter.kind) == ("cbr_delay", "none")
 
@@ -252,7 +252,7 @@ def test_late_runs_are_tried_again_and_told(monkeypatch: pytest.MonkeyPatch) -> 
     made += [result(rows=5)]
     assert len(valid_run(wanted).earlier) == 0
     assert made == []
-    assert [tries_of(read_live_scenario(data(duration_s=seconds))) for seconds in (1, 40, 121)] == [12, 3, 1]
+    assert [count_tries(read_live_scenario(data(duration_s=seconds))) for seconds in (1, 40, 121)] == [12, 3, 1]
     with pytest.raises(InputError, match="at least 1, not 0"):
         valid_run(wanted, 0)
 
@@ -299,12 +299,12 @@ def test_records_are_added_line_by_line(tmp_path: Path) -> None:
 
 
 def test_thinned_acks_of_records() -> None:
-    assert thinning_of(["0:4", "12:2"]) == {0: 4, 12: 2}
+    assert parse_thinning(["0:4", "12:2"]) == {0: 4, 12: 2}
     for bad in ("4", "a:b", "0:4:1", "-1:4", "0:99999"):
         with pytest.raises(InputError, match="must be FLOW:PACKETS"):
-            thinning_of([bad])
+            parse_thinning([bad])
     with pytest.raises(InputError, match="once per flow"):
-        thinning_of(["0:4", "0:8"])
+        parse_thinning(["0:4", "0:8"])
     path = {"rate_mbps": 6, "rtt_ms": 120, "buffer_bytes": 9e4, "duration_s": 2}
     with pytest.raises(InputError, match="ACKs of flow 2 are to be thinned; the record has flows 0 to 1"):
         record_scenario(["reno", "reno"], **path, thinning={2: 4})

@@ -22,8 +22,8 @@ def test_samples_are_what_a_program_reads_and_does(flows: int, network: str) -> 
     """A program that is played sends what its own tree says of the samples of the run."""
     template, numbers = ladder(3)
     sender = ProgramSender("x", build(template, numbers, "x"))
-    path = records.drawn_path(np.random.default_rng(flows), flows)
-    samples = records.samples_of(records.played(sender, path, network, 80, 0))
+    path = records.draw_path(np.random.default_rng(flows), flows)
+    samples = records.make_samples(records.run_flows(sender, path, network, 80, 0))
     expected = np.minimum(predict(template, numbers, samples.features), records.LARGEST_RATE)
     np.testing.assert_allclose(samples.rate, expected, rtol=1e-6)
 
@@ -37,5 +37,5 @@ def test_the_record_is_of_the_programs_beside_it(name: str) -> None:
 
 def test_the_program_starves_as_recorded() -> None:
     name = records.LADDER
-    assert records.starves(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
+    assert records.decide_starvation(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
     assert RECORD["programs"][name]["fairness"]["2"]["verdict"] == "refuted"

@@ -29,7 +29,7 @@ from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.training.config import TrainConfig, load_config
 from ccenv.training.learner import Learner
 from ccenv.training.recipes.certificate import certified_share, output_bounds, pieces, torch_bounds
-from ccenv.training.recipes.gap import PreferenceTask, boxes_of, drawn_within, find_gap
+from ccenv.training.recipes.gap import PreferenceTask, assign_boxes, draw_boxes, find_gap
 from ccenv.training.recipes.imitation import Examples, oracle_actions
 from ccenv.training.recipes.settings import Property
 from ccenv.training.run import train
@@ -222,17 +222,17 @@ def test_boxes_are_parts_of_ranges() -> None:
     config = small("genet")
     gap, ranges = config.recipe.gap, len(config.packet_settings().distribution.leaves)
     assert gap is not None
-    boxes = boxes_of(gap, 0, 1, ranges)
+    boxes = draw_boxes(gap, 0, 1, ranges)
     assert boxes.shape == (3, ranges, 2) and (boxes >= 0).all() and (boxes <= 1).all()
     np.testing.assert_allclose(boxes[:, :, 1] - boxes[:, :, 0], gap.width)
-    assert not np.array_equal(boxes, boxes_of(gap, 0, 2, ranges))
+    assert not np.array_equal(boxes, draw_boxes(gap, 0, 2, ranges))
 
 
 def test_promotions_take_their_share_of_what_is_left() -> None:
     old, new = np.full((1, 2, 2), 0.25), np.full((1, 2, 2), 0.5)
-    within = drawn_within(100, 0.3, np.concatenate([old, new]), 2)
+    within = assign_boxes(100, 0.3, np.concatenate([old, new]), 2)
     assert [int((within[:, 0, 0] == value).sum()) for value in (0.5, 0.25, 0.0)] == [30, 21, 49]
-    assert np.array_equal(drawn_within(5, 0.3, old[:0], 2), np.tile([0.0, 1.0], (5, 2, 1)))
+    assert np.array_equal(assign_boxes(5, 0.3, old[:0], 2), np.tile([0.0, 1.0], (5, 2, 1)))
 
 
 def test_environments_draw_inside_their_boxes() -> None:
@@ -256,7 +256,7 @@ def test_the_gap_is_where_the_policy_is_worst() -> None:
     idle = dataclasses.replace(idle, weights=tuple(np.zeros_like(w) for w in idle.weights), biases=(np.zeros(2), np.zeros(1)))
     box = find_gap(settings_, idle, gap, 0, 1)
     names = [leaf.place[-1] for leaf in settings_.distribution.leaves]
-    size = boxes_of(gap, 0, 1, len(names))[:, [names.index("rate_mbps"), names.index("rtt_ms")], 0].sum(axis=1)
+    size = draw_boxes(gap, 0, 1, len(names))[:, [names.index("rate_mbps"), names.index("rtt_ms")], 0].sum(axis=1)
     own = box[[names.index("rate_mbps"), names.index("rtt_ms")], 0].sum()
     assert own >= np.median(size)
 

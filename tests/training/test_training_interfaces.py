@@ -14,7 +14,7 @@ from ccenv.agents.learned.convert import PolicyReference
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import InputError
 from ccenv.training.config import load_config
-from ccenv.training.distill.imitation import guide_of, imitate
+from ccenv.training.distill.imitation import imitate, make_guide
 from ccenv.training.distill.objective import USUAL_WORLD, load_teacher
 from ccenv.training.evaluation import evaluate_in_world
 
@@ -84,7 +84,7 @@ def test_any_policy_that_sets_rates_is_imitated(tmp_path, name):
 def test_a_teacher_that_drives_itself_is_asked_for_what_it_does():
     """Where a student does what it is told, the teacher sees what it would see alone."""
     policy = TEACHERS["beliefs_gru"]
-    guide = guide_of(policy, USUAL_WORLD.model_copy(update={"staggered": False}), 4)
+    guide = make_guide(policy, USUAL_WORLD.model_copy(update={"staggered": False}), 4)
     guide.reset(3)
     reference = [PolicyReference(policy) for _ in range(4)]
     for _ in range(20):

@@ -19,7 +19,7 @@ from ccenv.cli.main import main
 from ccenv.network.path import make_path
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
 from ccenv.training.distill.objective import load_teacher
-from ccenv.training.records import ATTACKED, IN_RANGE, TRAINED, seen
+from ccenv.training.records import ATTACKED, IN_RANGE, TRAINED, how_seen
 
 QUICK = ["--adversary", "corners", "--warmup-rtts", "4", "--window-rtts", "4", "--steps-per-rtt", "2", "--budget", "10000"]
 
@@ -50,19 +50,19 @@ def test_a_fixed_path_that_is_a_report_scene_is_refused() -> None:
     with pytest.raises(InputError, match=r"environment.paths: worst cases are published on the scene 'narrow'"):
         validate(TrainConfig, data, where)
     data["environment"]["paths"] = PATHS["deep"].to_dict()
-    assert seen(validate(TrainConfig, data, where), "deep") == TRAINED
+    assert how_seen(validate(TrainConfig, data, where), "deep") == TRAINED
 
 
 def test_what_training_has_met_of_a_scene() -> None:
     def of(name: str) -> dict[str, str | None]:
-        return {scene: seen(load_config(name), scene) for scene in ("deep", "shallow", "long_jitter", "narrow")}
+        return {scene: how_seen(load_config(name), scene) for scene in ("deep", "shallow", "long_jitter", "narrow")}
 
     nothing = {"long_jitter": None, "narrow": None}
     assert of("learned_robust") == {"deep": ATTACKED, "shallow": ATTACKED} | nothing
     assert of("robust_control") == of("learned_nominal") == {"deep": IN_RANGE, "shallow": IN_RANGE} | nothing
     assert set(of("randomised_sender").values()) == {IN_RANGE}  # up to D = 2 Rm, from two segments per Rm on
     staged = load_config("quick_sender", ["curriculum=[{until_step: 9, paths: {jitter_rtts: [2.0, 2.0]}}]"])
-    assert seen(staged, "long_jitter") == IN_RANGE
+    assert how_seen(staged, "long_jitter") == IN_RANGE
 
 
 def test_no_shipped_config_was_attacked_on_a_report_scene() -> None:
@@ -71,7 +71,7 @@ def test_no_shipped_config_was_attacked_on_a_report_scene() -> None:
     for name in robust:
         config = load_config(name)
         drawn = config.robust is not None and config.robust.drawn is not None  # no scene, but paths from ranges around them
-        assert {seen(config, scene) for scene in SCENE_SETS["report"]} <= ({None, IN_RANGE} if drawn else {None}), name
+        assert {how_seen(config, scene) for scene in SCENE_SETS["report"]} <= ({None, IN_RANGE} if drawn else {None}), name
 
 
 def test_an_attack_names_its_scene_and_what_the_sender_has_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

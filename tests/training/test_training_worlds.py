@@ -55,13 +55,13 @@ def test_the_seeds_of_the_sets_do_not_overlap() -> None:
 def test_stopping_selection_and_report_ask_different_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("stable_baselines3")
     asked: list[PathSet] = []
-    real = run_module.evaluate_player
+    real = run_module.evaluate_policy
 
     def counted(config, player, n_paths, path_set):  # type: ignore[no-untyped-def]
         asked.append(path_set)
         return real(config, player, n_paths, path_set)
 
-    monkeypatch.setattr(run_module, "evaluate_player", counted)
+    monkeypatch.setattr(run_module, "evaluate_policy", counted)
     config = load_config("quick_sender", [*SMALL, "early_stop.patience=5"])
     result = run_module.train(config, tmp_path)
     assert asked == [PathSet.STOP, PathSet.SELECT] * 3 + [PathSet.REPORT] * 2

@@ -14,7 +14,7 @@ from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.packet import NETWORK, LiveSuite
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
-from ccenv.live.beside import simulated
+from ccenv.live.beside import simulate_live
 from ccenv.live.run import valid_run
 from ccenv.network.adversary import SUFFIX
 from ccenv.network.metrics.table import measure_run
@@ -74,7 +74,7 @@ class LiveCell(Cell):
             path,
             parameters={"sender": self.sender, "moves": self.moves, "calm": self.calm, "jitter_s": flow.jitter.max_s},
             metrics=defined(metrics),
-            simulated={"utilisation": simulated(scenario).summary["links"][0]["utilisation"]},
+            simulated={"utilisation": simulate_live(scenario).summary["links"][0]["utilisation"]},
             live={"kernel": self.kernel, "emulator": summary["emulator"]},
         )
 

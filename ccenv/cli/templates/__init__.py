@@ -1,1 +1,1 @@
-"""What ``ccenv new`` writes: each file works as it is, and tests run it."""
+"""Starting files of ``ccenv new``; each works as it is, and tests run it."""

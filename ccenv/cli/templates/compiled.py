@@ -9,7 +9,7 @@ from typing import Any
 
 from ccenv.agents.callbacks import state_record
 
-STATE = state_record("keep")  # fields of one's own, besides those of every sender
+STATE = state_record("keep")  # custom fields, besides those of every sender
 
 
 def init(state: Any) -> None:

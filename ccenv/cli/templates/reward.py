@@ -1,4 +1,4 @@
-"""A reward of one's own: gymnasium.make("ccenv/Sender-v0", reward="{name}.py"); slower than weights of terms."""
+"""A custom reward: gymnasium.make("ccenv/Sender-v0", reward="{name}.py"); slower than weights of terms."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def reward(terms: Any) -> float:
     Args:
         terms: by name, as docs/policies.md lists them: throughput, utilisation, delay, delay_log2, queue, loss, power, jain, ...
     """
-    late = max(0.0, terms.delay - 0.5)  # of the propagation RTT; half of it is free
-    return float(terms.throughput - 2.0 * late * late - 5.0 * terms.loss)
+    excess = max(0.0, terms.delay - 0.5)  # of the propagation RTT; half of it is free
+    return float(terms.throughput - 2.0 * excess * excess - 5.0 * terms.loss)

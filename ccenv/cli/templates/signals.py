@@ -1,4 +1,4 @@
-"""Signals of one's own: make("ccenv/Sender-v0", signals=["queue_ratio", "loss_rate", "{name}.py"], history=8); plain Python."""
+"""Custom signals: make("ccenv/Sender-v0", signals=["queue_ratio", "loss_rate", "{name}.py"], history=8); plain Python."""
 
 from __future__ import annotations
 

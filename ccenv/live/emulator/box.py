@@ -1,12 +1,9 @@
-"""An adversary's box behind the link, and the tokens of ccac: the adversary and the laws are called as the engines call them.
+"""The adversary's delay element behind the link, and the tokens of ccac; adversary and laws are those of the engines. Compiled.
 
-Compiled. Decisions and steps have their own times, also where the loop comes late: then packets are written late, which is
-measured, but the network that was played is the one of the decisions.
-
-Learned adversaries: what they see of the flows, computed from the packets of the emulator, and their moves. Compiled.
-
-Beliefs are those that a sender with the flow's history would hold, by the packet engine's own steps. The rate of a flow is what
-it sent in the newest Rm: a kernel's sender may have no pacing rate.
+Decisions and steps keep their times when the loop is late: packets are then written late, which is measured, but the network is
+that of the decisions. Observations of learned adversaries are computed from the emulator's packets. Beliefs are those of a sender
+with the flow's history, by the packet engine's steps; the rate of a flow is what it sent in the newest Rm, because a kernel's
+sender may have no pacing rate.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
 @kernel
 def watch(m, time_s):
-    """Take all steps of the flows' beliefs up to a time."""
+    """Advance the flows' beliefs to a time."""
     run = m.run[0]
     for i in range(run.n_flows):
         fl, path, beliefs = m.flows[i], m.paths[i], m.beliefs[i]
@@ -46,7 +43,7 @@ def watch(m, time_s):
 
 @kernel
 def learned_moves(m, step, time_s):
-    """Set the moves of a learned adversary after so many steps; between its decisions they stay."""
+    """Set the moves of a learned adversary after a number of steps; between its decisions they stay."""
     run, ev = m.run[0], m.env[0]
     watch(m, time_s)
     if run.model != CCAC:
@@ -65,7 +62,7 @@ def learned_moves(m, step, time_s):
 
 @kernel
 def note_ack(m, i, packet):
-    """Note an ACK of flow i as the sender hears it now."""
+    """Record an ACK of flow i that reaches the sender now."""
     path = m.paths[i]
     if packet.count > path.acked_count:
         path.acked_count = packet.count
@@ -73,12 +70,12 @@ def note_ack(m, i, packet):
         path.min_rtt_s = min(path.min_rtt_s, path.rtt_s)
 
 
-WHOLE = 1e-9  # of a packet: what is so near to a whole one is one
+WHOLE = 1e-9  # of a packet: tolerance for whole packets
 
 
 @kernel
 def recorded_moves(m, step):
-    """Set the moves of a recorded adversary for a step from 0 on; the last ones are repeated."""
+    """Set the moves of a recorded adversary for a step, counted from 0; the last row is repeated."""
     row = m.recorded[min(step, m.recorded.shape[0] - 1)]
     n = m.run[0].n_flows
     for i in range(n):
@@ -91,7 +88,7 @@ def recorded_moves(m, step):
 
 @kernel
 def held(m, i, time_s):
-    """Return how many packets of flow i are in its box at a time."""
+    """Return the number of packets of flow i in its delay element at a time."""
     fl = m.flows[i]
     mask = m.forward.shape[1] - 1
     n = 0
@@ -102,7 +99,7 @@ def held(m, i, time_s):
 
 @kernel
 def let_go(m, i, time_s):
-    """Release from the box of flow i what may be held no longer at a time; return when the next packet is due."""
+    """Release the packets of flow i that may be held no longer at a time; return when the next one is due."""
     fl = m.flows[i]
     mask = m.forward.shape[1] - 1
     jitter_s = m.paths[i].jitter_s
@@ -116,7 +113,7 @@ def let_go(m, i, time_s):
 
 @kernel
 def share_of(m, i, time_s, count):
-    """Return the share of what is held that the adversary lets go now."""
+    """Return the share of the held packets that the adversary releases now."""
     run, move = m.run[0], m.moves[i]
     if run.play_kind == SCRIPTED:
         view = m.views[i]
@@ -135,11 +132,11 @@ def share_of(m, i, time_s, count):
 
 @kernel
 def open_boxes(m, now_s):
-    """Play all decisions up to now; return when something is due next."""
+    """Play all decisions up to now; return the next due time."""
     run = m.run[0]
     next_s = math.inf
     while True:
-        # A scripted adversary decides at once and then every 10 ms; other moves are for the step that ends.
+        # A scripted adversary decides at time 0 and then every 10 ms; other moves are for the step that ends.
         first = 0 if run.play_kind == SCRIPTED else 1
         decision_s = (run.play_steps + first) * run.play_s
         until_s = min(now_s, decision_s)
@@ -163,7 +160,7 @@ def open_boxes(m, now_s):
 
 @kernel
 def step_tokens(m, k, time_s):
-    """Take step k of ccac: what arrived in it, tokens, losses, service."""
+    """Take step k of ccac: its arrivals, tokens, losses and service."""
     run, ev = m.run[0], m.env[0]
     mask = m.order.shape[0] - 1
     first = run.order_seen
@@ -221,7 +218,7 @@ def _ring_mask(length):
 
 @kernel
 def step_to(m, now_s):
-    """Take all steps of ccac that have ended; return when the next one does."""
+    """Take all steps of ccac that have ended; return when the next one ends."""
     run = m.run[0]
     while True:
         time_s = (run.steps + 1) * run.step_s
@@ -235,7 +232,7 @@ def step_to(m, now_s):
 
 @kernel
 def play_network(m, now_s):
-    """Let the network do what is due by now; return when it has something to do next."""
+    """Play the network up to now; return when it is due next."""
     run = m.run[0]
     if run.model == CCAC:
         return step_to(m, now_s)

@@ -1,4 +1,4 @@
-"""Memory for a run: what a scenario says, as the compiled loop reads it."""
+"""The memory of a run: a scenario in the form of the compiled loop."""
 
 from __future__ import annotations
 
@@ -43,29 +43,24 @@ from ccenv.live.emulator.layout import (
     addresses,
 )
 from ccenv.live.emulator.loop import CHUNK_BYTES
-from ccenv.live.scenario import LiveScenario, adversary_of
+from ccenv.live.scenario import LiveScenario, load_jitter_adversary
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary, moves_width
 
 HEADERS_BYTES = 52  # IP and TCP with the time stamps that the kernel adds
-DEEPEST_S = 4.0  # of queue that an infinite buffer gets
+DEEPEST_S = 4.0  # queue of an infinite buffer
 MIN_RING, MAX_RING = 1 << 11, 1 << 16
 EVENTS_PER_PACKET = 6
 MAX_EVENT_ROWS = 20_000_000
-BEFORE_S = 0.15  # beside three RTTs, for the handshakes
+BEFORE_S = 0.15  # for the handshakes, besides three RTTs
 
 
-def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, virtual: bool = False) -> Memory:
-    """Return the memory of a run that has not begun.
+def make_memory(scenario: LiveScenario, near: int, far: int, header_bytes: int, virtual: bool = False) -> Memory:
+    """Return the initial memory of a run between the senders' and the receivers' end (file descriptors).
 
-    Args:
-        scenario: what is emulated.
-        near: file descriptor of the senders' end.
-        far: file descriptor of the receivers' end.
-        header_bytes: before the IP header of a packet.
-        virtual: the caller gives the time (tests).
+    ``header_bytes`` precede the IP header of a packet; with ``virtual`` the caller gives the time (tests).
     """
     n, link = len(scenario.flows), scenario.links[0]
-    ring = ring_of(scenario)
+    ring = ring_size(scenario)
     slots = 2 * ring + 64
     step_s = min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt
     steps = math.floor(scenario.duration_s / step_s + 1e-9)
@@ -79,8 +74,8 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
     zeros = np.zeros(CHUNK_BYTES, np.uint8)
     m = Memory(
         run=np.zeros(1, RUN_DTYPE),
-        flows=_flows(scenario),
-        paths=_paths(scenario),
+        flows=_make_flows(scenario),
+        paths=_make_paths(scenario),
         access=np.zeros((n, ring), PACKET_DTYPE),
         forward=np.zeros((n, ring), PACKET_DTYPE),
         beside=np.zeros((n, ring), PACKET_DTYPE),
@@ -139,17 +134,17 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
     m.polls["fd"] = -1
     m.polls["fd"][:2] = near, far
     _fill_curve(scenario, m)
-    _set_player(scenario, m)
-    return _with_learned(scenario, _with_recorded(scenario, m))
+    _set_adversary(scenario, m)
+    return _add_learned(scenario, _add_recorded(scenario, m))
 
 
 def start_clock(m: Memory, lead_s: float) -> None:
-    """Let the run's time be -lead_s now."""
+    """Set the run's time to -lead_s."""
     m.run["base_ns"] = time.monotonic_ns() + round(lead_s * 1e9)
 
 
 def lead_s(scenario: LiveScenario) -> float:
-    """Return how long before its time 0 a run begins: the connections are made then."""
+    """Return the time before 0 in which connections are made."""
     return 3 * max(flow.rtt_s for flow in scenario.flows) + BEFORE_S
 
 
@@ -165,13 +160,13 @@ def fastest_Bps(scenario: LiveScenario) -> float:
 
 
 def most_in_flight_bytes(scenario: LiveScenario) -> float:
-    """Return what all flows together can have on their way."""
+    """Return an upper bound on the bytes of all flows in flight."""
     longest_s = max(f.rtt_s + f.jitter.max_s + f.receiver.longest_wait_s for f in scenario.flows)
     return _buffer_bytes(scenario) + fastest_Bps(scenario) * longest_s
 
 
-def ring_of(scenario: LiveScenario) -> int:
-    """Return how many packets a ring holds. Raises InputError if more could be on their way than is emulated."""
+def ring_size(scenario: LiveScenario) -> int:
+    """Return the size of a ring in packets. Raises InputError if more packets could be in flight than are emulated."""
     packets = 2 * most_in_flight_bytes(scenario) / scenario.mss_bytes + MIN_RING
     if packets > MAX_RING:
         raise InputError(f"{scenario.name}: some {packets:.0f} packets on their way; at most {MAX_RING} are emulated")
@@ -183,7 +178,7 @@ def _event_rows(scenario: LiveScenario) -> int:
     return int(min(MAX_EVENT_ROWS, EVENTS_PER_PACKET * sent + 100_000))
 
 
-def _flows(scenario: LiveScenario) -> np.ndarray:
+def _make_flows(scenario: LiveScenario) -> np.ndarray:
     flows = np.zeros(len(scenario.flows), FLOW_DTYPE)
     link = scenario.links[0]
     for index, (flow, spec) in enumerate(zip(flows, scenario.flows, strict=True)):
@@ -203,7 +198,7 @@ def _flows(scenario: LiveScenario) -> np.ndarray:
     return flows
 
 
-def _paths(scenario: LiveScenario) -> np.ndarray:
+def _make_paths(scenario: LiveScenario) -> np.ndarray:
     paths = np.zeros(len(scenario.flows), PACKET_FLOW_DTYPE)
     for index, (path, spec) in enumerate(zip(paths, scenario.flows, strict=True)):
         path["index"], path["jitter_kind"], path["jitter_s"] = index, JITTERS[spec.jitter.kind], spec.jitter.max_s
@@ -221,11 +216,11 @@ def _paths(scenario: LiveScenario) -> np.ndarray:
     return paths
 
 
-_TABLES: list[np.ndarray] = []  # records point into them for the life of the process
+_TABLES: list[np.ndarray] = []  # records point into these for the life of the process
 
 
 def _fill_curve(scenario: LiveScenario, m: Memory) -> None:
-    """Fill the curve engine's records with what does not change."""
+    """Fill the constant fields of the curve engine's records."""
     env, link, step_s = m.env[0], scenario.links[0], float(m.run[0]["step_s"])
     env["dt_s"], env["mss_bytes"], env["buffer_bytes"] = step_s, scenario.mss_bytes, _buffer_bytes(scenario)
     env["link_rate_Bps"] = env["link_rate_now_Bps"] = link.rate_Bps
@@ -241,35 +236,35 @@ def _fill_curve(scenario: LiveScenario, m: Memory) -> None:
         view["steps_per_rtt"] = spec.rtt_s / step_s
 
 
-def _set_player(scenario: LiveScenario, m: Memory) -> None:
+def _set_adversary(scenario: LiveScenario, m: Memory) -> None:
     run = m.run[0]
     boxed = [flow for flow in scenario.flows if flow.jitter.kind == "adversary"]
     run["play_s"] = run["step_s"]
     if not boxed:
         run["play_kind"] = NOBODY
         return
-    player = adversary_of(boxed[0].jitter)
-    if isinstance(player, ScriptedAdversary):
+    adversary = load_jitter_adversary(boxed[0].jitter)
+    if isinstance(adversary, ScriptedAdversary):
         run["play_kind"] = SCRIPTED
-        run["init_at"] = address_of(player.init, player.state, VIEW)
-        run["play_at"] = address_of(player.play, player.state, VIEW, MOVE)
-        names = player.state.names or ()
-        for name, value in player.parameters.items():
+        run["init_at"] = address_of(adversary.init, adversary.state, VIEW)
+        run["play_at"] = address_of(adversary.play, adversary.state, VIEW, MOVE)
+        names = adversary.state.names or ()
+        for name, value in adversary.parameters.items():
             m.words[:, names.index(name)] = value
         if scenario.model != "ccac":
             run["play_s"] = TICK_S
             for view, flow in zip(m.views, scenario.flows, strict=True):
                 view["dt_s"], view["steps_per_rtt"] = TICK_S, flow.rtt_s / TICK_S
     else:
-        run["play_kind"] = LEARNED if isinstance(player, MlpAdversary) else RECORDED
+        run["play_kind"] = LEARNED if isinstance(adversary, MlpAdversary) else RECORDED
 
 
-def _with_learned(scenario: LiveScenario, m: Memory) -> Memory:
-    """Give a learned adversary its network, and the flows the beliefs that it sees."""
+def _add_learned(scenario: LiveScenario, m: Memory) -> Memory:
+    """Set the network of a learned adversary, and the flows' beliefs that it observes."""
     if m.run[0]["play_kind"] != LEARNED:
         return m
-    player = adversary_of(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
-    table = AdversaryTable(player, 1, len(scenario.flows))
+    adversary = load_jitter_adversary(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
+    table = AdversaryTable(adversary, 1, len(scenario.flows))
     loss_proves = all(flow.loss_rate == 0 for flow in scenario.flows)
     m.beliefs[:] = belief_templates([], _TABLES)[0]
     for beliefs, path in zip(m.beliefs, m.paths, strict=True):
@@ -282,27 +277,27 @@ def _with_learned(scenario: LiveScenario, m: Memory) -> Memory:
     return m._replace(mlp_weights=table.mlp_weights, mlp_shapes=table.mlp_shapes, mlp_moves=table.mlp_moves)
 
 
-def _with_recorded(scenario: LiveScenario, m: Memory) -> Memory:
+def _add_recorded(scenario: LiveScenario, m: Memory) -> Memory:
     if m.run[0]["play_kind"] != RECORDED:
         return m
-    player = adversary_of(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
-    if not isinstance(player, RecordedAdversary):
-        raise InputError(f"adversary {player.name!r} has no moves")
+    adversary = load_jitter_adversary(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
+    if not isinstance(adversary, RecordedAdversary):
+        raise InputError(f"adversary {adversary.name!r} has no moves")
     n = len(scenario.flows)
-    moves = np.array(player.moves, dtype=np.float64, order="C")  # a copy: of a read-only array all would be compiled again
+    moves = np.array(adversary.moves, dtype=np.float64, order="C")  # a copy: a read-only array would compile everything again
     if moves.shape[1] == moves_width(1) and n > 1:  # found against one flow: the same for each
         moves = np.hstack([moves[:, :2], np.repeat(moves[:, 2:3], n, axis=1), np.repeat(moves[:, 3:4], n, axis=1)])
     return m._replace(recorded=moves)
 
 
 def fill_polls(m: Memory, senders: Sequence[int], sinks: Sequence[int]) -> None:
-    """Tell the loop the sockets of the flows."""
+    """Set the flows' sockets."""
     n = len(senders)
     m.flows["sender_fd"], m.flows["sink_fd"], m.flows["open"] = senders, sinks, 1
     m.polls["fd"][2 : 2 + n], m.polls["fd"][2 + n :] = senders, sinks
 
 
 def lock_in_memory() -> bool:
-    """Keep all pages of this process in memory; tell whether the system allows it."""
+    """Lock all pages of this process in memory; tell whether the system allows it."""
     current, future = 1, 2
     return bool(ctypes.CDLL(None).mlockall(current | future) == 0)

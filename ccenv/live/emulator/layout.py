@@ -1,6 +1,6 @@
-"""The emulator's memory: one record for the run, one per flow, rings of packets as arrays of records.
+"""The emulator's memory: a record for the run, one per flow, and rings of packets as arrays of records.
 
-Functions of the C library, called by address from compiled code: a function of ctypes as a global cannot be cached.
+Compiled code calls functions of the C library by address, because a global ctypes function cannot be cached.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ccenv.base.kernels.decorator import kernel
 
 CBR_DELAY, CCAC = 0, 1
 MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
-NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # who plays the network
+NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # adversary of the network
 
 SLOT_BYTES = 2048  # of a packet with its headers
 INFO_BYTES = 256  # of TCP_INFO
-ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds what is above
+ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds larger ones
 FIRST_PORT = 20_000  # of the senders
 FIRST_SINK_PORT = 30_000
 
@@ -97,7 +97,7 @@ RUN_DTYPE = np.dtype(
     ]
 )
 
-HOST, MACHINE, BACKLOG, UNKNOWN = range(4)  # who made the emulator late
+HOST, MACHINE, BACKLOG, UNKNOWN = range(4)  # causes of a late emulator
 STALLS = ("host", "machine", "emulator", "unknown")
 STALL_DTYPE = np.dtype([("count", "<i8"), ("longest_s", "<f8")])
 
@@ -151,8 +151,8 @@ FLOW_DTYPE = np.dtype(
     ]
 )
 
-# A packet on its way: when it came, when it entered the box, when it is due at the other end. Of an ACK: when the newest packet
-# before it was sent, and how many data packets had been delivered.
+# A packet in flight: when it was sent, when it entered the delay element, when it is due at the other end. For an ACK: when the
+# newest packet before it was sent, and how many data packets had been delivered.
 PACKET_DTYPE = np.dtype(
     [("sent_s", "<f8"), ("entered_s", "<f8"), ("due_s", "<f8"), ("slot", "<i8"), ("tx", "<i8"), ("count", "<i8")]
 )
@@ -162,25 +162,25 @@ POLL_DTYPE = np.dtype([("fd", "<i4"), ("events", "<i2"), ("revents", "<i2")])
 
 
 class Memory(NamedTuple):
-    """What the compiled loop works on; every ring has a power of two of places.
+    """Memory of the compiled loop; the length of every ring is a power of two.
 
     Attributes:
         run: (1,) RUN_DTYPE.
         flows: (N,) FLOW_DTYPE.
-        paths: (N,) FLOW_DTYPE of the packet engine: its jitter boxes and ACK aggregation.
+        paths: (N,) FLOW_DTYPE of the packet engine: its delay elements and ACK aggregation.
         access, forward, beside, back: (N, ring) PACKET_DTYPE.
-        service: (ring,) SERVICE_DTYPE: what the link has accepted.
-        order: (ring,) ORDER_DTYPE: what has arrived, for ccac.
+        service: (ring,) SERVICE_DTYPE: packets accepted by the link.
+        order: (ring,) ORDER_DTYPE: arrivals, for ccac.
         slab: (slots, SLOT_BYTES) packets.
-        free: (slots,) slots that hold nothing; the first run.n_free.
+        free: (slots,) numbers of empty slots, the first run.n_free entries.
         calls: addresses of calls.NAMES.
         clock, wait: (2,) seconds and nanoseconds.
         polls: (2 + 2 N,) POLL_DTYPE.
         info: TCP_INFO and its length.
-        zeros: what applications write.
+        zeros: data that applications write.
         changes: (n, 2) time and rate of the link.
         errors: (ERROR_BINS,) packets by release error.
-        stalls: (len(STALLS),) STALL_DTYPE: turns that were late, by who made them so.
+        stalls: (len(STALLS),) STALL_DTYPE: late turns by cause.
         schedule: bytes of schedstat.
         flow_log: (rows, N) records of the packet engine's FLOW_LOG.
         link_log: (rows, 1) records of its LINK_LOG.
@@ -192,7 +192,7 @@ class Memory(NamedTuple):
         tokens: (ring,) G by step, for ccac: a ring that holds the whole run.
         beliefs: (N,) records of the packet engine's beliefs, for a learned adversary.
         mlp_weights, mlp_shapes, mlp_moves: of the learned adversary (``AdversaryTable``).
-        observation, mlp_scratch: scratch of it.
+        observation, mlp_scratch: its scratch.
     """
 
     run: np.ndarray
@@ -241,25 +241,25 @@ POLLIN, POLLOUT = 1, 4
 
 
 def addresses() -> list[int]:
-    """Return the addresses of NAMES in this process. Raises OSError where the C library lacks one."""
+    """Return the addresses of NAMES in this process. Raises OSError if the C library lacks one."""
     library = ctypes.CDLL(None)
-    found = []
+    values = []
     for name in NAMES:
         function = getattr(library, name, None)
         address = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
         if address is None:
             raise OSError(f"the C library has no function {name}")
-        found.append(address)
-    return found
+        values.append(address)
+    return values
 
 
 @intrinsic
 def call_c(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any):
-    """Call a C function of up to five whole numbers or addresses; those that it does not take are ignored."""
+    """Call a C function with up to five integers or addresses; superfluous arguments are ignored."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        whole = ir.IntType(64)
-        function = builder.inttoptr(arguments[0], ir.FunctionType(whole, [whole] * 5).as_pointer())
+        int64 = ir.IntType(64)
+        function = builder.inttoptr(arguments[0], ir.FunctionType(int64, [int64] * 5).as_pointer())
         return builder.call(function, list(arguments[1:]))
 
     return types.int64(*[types.int64] * 6), generate
@@ -267,6 +267,6 @@ def call_c(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e:
 
 @kernel
 def as_int(value):
-    """Return what a C function of type int gave, out of a register of 64 bits whose upper half is not defined."""
+    """Return the int result of a C function from a 64-bit register whose upper half is undefined."""
     low = value & 0xFFFFFFFF
     return low - 0x100000000 if low >= 0x80000000 else low

@@ -1,12 +1,9 @@
-"""The emulated link: random loss, a drop-tail queue, a rate with a schedule. Compiled.
+"""The emulated link (random loss, a drop-tail queue, a rate with a schedule) and receivers with thinned ACKs. Compiled.
 
-All times are known when a packet arrives: it is served after those before it. What the engines count as waiting is counted here:
-packets whose service has not begun.
-
-Receivers that acknowledge every n-th packet: the emulator keeps the ACKs of the kernel in between. Compiled.
-
-As the receiver of the packet engine: an ACK goes when it stands for n packets, when the oldest has waited for ``ack_timeout_s``,
-and at once where something is missing or was filled (RFC 5681 s.4.2).
+Packets are served in order, so all times of a packet are known at its arrival. As in the engines, waiting packets are those whose
+service has not begun. If a receiver acknowledges every n-th packet, the emulator keeps the kernel's ACKs in between, as the
+receiver of the packet engine does: an ACK leaves when it covers n packets, when the oldest has waited for ``ack_timeout_s``, and
+immediately if packets are missing or a gap was filled (RFC 5681 s.4.2).
 """
 
 from __future__ import annotations
@@ -35,12 +32,12 @@ from ccenv.engine.packet.layout import (
 from ccenv.engine.packet.receiver import ack_arrival_s, release_time_s
 from ccenv.live.emulator.layout import CCAC
 
-ON_TIME_S = 1e-9  # what happens so little after an instant has happened by then: rounding of sums
+ON_TIME_S = 1e-9  # tolerance for events at an instant, because sums are rounded
 
 
 @kernel
 def note(m, event, time_s, flow, link, tx):
-    """Add a row to the packet log, as long as there is room; the rows that happened are counted."""
+    """Add a row to the packet log if there is room; all rows are counted."""
     run = m.run[0]
     if run.event_rows < m.events.shape[0]:
         row = m.events[run.event_rows]
@@ -63,7 +60,7 @@ def give_back(m, slot):
 
 @kernel
 def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
-    """Write a packet to a place of a ring."""
+    """Write a packet at the tail of a ring."""
     packet = ring[tail & (ring.shape[0] - 1)]
     packet.sent_s = sent_s
     packet.entered_s = entered_s
@@ -74,7 +71,7 @@ def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
 
 @kernel
 def rate_at(m, time_s):
-    """Return the link's rate for a packet whose service begins at a time, not before those of earlier calls."""
+    """Return the link's rate for a packet whose service begins at a time; times of calls must not decrease."""
     run = m.run[0]
     while run.next_change < m.changes.shape[0] and m.changes[run.next_change, 0] <= time_s:
         run.link_rate_Bps = m.changes[run.next_change, 1]
@@ -84,7 +81,7 @@ def rate_at(m, time_s):
 
 @kernel
 def count_services(m, now_s):
-    """Count whose service has begun and ended by now."""
+    """Count the packets whose service has begun and ended by now."""
     run = m.run[0]
     mask = m.service.shape[0] - 1
     while run.begun < run.accepted and m.service[run.begun & mask].begin_s <= now_s:
@@ -143,9 +140,9 @@ def arrive(m, i, slot, tx, sent_s, now_s):
         drop(m, i, slot, tx, now_s)
         return
     finish_s = begin_s + run.mss_bytes / rate_at(m, begin_s)
-    place = m.service[run.accepted & (m.service.shape[0] - 1)]
-    place.begin_s = begin_s
-    place.finish_s = finish_s
+    service = m.service[run.accepted & (m.service.shape[0] - 1)]
+    service.begin_s = begin_s
+    service.finish_s = finish_s
     run.accepted += 1
     run.busy_until_s = finish_s
     run.queue_byte_s += (begin_s - now_s) * run.mss_bytes
@@ -163,7 +160,7 @@ def arrive(m, i, slot, tx, sent_s, now_s):
 
 @kernel
 def release(m, i, due_s):
-    """Let the next packet of flow i reach its receiver at a time."""
+    """Schedule the next packet of flow i to reach its receiver at a time."""
     fl = m.flows[i]
     packet = m.forward[i, fl.forward_due & (m.forward.shape[1] - 1)]
     packet.due_s = due_s
@@ -177,7 +174,7 @@ def release(m, i, due_s):
 
 @kernel
 def leave_access(m, now_s):
-    """Bring what has come through the flows' access paths to the link, in the order of time."""
+    """Bring packets from the flows' access paths to the link, in order of time."""
     while True:
         best, best_s = -1, math.inf
         for i in range(m.run[0].n_flows):
@@ -201,7 +198,7 @@ HEADER_BYTES = 20  # of TCP without options
 
 @kernel
 def word_at(m, slot, at, n_bytes):
-    """Return a number of a packet, most significant byte first."""
+    """Return a big-endian number in a packet."""
     value = 0
     for j in range(n_bytes):
         value = (value << 8) | m.slab[slot, at + j]
@@ -210,16 +207,16 @@ def word_at(m, slot, at, n_bytes):
 
 @kernel
 def reports_gap(m, slot, tcp, end):
-    """Tell whether the options of a TCP header name packets beyond the acknowledged ones."""
+    """Tell whether the options of a TCP header report packets beyond the acknowledged ones."""
     at = tcp + HEADER_BYTES
     while at < end:
-        kind = m.slab[slot, at]
-        if kind == SACK:
+        option = m.slab[slot, at]
+        if option == SACK:
             return True
-        if kind == END_OF_OPTIONS:
+        if option == END_OF_OPTIONS:
             return False
         length = 1
-        if kind != NO_OPERATION:
+        if option != NO_OPERATION:
             length = int(m.slab[slot, at + 1]) if at + 1 < end else 0
             if length < 2:
                 return False
@@ -229,7 +226,7 @@ def reports_gap(m, slot, tcp, end):
 
 @kernel
 def send_back(m, i, slot, now_s):
-    """Let an ACK leave the receiver; it comes to the sender after the return path and what collects ACKs there."""
+    """Send an ACK from the receiver; it reaches the sender after the return path and its ACK aggregation."""
     fl, path = m.flows[i], m.paths[i]
     due_s = now_s + fl.return_s
     if path.ack_aggregation != NO_AGGREGATION and due_s >= 0.0:
@@ -247,7 +244,7 @@ def send_back(m, i, slot, now_s):
 
 @kernel
 def forget_kept(m, i):
-    """Give up the ACK that is kept, if there is one: a newer one says all that it did."""
+    """Drop the ACK that is kept, if there is one, because a newer one covers it."""
     fl = m.flows[i]
     if fl.kept_slot >= 0:
         give_back(m, fl.kept_slot)
@@ -257,7 +254,7 @@ def forget_kept(m, i):
 
 @kernel
 def acknowledge(m, i, slot, tcp, now_s):
-    """Take an ACK that the kernel's receiver sends: it goes now, or is kept."""
+    """Send an ACK of the kernel's receiver now, or keep it."""
     fl = m.flows[i]
     end = tcp + (m.slab[slot, tcp + 12] >> 4) * 4
     acked = word_at(m, slot, tcp + 8, 4)
@@ -271,19 +268,19 @@ def acknowledge(m, i, slot, tcp, now_s):
         forget_kept(m, i)
         send_back(m, i, slot, now_s)
         return
-    kept = fl.kept_packets
+    kept_packets = fl.kept_packets
     forget_kept(m, i)
-    if kept == 0.0:
+    if kept_packets == 0.0:
         fl.kept_until_s = now_s + fl.ack_timeout_s
     fl.kept_slot = slot
-    fl.kept_packets = kept + math.ceil(advanced / fl.segment_bytes)
+    fl.kept_packets = kept_packets + math.ceil(advanced / fl.segment_bytes)
     if fl.kept_packets >= fl.ack_every:
         send_kept(m, i, now_s)
 
 
 @kernel
 def send_kept(m, i, now_s):
-    """Let the ACK go that is kept."""
+    """Send the ACK that is kept."""
     fl = m.flows[i]
     slot = fl.kept_slot
     fl.kept_slot = -1
@@ -293,7 +290,7 @@ def send_kept(m, i, now_s):
 
 @kernel
 def end_waits(m, now_s):
-    """Let the ACKs go that have been kept for long enough; return when the next one has."""
+    """Send the ACKs whose time is over; return when the next one is due."""
     next_s = math.inf
     for i in range(m.run[0].n_flows):
         fl = m.flows[i]

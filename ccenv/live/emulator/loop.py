@@ -1,11 +1,8 @@
-"""The loop: packets in, the network, packets out, the applications, the logs. Compiled.
+"""The loop: packets in, the network, packets out, applications and logs; its clock, and the causes of its delays. Compiled.
 
-One thread does everything: nobody else holds a socket while an acknowledgement comes, and only this thread needs to be on time.
-
-The clock of the loop, and who made it late: the host of a virtual machine, other processes, or the loop itself. Compiled.
-
-The kernel counts for how long the loop's thread was ready and waited for a core (schedstat). Where the clock jumps further than
-that, nothing on this machine had the core: its host did.
+One thread does everything, so no socket is held when an acknowledgement arrives, and only this thread must be on time. The kernel
+counts how long the thread was ready and waited for a core (schedstat). If the clock jumps further than that, the host of the
+virtual machine had the core.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ _ZERO, _SPACE = 48, 32
 
 @kernel
 def clock_s(m):
-    """Return the time of the run; note by how much it is later than the loop asked for."""
+    """Return the time of the run; record its delay after the time that the loop expected."""
     run = m.run[0]
     call_c(m.calls[CLOCK], CLOCK_MONOTONIC, run.clock_at, 0, 0, 0)
     now_s = (m.clock[0] * 1_000_000_000 + m.clock[1] - run.base_ns) * 1e-9
@@ -72,7 +69,7 @@ def clock_s(m):
 
 @kernel
 def note_error(m, late_s):
-    """Count a packet that was written so late."""
+    """Count a packet written with a delay."""
     run = m.run[0]
     run.late_max_s = max(run.late_max_s, late_s)
     run.turn_late_s = max(run.turn_late_s, late_s)
@@ -82,7 +79,7 @@ def note_error(m, late_s):
 
 @kernel
 def read_queued_s(m):
-    """Return for how long the thread has been ready and waited for a core, since it began; -1 where the kernel does not say."""
+    """Return the time that the thread has been ready and waited for a core; -1 if the kernel does not report it."""
     run = m.run[0]
     if run.schedule_fd < 0:
         return -1.0
@@ -98,21 +95,21 @@ def read_queued_s(m):
 
 @kernel
 def judge_turn(m, now_s):
-    """Note a stall if this turn wrote packets late, and who made it so: who had the core for half of that time or more."""
+    """Record a stall if this turn wrote packets late; its cause had the core for at least half of the delay."""
     run = m.run[0]
     late_s = run.turn_late_s
     if late_s > run.stall_s:
         queued_s = read_queued_s(m)
         since_s = queued_s - run.queued_s
-        who = BACKLOG
+        cause = BACKLOG
         if queued_s < 0.0 or run.queued_s < 0.0:
-            who = UNKNOWN
+            cause = UNKNOWN
         elif since_s >= late_s / 2:
-            who = MACHINE
+            cause = MACHINE
         elif run.jump_s - since_s >= late_s / 2:
-            who = HOST
-        m.stalls[who].count += 1
-        m.stalls[who].longest_s = max(m.stalls[who].longest_s, late_s)
+            cause = HOST
+        m.stalls[cause].count += 1
+        m.stalls[cause].longest_s = max(m.stalls[cause].longest_s, late_s)
         run.queued_s = queued_s
     elif now_s >= run.next_reading_s:
         run.queued_s = read_queued_s(m)
@@ -127,7 +124,7 @@ SINK_BYTES = 1 << 20
 QUIET = 0x4000 | 0x40  # MSG_NOSIGNAL, MSG_DONTWAIT
 DISCARD = 0x20 | 0x40  # MSG_TRUNC, MSG_DONTWAIT
 IPPROTO_TCP, TCP_INFO = 6, 11
-BURST = 64  # packets read from a device before the others have their turn
+BURST = 64  # packets read from a device at a time
 LONGEST_WAIT_S = 0.1
 # Places in TCP_INFO, in units of four bytes.
 INFO_RTT, INFO_CWND, INFO_RETRANSMITTED = 17, 20, 25
@@ -137,7 +134,7 @@ INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
 
 @kernel
 def flow_of(m, slot, length, port_at):
-    """Return the flow of a packet by its sender's port, or -1 if it is none of a flow."""
+    """Return the flow of a packet by its sender's port; -1 for other packets."""
     at = m.run[0].header_bytes
     if length < at + 40 or m.slab[slot, at] >> 4 != IPV4 or m.slab[slot, at + 9] != TCP:
         return -1
@@ -148,7 +145,7 @@ def flow_of(m, slot, length, port_at):
 
 @kernel
 def read_packet(m, fd):
-    """Read a packet into a slot; return the slot and the packet's length; without a packet the length is 0 or less."""
+    """Read a packet into a slot; return the slot and the length, which is at most 0 without a packet."""
     run = m.run[0]
     slot = m.free[run.n_free - 1]
     length = call_c(m.calls[READ], fd, run.slab_at + slot * SLOT_BYTES, SLOT_BYTES, 0, 0)
@@ -159,7 +156,7 @@ def read_packet(m, fd):
 
 @kernel
 def take_forward(m, slot, length, now_s):
-    """Take a packet that a sender has sent: data go to the link, what holds no data passes beside it."""
+    """Take a packet from a sender: data go to the link, packets without data bypass it."""
     run = m.run[0]
     i = flow_of(m, slot, length, 0)
     if i < 0:
@@ -196,7 +193,7 @@ def order_room(m):
 
 @kernel
 def take_back(m, slot, length, now_s):
-    """Take a packet that a receiver has sent: count what it says, and let the receiver acknowledge."""
+    """Take a packet from a receiver: count the data that it acknowledges, and send it back."""
     run = m.run[0]
     i = flow_of(m, slot, length, 2)
     if i < 0:
@@ -222,7 +219,7 @@ def take_back(m, slot, length, now_s):
 
 @kernel
 def read_devices(m, now_s):
-    """Read what waits at both ends."""
+    """Read the waiting packets at both ends."""
     run = m.run[0]
     for _ in range(BURST):
         if run.n_free == 0:
@@ -244,7 +241,7 @@ def read_devices(m, now_s):
 
 @kernel
 def write_packet(m, fd, slot, due_s, now_s):
-    """Write a packet to a device; note by how much it is late."""
+    """Write a packet to a device and record its delay."""
     run = m.run[0]
     at_s = now_s if run.virtual == 1 else clock_s(m)
     length = run.header_bytes + word_at(m, slot, run.header_bytes + 2, 2)
@@ -255,7 +252,7 @@ def write_packet(m, fd, slot, due_s, now_s):
 
 @kernel
 def write_due(m, now_s):
-    """Write what is due at both ends; return when the next packet is."""
+    """Write the due packets at both ends; return when the next one is due."""
     run = m.run[0]
     mask = m.forward.shape[1] - 1
     next_s = math.inf
@@ -289,7 +286,7 @@ def write_due(m, now_s):
 
 @kernel
 def run_applications(m, now_s):
-    """Write and read what the applications do; return when one begins or ends."""
+    """Write and read for the applications; return when one begins or ends."""
     run = m.run[0]
     next_s = math.inf
     for i in range(run.n_flows):
@@ -320,14 +317,14 @@ def run_applications(m, now_s):
 
 @kernel
 def sample(m, i, log):
-    """Write what the kernel says of flow i into a row of the log; a closed flow keeps its last counts."""
+    """Write the kernel's TCP_INFO of flow i into a row of the log; a closed flow keeps its last counts."""
     run, fl = m.run[0], m.flows[i]
     if fl.open == 1:
         words = m.info.view(np.uint32)
         words[INFO_BYTES // 4] = INFO_BYTES
         words[INFO_TIMEOUTS] = 0
-        got = call_c(m.calls[GETSOCKOPT], fl.sender_fd, IPPROTO_TCP, TCP_INFO, run.info_at, run.info_at + INFO_BYTES)
-        if as_int(got) == 0:
+        status = call_c(m.calls[GETSOCKOPT], fl.sender_fd, IPPROTO_TCP, TCP_INFO, run.info_at, run.info_at + INFO_BYTES)
+        if as_int(status) == 0:
             full = run.mss_bytes / fl.segment_bytes
             pacing = float(m.info.view(np.uint64)[INFO_PACING // 2])
             log.cwnd_bytes = words[INFO_CWND] * run.mss_bytes
@@ -382,7 +379,7 @@ def write_logs(m, now_s):
 
 @kernel
 def turn(m, now_s):
-    """Do once everything that can be done now; return when there is something to do next."""
+    """Do everything that is due now; return the next due time."""
     next_s = end_waits(m, now_s)
     read_devices(m, now_s)
     next_s = min(next_s, leave_access(m, now_s))
@@ -394,9 +391,9 @@ def turn(m, now_s):
 
 @kernel(nogil=True)
 def run_until(m, until_s):
-    """Run in real time; return when the time has come."""
+    """Run in real time until a time."""
     run = m.run[0]
-    run.expected_s = np.inf  # whatever came before this call is not the loop's time
+    run.expected_s = np.inf  # time before this call is not the loop's
     run.queued_s = read_queued_s(m)
     m.polls[0].events = POLLIN
     m.polls[1].events = POLLIN

@@ -1,8 +1,6 @@
-"""Write a belief program as one C file for the kernel: names, fixed-point numbers, the rule as C; the rest is a template.
+"""Export of a belief program or contract as one C file for the kernel, and its compilation.
 
-Belief programs and contracts by name, for what exports them.
-
-Find a compiler for BPF, and use it: only objects need one, C does not.
+The C is a template with the program's names, fixed-point constants and rule. Only objects need a compiler for BPF.
 """
 
 from __future__ import annotations
@@ -34,18 +32,18 @@ from ccenv.live.export.policy import WholePolicy
 LONGEST_NAME = 15  # of a congestion control, in the kernel
 MAX_COEFFICIENT_BITS = 28  # of the sum of an expression's coefficients over their common denominator
 SUM_BITS = 62
-VALUE_BITS = 22  # of the part before the point: a queue in packets; rates have 20
+VALUE_BITS = 22  # before the point: of a queue in packets; rates have 20
 MAX_FRACTION_BITS = 24
 MAX_JITTER_STEPS = 16 * STEPS_PER_RTT
 MAX_JITTER_S = 10.0
 MAX_RTT_S = 1000.0
-LOSS_LAG_STEPS = 2  # a loss is found by packets sent after it: C_U looks at windows that end so much earlier, too
-MAX_STEPS = 64  # taken at an ACK
+LOSS_LAG_STEPS = 2  # a loss is found by later packets, so C_U also uses windows that end this much earlier
+MAX_STEPS = 64  # taken at one ACK
 POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
 POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
 USER = "user"  # a chooser outside the kernel
 COMPILED = "policy"  # compiled in
-UNANSWERED = "middle"  # where it does not answer
+UNANSWERED = "middle"  # position without an answer
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
 
@@ -69,7 +67,7 @@ class ExportError(CcenvError):
     """A program, or an assumption about the path, that cannot be exported."""
 
     def __init__(self, message: str) -> None:
-        """Say that it is the export that refuses."""
+        """Prefix the message with ``export``."""
         super().__init__(f"export: {message}")
 
 
@@ -86,9 +84,9 @@ class Constants:
         window_steps: longest window of C_L and C_U.
         period_steps: length of a period.
         ring: steps of history, a power of two.
-        tight: a time-out happens only if C_U is at most so many times C_L.
-        expand: what C_U grows by.
-        moved: by more than this factor a bound has moved far.
+        tight: a time-out requires C_U <= tight C_L.
+        expand: factor by which C_U grows.
+        moved: factor beyond which a bound has moved far.
     """
 
     fraction_bits: int
@@ -117,22 +115,21 @@ def export_bpf(
     Args:
         program: the program, or a contract.
         name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
-        rtt_s: Rm where it is known, at most 1,000 s; None: the smallest RTT measured. It is lowered where a smaller one is seen.
-        jitter_s: D that the beliefs assume, at most 10 s: what delays feedback, ACK policies included.
-        chooser: who chooses inside a contract's intervals: ``lo``, ``middle``, ``hi``, or ``user``: a process that answers in a
-            map; while it does not answer, the middle is taken; or a small policy, which is compiled in. Needed for contracts,
-            and only for them.
+        rtt_s: Rm if known, at most 1,000 s; None: the smallest RTT measured. A smaller measured RTT lowers it.
+        jitter_s: D that the beliefs assume, at most 10 s: every delay of feedback, ACK policies included.
+        chooser: of a contract, and only of one: ``lo``, ``middle``, ``hi``; ``user``, a process that answers in a map (the
+            middle without an answer); or a small policy, which is compiled in.
 
     Returns:
         str: C, the same for the same arguments and version of ccenv.
 
     Raises:
-        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or program and
-            chooser do not fit together.
+        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or the chooser
+            does not fit the program.
         PolicyDoesNotFit: if a policy cannot be compiled in.
     """
     require_chooser(program, chooser)
-    constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
+    constants = export_constants(program, rtt_s=rtt_s, jitter_s=jitter_s)
     name = kernel_name(program.name if name is None else name)
     template = resources.files(__package__).joinpath("belief.bpf.c.in").read_text(encoding="utf-8")
     policy = "" if chooser is None or isinstance(chooser, str) else WholePolicy.of(chooser).text() + "\n"
@@ -146,15 +143,15 @@ def export_bpf(
 
 
 def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:
-    """Raise ExportError where a contract has no chooser, a program has one, or nobody has this one."""
-    known = ", ".join([*POSITIONS, USER, COMPILED])
+    """Raise ExportError for a contract without a chooser, a program with one, or an unknown chooser."""
+    choosers = ", ".join([*POSITIONS, USER, COMPILED])
     if program.is_contract and chooser is None:
-        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {known}")
+        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {choosers}")
     if not program.is_contract and chooser is not None:
-        who = chooser if isinstance(chooser, str) else chooser.name
-        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(who)}")
+        chooser_name = chooser if isinstance(chooser, str) else chooser.name
+        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(chooser_name)}")
     if isinstance(chooser, str) and chooser not in (*POSITIONS, USER):
-        raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {known}")
+        raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {choosers}")
 
 
 def kernel_name(name: str) -> str:
@@ -168,7 +165,7 @@ def kernel_name(name: str) -> str:
     return name
 
 
-def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0) -> Constants:
+def export_constants(program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0) -> Constants:
     """Return the numbers of an export. Raises ExportError as :func:`export_bpf`."""
     if rtt_s is not None and not 1e-6 <= rtt_s <= MAX_RTT_S:
         raise ExportError(f"an RTT of {rtt_s:g} s; it must be from 1 us to {MAX_RTT_S:g} s")
@@ -183,7 +180,7 @@ def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: floa
     settings = BeliefSettings()
     window_steps = settings.window_rtts * STEPS_PER_RTT
     probe_steps = program.probe_window_rtts * STEPS_PER_RTT
-    # What may be read back: from the newest step sent in, over the steps of an ACK, D, and a window.
+    # The history that may be read: from the newest step sent, over the steps of an ACK, D, and a window.
     history = 2 * MAX_STEPS + 2 * STEPS_PER_RTT + (MAX_JITTER_STEPS if jitter_us else 1)
     history += max(window_steps + LOSS_LAG_STEPS, probe_steps)
     return Constants(
@@ -201,8 +198,8 @@ def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: floa
     )
 
 
-def position_without(chooser: str | PolicySender) -> int:
-    """Return the position that is taken where nobody answers."""
+def unanswered_position(chooser: str | PolicySender) -> int:
+    """Return the position that is taken without an answer."""
     return POSITIONS[chooser if isinstance(chooser, str) and chooser in POSITIONS else UNANSWERED]
 
 
@@ -212,8 +209,8 @@ def whole_terms(expression: Expression) -> tuple[tuple[tuple[str, int], ...], in
     return tuple((name, int(coefficient * denominator)) for name, coefficient in expression.terms), denominator
 
 
-def slack_of(expression: Expression) -> int:
-    """Return what the sum over ``whole_terms`` must exceed: rates and amounts are rounded, times are exact."""
+def rounding_slack(expression: Expression) -> int:
+    """Return the value that the sum over ``whole_terms`` must exceed: rates and amounts are rounded, times are exact."""
     return 0 if expression.unit == "s" else 2 * sum(abs(coefficient) for _, coefficient in whole_terms(expression)[0])
 
 
@@ -233,7 +230,7 @@ def _coefficient_bits(program: Program) -> int:
 
 
 def _head(program: Program, name: str, constants: Constants) -> str:
-    """Say where the file comes from. Nothing of the program can end the comment."""
+    """Return the comment about the origin of the file. No text of the program can end the comment."""
     document = to_json(program)
     rtt = f"{constants.rtt_us} us" if constants.rtt_us else "the smallest RTT measured"
     lines = [
@@ -272,7 +269,7 @@ def _constants_text(c: Constants, name: str, chooser: str | PolicySender | None)
         values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
         values["POSITION_BITS"] = POSITION_BITS
         values["WHOLE"] = "(1U << POSITION_BITS)"
-        values["POSITION"] = position_without(chooser)
+        values["POSITION"] = unanswered_position(chooser)
     if chooser == USER:
         values["ASKED"] = "/* a process answers; POSITION holds where it does not */"
     if isinstance(chooser, PolicySender):
@@ -310,7 +307,7 @@ def _condition_text(condition: Expression | str) -> str:
     if isinstance(condition, str):
         return f"f->{condition}"
     terms, _ = whole_terms(condition)
-    text = f"{_sum_text(terms)} > {slack_of(condition)}LL"
+    text = f"{_sum_text(terms)} > {rounding_slack(condition)}LL"
     sign = dict(terms).get("C_U", 0)
     if sign:
         text = f"f->C_U == UNBOUNDED || {text}" if sign > 0 else f"f->C_U != UNBOUNDED && {text}"
@@ -322,12 +319,12 @@ def _sum_text(terms: tuple[tuple[str, int], ...]) -> str:
 
 
 class Exported(NamedTuple):
-    """What is exported of a sender.
+    """The exportable part of a sender.
 
     Attributes:
         program: the program, or the contract.
-        chooser: of a contract: as ``export_bpf`` takes it.
-        contract: of a contract: the sender, with the policy that may answer outside the kernel.
+        chooser: of a contract, see ``export_bpf``.
+        contract: of a contract, the sender with the policy that may answer outside the kernel.
     """
 
     program: Program
@@ -335,31 +332,31 @@ class Exported(NamedTuple):
     contract: ContractSender | None = None
 
 
-def program_named(spec: str, chooser: str | None = None) -> Exported:
-    """Return the one program, or the contract, of a registered sender or a ``.json`` file.
+def load_exported(spec: str, chooser: str | None = None) -> Exported:
+    """Return the program, or the contract, of a registered sender or a ``.json`` file.
 
     Args:
         spec: of the sender.
-        chooser: of a contract, instead of its own; ``user`` stands for its policy or its random choices in a process,
-            ``policy`` for its policy compiled in.
+        chooser: of a contract, instead of its own; ``user`` is its policy or its random choices in a process, ``policy`` its
+            policy compiled in.
 
     Raises:
-        ExportError: if it is no belief program, or two of them, or its chooser cannot be exported.
+        ExportError: if it is no belief program, or two programs, or its chooser cannot be exported.
         UnknownNameError: for an unknown name.
     """
     sender = make_sender(spec)
     if isinstance(sender, ContractSender):
-        own = sender.chooser if sender.chooser in POSITIONS else USER
+        own_chooser = sender.chooser if sender.chooser in POSITIONS else USER
         if sender.chooser == "external":
             raise ExportError(f"{spec!r}: an environment chooses; choosers are {', '.join([*POSITIONS, 'policy', 'random'])}")
         if chooser == COMPILED:
             if sender.policy is None:
                 raise ExportError(f"{spec!r} has no policy that could be compiled in; its chooser is {sender.chooser}")
             return Exported(sender.program, sender.policy, sender)
-        return Exported(sender.program, chooser or own, sender)
+        return Exported(sender.program, chooser or own_chooser, sender)
     if not isinstance(sender, ProgramSender):
-        known = [name for tag in ("synthesized", "distilled", "contract") for name in AGENTS.names(tag)]
-        raise ExportError(f"{spec!r} is no belief program; programs: {', '.join(known)}")
+        names = [name for tag in ("synthesized", "distilled", "contract") for name in AGENTS.names(tag)]
+        raise ExportError(f"{spec!r} is no belief program; programs: {', '.join(names)}")
     if sender.start is not None:
         raise ExportError(f"{spec!r} is two programs, first {sender.start.name}, then {sender.program.name}; export one of them")
     return Exported(sender.program, chooser)
@@ -378,9 +375,9 @@ class Compiler(NamedTuple):
     """A clang with the BPF target.
 
     Attributes:
-        name: ``clang``, or ``ziglang``: the Python package that holds one.
-        command: how it is called.
-        version: of clang, the major one.
+        name: ``clang``, or ``ziglang`` for that of the Python package.
+        command: command line.
+        version: major version of clang.
     """
 
     name: str
@@ -389,25 +386,25 @@ class Compiler(NamedTuple):
 
 
 def find_compiler() -> Compiler | None:
-    """Return the clang on PATH if it is new enough and has the BPF target, else that of the package ziglang, else None."""
+    """Return the clang on PATH if it is recent enough and has the BPF target, else that of the package ziglang, else None."""
     path = shutil.which("clang")
     if path is not None:
-        version = _version((path,))
-        if version >= OLDEST_CLANG and "bpf " in _said([path, "--print-targets"]):
+        version = _clang_version((path,))
+        if version >= OLDEST_CLANG and "bpf " in _read_output([path, "--print-targets"]):
             return Compiler(_CLANG, (path,), version)
     if find_spec("ziglang") is None:
         return None
     command = (sys.executable, "-m", "ziglang", "cc")
-    version = _version(command)
+    version = _clang_version(command)
     return Compiler(_ZIG, command, version) if version >= OLDEST_CLANG else None
 
 
-def _version(command: tuple[str, ...]) -> int:
-    found = _VERSION.search(_said([*command, "--version"]))
-    return int(found[1]) if found else 0
+def _clang_version(command: tuple[str, ...]) -> int:
+    match = _VERSION.search(_read_output([*command, "--version"]))
+    return int(match[1]) if match else 0
 
 
-def _said(command: list[str]) -> str:
+def _read_output(command: list[str]) -> str:
     try:
         return _run(command).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
@@ -415,11 +412,9 @@ def _said(command: list[str]) -> str:
 
 
 def compile_bpf(text: str, record: bool = False) -> bytes:
-    """Compile what ``export_bpf`` returned; return the BPF object with its type information. Leaves no file.
+    """Compile the C of ``export_bpf``; return the BPF object with its type information. Leaves no file.
 
-    Args:
-        text: the C.
-        record: let it record what it sees and decides at each ACK, for ``ccenv.live``.
+    With ``record`` it records inputs and decisions at each ACK, for ``ccenv.live``.
 
     Raises:
         ExportError: if there is no compiler, or it refuses the text.
@@ -427,22 +422,22 @@ def compile_bpf(text: str, record: bool = False) -> bytes:
     compiler = find_compiler()
     if compiler is None:
         raise ExportError(f"an object needs a compiler for BPF; {ADVICE}, or write C: -o NAME.c")
-    # Not all can write to their standard output; what else they keep lies in this folder, too.
+    # Some compilers cannot write to standard output; their caches are in this folder, too.
     with tempfile.TemporaryDirectory(prefix="ccenv-bpf-") as folder:
-        made = FilePath(folder, "program.o")
+        object_file = FilePath(folder, "program.o")
         command = [*compiler.command, "-target", _TARGETS[compiler.name], *_OPTIONS, *(["-DRECORD"] if record else [])]
         try:
-            done = _run([*command, "-x", "c", "-c", "-", "-o", str(made)], text.encode("ascii"), folder)
-            content = made.read_bytes() if done.returncode == 0 else b""
+            process = _run([*command, "-x", "c", "-c", "-", "-o", str(object_file)], text.encode("ascii"), folder)
+            content = object_file.read_bytes() if process.returncode == 0 else b""
         except (OSError, subprocess.SubprocessError) as error:
             raise ExportError(f"{compiler.name} did not compile: {error}") from None
-    if done.returncode != 0:
-        raise ExportError(f"{compiler.name} refused the text: {done.stderr.decode(errors='replace').strip()}")
+    if process.returncode != 0:
+        raise ExportError(f"{compiler.name} refused the text: {process.stderr.decode(errors='replace').strip()}")
     return content
 
 
-def _run(command: list[str], given: bytes = b"", cache: str = "") -> subprocess.CompletedProcess[bytes]:
-    kept = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache} if cache else {}
+def _run(command: list[str], stdin: bytes = b"", cache: str = "") -> subprocess.CompletedProcess[bytes]:
+    cache_variables = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache} if cache else {}
     return subprocess.run(
-        command, input=given, capture_output=True, timeout=_TIME_LIMIT_S, check=False, env={**os.environ, **kept}
+        command, input=stdin, capture_output=True, timeout=_TIME_LIMIT_S, check=False, env={**os.environ, **cache_variables}
     )

@@ -1,4 +1,4 @@
-"""A small policy compiled into an exported contract: its text, and the same in Python's integers."""
+"""A small policy compiled into an exported contract: its C text, and the same computation in Python's integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINT_BITS = 16  # after the point: of signals, weights and outputs
 WIDEST = 32  # layer
 MOST_WEIGHTS = 4096
 LARGEST_WEIGHT = 1 << 12
-LARGEST = 1 << 28  # of what a layer gives, with POINT_BITS: sums of a layer stay below 2**62
+LARGEST = 1 << 28  # output of a layer, with POINT_BITS: sums of a layer stay below 2**62
 _ONE = 1 << POINT_BITS
 _TANH = tuple(round(_ONE * math.tanh(i / 128)) for i in range(1025))
 
@@ -29,7 +29,7 @@ class PolicyDoesNotFit(CcenvError):
 
 @dataclass(frozen=True)
 class WholePolicy:
-    """A policy in whole numbers.
+    """A policy in fixed-point integers.
 
     Attributes:
         layers: per layer (n_in, n_out) weights, and (n_out,) biases, int64 with POINT_BITS after the point.
@@ -55,14 +55,14 @@ class WholePolicy:
         ):
             if wrong:
                 raise PolicyDoesNotFit(f"policy {policy.name} cannot be compiled in: {why}; a process can choose: --chooser user")
-        whole = tuple(
+        layers = tuple(
             (np.rint(weights * _ONE).astype(np.int64), np.rint(bias * _ONE).astype(np.int64))
             for weights, bias in zip(policy.weights, policy.biases, strict=True)
         )
-        return WholePolicy(whole, policy.activation == "relu")
+        return WholePolicy(layers, policy.activation == "relu")
 
     def text(self) -> str:
-        """Return it as C."""
+        """Return the policy as C."""
         flat = [int(n) for weights, bias in self.layers for n in (*bias, *weights.ravel())]
         lines = [
             f"#define WIDEST {WIDEST}",
@@ -85,7 +85,7 @@ class WholePolicy:
         return template.replace("@WEIGHTS@", "\n".join(lines)).replace("@LAYERS@", "\n".join(calls))
 
     def position(self, signals: list[int]) -> int:
-        """Return the position in the interval, from 0 to 1 << POINT_BITS, at signals with POINT_BITS."""
+        """Return the position in the interval, 0 to 1 << POINT_BITS, for signals with POINT_BITS after the point."""
         x = signals
         for number, (weights, bias) in enumerate(self.layers):
             sums = [
@@ -97,15 +97,15 @@ class WholePolicy:
         return (_clip(x[0], -_ONE, _ONE) + _ONE) >> 1
 
 
-def signals_of(state: Any, fraction_bits: int, unbounded: int, sent: int, lost: int, in_flight: int) -> list[int]:
+def belief_signals(state: Any, fraction_bits: int, unbounded: int, sent: int, lost: int, in_flight: int) -> list[int]:
     """Return the ten belief signals with POINT_BITS after the point.
 
     Args:
         state: with C_L, C_U, C_L_lambda, q_U, qdel_L_steps, qdel_U, rate, rtt_us and utilised, as in the export.
         fraction_bits: of the export.
-        unbounded: C_U where there is no upper bound.
+        unbounded: value of C_U without an upper bound.
         sent: packets since the last decision.
-        lost: found lost since then.
+        lost: packets found lost since then.
         in_flight: packets.
     """
     bdp = STEPS_PER_RTT * state.C_L
@@ -124,7 +124,7 @@ def signals_of(state: Any, fraction_bits: int, unbounded: int, sent: int, lost: 
 
 
 def _array(name: str, values: Any) -> str:
-    rows = [", ".join(str(v) for v in values[at : at + 12]) for at in range(0, len(values), 12)]
+    rows = [", ".join(str(v) for v in values[first : first + 12]) for first in range(0, len(values), 12)]
     body = ",\n\t".join(rows)
     return f"static const s32 {name}[{len(values)}] = {{\n\t{body},\n}};"
 
@@ -134,9 +134,9 @@ def _clip(value: int, low: int, high: int) -> int:
 
 
 def _log2(value: int) -> int:
-    whole = value.bit_length() - 1
-    mantissa = value >> (whole - 31) if whole > 31 else value << (31 - whole)
-    digits = whole << POINT_BITS
+    exponent = value.bit_length() - 1
+    mantissa = value >> (exponent - 31) if exponent > 31 else value << (31 - exponent)
+    digits = exponent << POINT_BITS
     for i in range(POINT_BITS - 1, -1, -1):
         mantissa = mantissa * mantissa >> 31
         if mantissa >> 32:

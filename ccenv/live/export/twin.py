@@ -1,6 +1,6 @@
-"""The exported C once more in Python's integers: the plain reference of ``belief.bpf.c.in``, over recorded ACKs.
+"""The plain reference of the exported C (``belief.bpf.c.in``) in Python's integers, over recorded ACKs.
 
-The C keeps a ring of steps and scans it; this keeps the whole history and loops over it. Each number must be equal bit for bit.
+The C scans a ring of steps; the reference keeps the whole history. All numbers must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ccenv.live.export.bpf import (
     MAX_STEPS,
     POSITION_BITS,
     USER,
-    constants_of,
-    position_without,
+    export_constants,
     require_chooser,
-    slack_of,
+    rounding_slack,
+    unanswered_position,
     whole_terms,
 )
-from ccenv.live.export.policy import WholePolicy, signals_of
+from ccenv.live.export.policy import WholePolicy, belief_signals
 
 # An ACK as the hooks see it; the first record is the start of the flow, with the handshake's RTT.
 ACK_DTYPE = np.dtype(
@@ -42,7 +42,7 @@ ACK_DTYPE = np.dtype(
     ],
     align=True,
 )
-# What is known and sent after it.
+# Beliefs and rates after an ACK.
 STATE_DTYPE = np.dtype(
     [
         *((name, "<u8") for name in ("step", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L_steps", "qdel_U")),
@@ -63,13 +63,13 @@ _START_SEGMENTS = 4
 
 
 class Twin:
-    """One flow.
+    """The reference of one flow.
 
     Attributes:
         constants: of the export.
         served: S by step: packets delivered, unwrapped.
-        entered: least and most that E can be, by step.
-        busy: steps in which the link is known to have been utilised.
+        entered: lower and upper bound of E, by step.
+        busy: steps in which the link was certainly utilised.
         C_L, C_U, C_L_lambda: packets per step, times 2**fraction_bits.
         period: step in which the period began.
         since: step before which no window begins.
@@ -84,10 +84,10 @@ class Twin:
         """Take the arguments of ``export_bpf``."""
         require_chooser(program, chooser)
         self.chooser, self.lo, self.hi, self.asked = chooser, 0, 0, 0
-        self._unanswered = 0 if chooser is None else position_without(chooser)
+        self._unanswered = 0 if chooser is None else unanswered_position(chooser)
         self._policy = WholePolicy.of(chooser) if isinstance(chooser, PolicySender) else None
         self.position, self._answered = self._unanswered, 0
-        self.program, self.constants = program, constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
+        self.program, self.constants = program, export_constants(program, rtt_s=rtt_s, jitter_s=jitter_s)
         self._one = 1 << self.constants.fraction_bits
         self._min_rate, self._rate_limit = self._one // STEPS_PER_RTT, self._one << 20
         self.C_L = self.rate = self._min_rate
@@ -137,9 +137,9 @@ class Twin:
                 self.hi = max(self.hi * rtt_us // self.rtt_us, self.lo)
                 self.rate = self._inside()
         self.rtt_us = rtt_us
-        whole = -(-STEPS_PER_RTT * c.jitter_us // rtt_us)
-        self.jitter = max(1, whole)
-        self._rounding = whole + 1 - self.jitter
+        jitter_steps = -(-STEPS_PER_RTT * c.jitter_us // rtt_us)
+        self.jitter = max(1, jitter_steps)
+        self._rounding = jitter_steps + 1 - self.jitter
         self._base_us = max(0, ack["now_us"] - rtt_us)
         self.first = self.step = self.since = self.period = self._decision = self.step + c.ring
         self.served = {self.first: self._delivered}
@@ -209,9 +209,9 @@ class Twin:
             for y in range(max(self._settled, self._sent_step + 2 - self.constants.ring), self._sent_step + 1):
                 self.entered[y] = (self._sampled_delivered, self._delivered - 1)
             self._settled = max(self._settled, self._sent_step + 1)
-            waited = self._after_base(now_us) - (STEPS_PER_RTT + self.jitter) * self.rtt_us
+            waited = self._time_after_base(now_us) - (STEPS_PER_RTT + self.jitter) * self.rtt_us
             if waited > 0:
-                self._cover(self._after_base(sent_us), waited)
+                self._cover(self._time_after_base(sent_us), waited)
         if ack["lost"] != self._last["lost"]:
             self._idle = 0
             if not ack["reord_seen"] and self._delivered - before <= _MAX_ACKED:
@@ -227,7 +227,7 @@ class Twin:
         if self._sampled:
             self._note_delay(now_us, rtt_us)
 
-    def _after_base(self, time_us: int) -> int:
+    def _time_after_base(self, time_us: int) -> int:
         return max(0, STEPS_PER_RTT * (time_us - self._base_us))
 
     def _cover(self, start: int, end: int) -> None:
@@ -249,14 +249,14 @@ class Twin:
             sent_us for sent_us, delivered in self._samples[-_SAMPLES:] if _BEYOND_PACKETS <= before - delivered <= _NEAR_PACKETS
         ]
         if near and near[0] > self._base_us:
-            self._cover(self._after_base(near[0]), self._after_base(near[-1]))
+            self._cover(self._time_after_base(near[0]), self._time_after_base(near[-1]))
 
     def _take_step(self, n: int, before: int) -> None:
         x = n - self.jitter
-        late = self._sampled and x > self._sent_step
+        is_late = self._sampled and x > self._sent_step
         self.step = n
         self.served[n] = before
-        self._idle = self._idle + 1 if self._sampled and not late and x > self.first else 0
+        self._idle = self._idle + 1 if self._sampled and not is_late and x > self.first else 0
         self._narrow_lambda(n, x)
         bound = 0
         for t in range(max(self.since, n - self.constants.window_steps), n):
@@ -327,7 +327,7 @@ class Twin:
                 holds = self.utilised if rule.condition == "utilised" else self.loss
             else:
                 total = self._sum(rule.condition, values)
-                holds = total is not None and (total == UNBOUNDED or total > slack_of(rule.condition))
+                holds = total is not None and (total == UNBOUNDED or total > rounding_slack(rule.condition))
             rule = rule.then if holds else rule.otherwise
         self._decision = self.step + STEPS_PER_RTT * rule.hold_rtts
         rates = [self._rate(end, values) for end in rule.ends]
@@ -338,7 +338,7 @@ class Twin:
         if self._answered != self.asked and self.chooser == USER:
             self.position = self._unanswered
         if self._policy is not None:
-            signals = signals_of(self, self.constants.fraction_bits, UNBOUNDED, *self._interval)
+            signals = belief_signals(self, self.constants.fraction_bits, UNBOUNDED, *self._interval)
             self.position = self._policy.position(signals)
         self.asked += 1
         self.rate = self._inside()
@@ -364,7 +364,7 @@ class Twin:
 
     @staticmethod
     def _sum(expression: Expression, values: dict[str, int]) -> int | None:
-        """Return the sum over the common denominator; an unbounded C_U makes it UNBOUNDED, or None where it is subtracted."""
+        """Return the sum over the common denominator; with an unbounded C_U UNBOUNDED, or None if it is subtracted."""
         terms, _ = whole_terms(expression)
         sign = dict(terms).get("C_U", 0)
         if sign and values["C_U"] == UNBOUNDED:
@@ -374,9 +374,9 @@ class Twin:
     def _send(self, ack: dict[str, int]) -> None:
         coarse = self.rate >> (self.constants.fraction_bits - 12)
         size = coarse * ack["mss"]
-        whole, rest = min(size // self.rtt_us, 2**38), size % self.rtt_us
+        quotient, remainder = min(size // self.rtt_us, 2**38), size % self.rtt_us
         per_s = STEPS_PER_RTT * 10**6
-        pace = (whole * per_s + rest * per_s // self.rtt_us) >> 12
+        pace = (quotient * per_s + remainder * per_s // self.rtt_us) >> 12
         elapsed_us = min(max(0, ack["now_us"] - self._decided_us), 2**27)
         planned = (coarse * elapsed_us // self.rtt_us * STEPS_PER_RTT) >> 12
         sent = (ack["data_segs_out"] - self._sent_at_decision) % _U32

@@ -1,1 +1,1 @@
-"""What live runs do with the system: namespaces, devices, sockets, programs in the kernel."""
+"""System interfaces of live runs: namespaces, devices, sockets, and programs in the kernel."""

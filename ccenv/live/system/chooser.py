@@ -1,7 +1,7 @@
-"""The process that chooses inside the contract of an exported program: it reads beliefs from a map of the kernel, and answers.
+"""The process that chooses inside the contract of an exported program: it reads beliefs from a kernel map and answers.
 
-Started with a sender's name and the files of the maps; it says ``ready`` and then serves until it is ended. Whatever it
-writes, the program in the kernel clips it to the interval; while it writes nothing, the program takes the middle.
+It is started with a sender's name and the files of the maps, prints ``ready``, and serves until it is killed. The program in the
+kernel clips every answer to the interval, and takes the middle without an answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 from ccenv.engine.compiled.policies import MAX_WIDTH, POLICY_DTYPE, SCRATCH_ROWS, act_on_beliefs, memory_words, pack_policies
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.live.export.bpf import POSITION_BITS, constants_of
+from ccenv.live.export.bpf import POSITION_BITS, export_constants
 
 CHOICES = 64  # of the exported C
 PRIORITY = 49  # of SCHED_FIFO: below the emulator
@@ -37,7 +37,7 @@ CHOICE_DTYPE = np.dtype(
     ],
     align=True,
 )
-# What the signals are computed of, in packets and seconds.
+# Inputs of the signals, in packets and seconds.
 _BELIEFS = np.dtype(
     [
         (name, "<f8")
@@ -52,13 +52,9 @@ _LOW, _HIGH = OBSERVATION_LOW.astype(np.float64), OBSERVATION_HIGH.astype(np.flo
 
 @kernel
 def observe(choice, one, beliefs, out):
-    """Compute the belief signals of a decision, clipped.
+    """Write the clipped belief signals of a decision (CHOICE_DTYPE) into ``out``, (N_OBSERVATION,) float64.
 
-    Args:
-        choice: CHOICE_DTYPE record.
-        one: what a packet counts in its fixed-point numbers.
-        beliefs: scratch record.
-        out: (N_OBSERVATION,) float64.
+    ``one`` is the fixed-point value of a packet, ``beliefs`` a scratch record.
     """
     rtt_s = choice.rtt_us * 1e-6
     per_s = STEPS_PER_RTT / (rtt_s * one)  # packets per second: a packet counts as a byte, which no signal sees
@@ -77,12 +73,12 @@ def observe(choice, one, beliefs, out):
 
 @kernel
 def answer_all(choices, seen, one, has_policy, seed, policy, weights, memory, beliefs, observation, scratch, positions):
-    """Answer all decisions that were not answered yet; return how many.
+    """Answer all decisions that are not answered yet; return their number.
 
     Args:
         choices: (CHOICES,) CHOICE_DTYPE, shared with the kernel; positions go to ``positions``, the caller writes them.
         seen: (CHOICES,) numbers of the decisions answered last; advances.
-        one: what a packet counts.
+        one: fixed-point value of a packet.
         has_policy: a policy chooses; otherwise positions are random.
         seed: of random positions.
         policy: POLICY_DTYPE record.
@@ -115,23 +111,17 @@ def answer_all(choices, seen, one, has_policy, seed, policy, weights, memory, be
 
 
 class Chooser:
-    """Serves the maps of one exported contract.
+    """Serves the maps of one exported contract whose chooser is ``policy`` or ``random``.
 
     Attributes:
         choices: (CHOICES,) CHOICE_DTYPE, shared with the kernel.
     """
 
     def __init__(self, contract: ContractSender, choices: np.ndarray, seed: int = 0) -> None:
-        """Prepare.
-
-        Args:
-            contract: with the chooser ``policy`` or ``random``.
-            choices: shared with the kernel.
-            seed: of random positions.
-        """
+        """Prepare the policy; the seed is that of random positions."""
         self.choices, self._seed = choices, float(seed)
         self._seen = np.zeros(len(choices), np.uint64)
-        self._one = float(1 << constants_of(contract.program).fraction_bits)
+        self._one = float(1 << export_constants(contract.program).fraction_bits)
         policy = contract.policy
         self._weights: np.ndarray = np.zeros(1)
         self._policies: np.ndarray = np.zeros(1, POLICY_DTYPE)
@@ -144,7 +134,7 @@ class Chooser:
         self._scratch = np.zeros((SCRATCH_ROWS, MAX_WIDTH))
 
     def serve(self) -> int:
-        """Answer what was asked since the last call; return how many decisions."""
+        """Answer the decisions since the last call; return their number."""
         n = int(
             answer_all(
                 self.choices, self._seen, self._one, self._has_policy, self._seed, self._policies[0], self._weights,
@@ -159,10 +149,10 @@ class Chooser:
 
 
 class Bell:
-    """The ring of the kernel that tells of decisions: what it holds is not read, only that there is something."""
+    """The kernel ring that signals decisions; its content is not read."""
 
     def __init__(self, ring_fd: int) -> None:
-        """Map it."""
+        """Map the ring."""
         page = mmap.PAGESIZE
         self._heard = np.frombuffer(mmap.mmap(ring_fd, page, mmap.MAP_SHARED), np.uint64, 1)
         self._rung = np.frombuffer(mmap.mmap(ring_fd, page, mmap.MAP_SHARED, mmap.PROT_READ, offset=page), np.uint64, 1)
@@ -170,20 +160,20 @@ class Bell:
         self._poll.register(ring_fd, select.POLLIN)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it rings, or for so long."""
+        """Wait until it rings, at most for the time-out."""
         self._poll.poll(timeout_s * 1e3)
         self._heard[0] = self._rung[0]
 
 
-def shared_choices(map_fd: int) -> np.ndarray:
+def map_choices(map_fd: int) -> np.ndarray:
     """Return the map of decisions and answers, shared with the kernel."""
     size = -(-CHOICES * CHOICE_DTYPE.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
     return np.frombuffer(mmap.mmap(map_fd, size, mmap.MAP_SHARED), CHOICE_DTYPE, CHOICES)
 
 
 def serve_for_ever(contract: ContractSender, map_fd: int, ring_fd: int, seed: int = 0, ready: Any = None) -> None:
-    """Choose until the process ends. ``ready`` is called when all is compiled."""
-    chooser, bell = Chooser(contract, shared_choices(map_fd), seed), Bell(ring_fd)
+    """Choose until the process ends; ``ready`` is called when everything is compiled."""
+    chooser, bell = Chooser(contract, map_choices(map_fd), seed), Bell(ring_fd)
     chooser.serve()
     if ready is not None:
         ready()
@@ -194,10 +184,10 @@ def serve_for_ever(contract: ContractSender, map_fd: int, ring_fd: int, seed: in
 
 def main(spec: str, map_fd: int, ring_fd: int, seed: int, parent: int) -> None:
     """Serve for a worker, whose process id is given, and end with it."""
-    from ccenv.live.export.bpf import program_named
+    from ccenv.live.export.bpf import load_exported
 
     end_with_parent()
-    contract = program_named(spec).contract
+    contract = load_exported(spec).contract
     if os.getppid() != parent or contract is None:
         return
 

@@ -1,9 +1,7 @@
-"""The real ends of the flows: a sender and a receiver socket each, in their namespaces. Standard library only.
+"""The sockets of the flows in their namespaces, and the cores of the loop. Standard library only.
 
-The cores of the loop: which ones, that they do not fall asleep, and how much of them the host of a virtual machine takes.
-
-A virtual machine that has nothing to do gives its core back, and gets it again milliseconds late. So a process of the lowest
-priority (SCHED_IDLE) spins on them while a run lasts: whatever else wants to run goes before it. Standard library only.
+An idle virtual machine gives its core back and gets it again milliseconds late. Therefore a process of the lowest priority
+(SCHED_IDLE), which yields to every other process, spins on the loop's cores during a run.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from pathlib import Path
 from ccenv.live.system.spaces import RECEIVER_ADDRESS, SENDER_ADDRESS, SO_RCVBUFFORCE, SO_SNDBUFFORCE, enlarge
 
 TCP_CONGESTION, TCP_NOTSENT_LOWAT = 13, 25
-NOT_SENT_BYTES = 128 << 10  # that an application is ahead of its congestion control
+NOT_SENT_BYTES = 128 << 10  # lead of an application over its congestion control
 SINK_LOW_BYTES = 128 << 10  # read by the receiving application at a time
 
 
@@ -41,13 +39,13 @@ class Sockets:
     sinks: list[socket.socket] = field(default_factory=list)
 
     def make_senders(self, n: int, n_bytes: int, first_port: int) -> None:
-        """Make the senders of n flows in this namespace, not connected."""
+        """Make the unconnected senders of n flows in this namespace."""
         for index in range(n):
             end = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             enlarge(end, socket.SO_SNDBUF, SO_SNDBUFFORCE, n_bytes)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             end.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
-            # A stopped flow sends nothing more: no rest, no farewell.
+            # A stopped flow sends nothing more: neither the rest of its data nor a FIN.
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.bind((SENDER_ADDRESS, first_port + index))
             self.senders.append(end)
@@ -73,7 +71,7 @@ class Sockets:
                 raise OSError(number, os.strerror(number))
 
     def accept(self) -> None:
-        """Take the connections. Raises OSError if one is not made."""
+        """Accept the connections. Raises OSError if one was not made."""
         for end in self.senders:
             number = end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if number:
@@ -85,8 +83,8 @@ class Sockets:
             self.sinks.append(sink)
 
 
-def available() -> list[str]:
-    """Return the congestion controls that the kernel has now."""
+def available_controls() -> list[str]:
+    """Return the congestion controls that are loaded in the kernel."""
     try:
         with open("/proc/sys/net/ipv4/tcp_available_congestion_control", encoding="ascii") as file:
             return file.read().split()
@@ -95,7 +93,7 @@ def available() -> list[str]:
 
 
 def has_congestion_control(name: str) -> bool:
-    """Tell whether a kernel has a congestion control; its module may be loaded for that."""
+    """Tell whether the kernel has a congestion control; this may load its module."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as end:
         try:
             end.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, name.encode())
@@ -106,7 +104,7 @@ def has_congestion_control(name: str) -> bool:
 
 SHORT_SLICE_NS = 100_000
 _BUSY, _STEAL = (0, 1, 2, 5, 6, 7), 7  # of a line of /proc/stat: all but idle and waiting for disks
-# It ends with the worker; a parent that has gone before that is seen.
+# The process ends with the worker, also if the worker has ended before prctl.
 _SPIN = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
@@ -117,9 +115,9 @@ _SPIN = (
 )
 
 
-def times_of_cores() -> dict[int, tuple[float, float]]:
-    """Return by core for how many seconds it was busy, and was taken by the host, since the system began; empty if not known."""
-    found = {}
+def read_core_times() -> dict[int, tuple[float, float]]:
+    """Return the busy and the stolen seconds of each core since the system began; empty if not known."""
+    times = {}
     try:
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -129,19 +127,19 @@ def times_of_cores() -> dict[int, tuple[float, float]]:
         name, *numbers = line.split()
         if name.startswith("cpu") and name != "cpu":
             ticks = [int(number) for number in numbers]
-            found[int(name[3:])] = (tick_s * sum(ticks[place] for place in _BUSY), tick_s * ticks[_STEAL])
-    return found
+            times[int(name[3:])] = (tick_s * sum(ticks[column] for column in _BUSY), tick_s * ticks[_STEAL])
+    return times
 
 
-def least_busy(before: dict[int, tuple[float, float]], n: int) -> list[int]:
-    """Return the n cores, of those that this process may use, that have been busy for the shortest time since ``before``."""
-    now, nothing = times_of_cores(), (0.0, 0.0)
+def find_least_busy(before: dict[int, tuple[float, float]], n: int) -> list[int]:
+    """Return the n cores allowed to this process that have been least busy since ``before``."""
+    now, nothing = read_core_times(), (0.0, 0.0)
     allowed = sorted(os.sched_getaffinity(0))
     return sorted(allowed, key=lambda core: now.get(core, nothing)[0] - before.get(core, nothing)[0])[:n]
 
 
-def stay_on(cores: Sequence[int]) -> list[subprocess.Popen[bytes]]:
-    """Keep this process on some cores, and them awake; return the processes that do so; none where that is not allowed."""
+def pin_to_cores(cores: Sequence[int]) -> list[subprocess.Popen[bytes]]:
+    """Pin this process to some cores and keep these awake; return the spinning processes, none if that is not allowed."""
     try:
         os.sched_setaffinity(0, cores)
         return [
@@ -155,22 +153,18 @@ def stay_on(cores: Sequence[int]) -> list[subprocess.Popen[bytes]]:
         return []
 
 
-def ask_for_short_slices() -> bool:
-    """Ask for the shortest time slices that the scheduler gives (Linux 6.12): who takes little goes first. Needs no rights.
-
-    Returns:
-        Whether the kernel knows such a thing.
-    """
+def request_short_slices() -> bool:
+    """Ask for the shortest time slices of the scheduler (Linux 6.12), which needs no rights; tell whether the kernel has them."""
     number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
     if number is None:
         return False
     # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
-    asked = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.getpriority(os.PRIO_PROCESS, 0), 0, SHORT_SLICE_NS, 0, 0)
-    return bool(ctypes.CDLL(None).syscall(number, 0, asked, 0) == 0)
+    attributes = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.getpriority(os.PRIO_PROCESS, 0), 0, SHORT_SLICE_NS, 0, 0)
+    return bool(ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0)
 
 
 def open_schedule() -> int:
-    """Return an open file that says for how long this thread waited for a core; -1 where the kernel does not say."""
+    """Return an open file with the time that this thread waited for a core; -1 if the kernel has none."""
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

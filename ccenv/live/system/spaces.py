@@ -1,6 +1,6 @@
-"""User and network namespaces, and the few messages to the kernel that set up devices in them. Standard library only.
+"""User and network namespaces, their devices, and the two ends of the emulated network. Standard library only.
 
-The two ends of the emulated network: TUN devices, else pairs of devices with packet sockets. Standard library only.
+The ends are TUN devices, or else pairs of devices with packet sockets.
 """
 
 from __future__ import annotations
@@ -35,25 +35,21 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(what: int) -> None:
-    """Leave namespaces for new ones. Raises OSError."""
+    """Move to new namespaces. Raises OSError."""
     if _LIBC.unshare(what) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def enter(space: int) -> None:
-    """Go to a namespace given by an open file. Raises OSError."""
+    """Enter the network namespace of an open file. Raises OSError."""
     if _LIBC.setns(space, CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def become_root_inside() -> None:
-    """Become root of a new user namespace. The process must have one thread.
-
-    Raises:
-        OSError: where the system does not allow it.
-    """
+    """Become root of a new user namespace; the process must have one thread. Raises OSError if that is not allowed."""
     user, group = os.getuid(), os.getgid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
@@ -62,7 +58,7 @@ def become_root_inside() -> None:
 
 
 def new_network() -> int:
-    """Go to a new network namespace; return an open file that stands for it."""
+    """Enter a new network namespace; return its open file."""
     unshare(CLONE_NEWNET)
     return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -79,7 +75,7 @@ def open_tun(name: str) -> int:
 
 
 def raise_device(name: str, *, mtu: int = 0, address: str = "", flags: int = 0) -> None:
-    """Give a device of this namespace its MTU and address, and set it up."""
+    """Set MTU and address of a device in this namespace and bring it up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         if mtu:
             fcntl.ioctl(control, SIOCSIFMTU, struct.pack("16si12x", name.encode(), mtu))
@@ -91,8 +87,8 @@ def raise_device(name: str, *, mtu: int = 0, address: str = "", flags: int = 0) 
                 fcntl.ioctl(control, command, packed)
 
 
-def no_offload(name: str) -> None:
-    """Let a device compute checksums and cut segments before packets leave it."""
+def disable_offload(name: str) -> None:
+    """Disable checksum and segmentation offload of a device."""
     for command in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO):
         value = ctypes.create_string_buffer(struct.pack("II", command, 0))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -127,7 +123,7 @@ def _request(kind: int, flags: int, body: bytes) -> None:
 
 
 def tune_link(name: str, *, queue_packets: int, burst_packets: int) -> None:
-    """Set how many packets wait at a device, and how many segments one packet of the stack may hold (0: as it is)."""
+    """Set the queue length of a device, and the segments per packet of the stack (0: unchanged)."""
     body = _link_header(socket.if_nametoindex(name)) + _number(IFLA_TXQLEN, queue_packets)
     if burst_packets:
         body += _number(IFLA_GSO_MAX_SEGS, burst_packets)
@@ -143,7 +139,7 @@ def make_pair(name: str, peer: str, peer_space: int, address: bytes) -> None:
 
 
 def acknowledge_at_once(name: str, address: str) -> None:
-    """Let the receivers of this namespace acknowledge every packet: the route says so, whatever a socket does."""
+    """Let the receivers of this namespace acknowledge every packet, by an attribute of the route."""
     network = socket.inet_aton(address)[:3] + b"\0"
     head = struct.pack("BBBBBBBBI", socket.AF_INET, 24, 0, 0, RT_TABLE_MAIN, RTPROT_KERNEL, RT_SCOPE_LINK, RTN_UNICAST, 0)
     body = head + _attribute(RTA_DST, network) + _number(RTA_OIF, socket.if_nametoindex(name))
@@ -152,7 +148,7 @@ def acknowledge_at_once(name: str, address: str) -> None:
     _request(RTM_NEWROUTE, NLM_CREATE | NLM_REPLACE, body)
 
 
-def set_here(key: str, value: str) -> bool:
+def set_sysctl(key: str, value: str) -> bool:
     """Set a sysctl of this network namespace; tell whether it is allowed and known."""
     try:
         Path("/proc/sys/net", *key.split(".")).write_text(value, encoding="ascii")
@@ -163,8 +159,8 @@ def set_here(key: str, value: str) -> bool:
     return True
 
 
-def dropped_here(name: str) -> int:
-    """Return how many packets a device of this namespace has dropped, both ways."""
+def count_drops(name: str) -> int:
+    """Return the number of packets that a device of this namespace has dropped, in both directions."""
     for line in Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines():
         device, _, counts = line.partition(":")
         if device.strip() == name:
@@ -174,7 +170,7 @@ def dropped_here(name: str) -> int:
 
 
 SENDER_ADDRESS, RECEIVER_ADDRESS = "10.77.0.1", "10.77.0.2"
-QUEUE_PACKETS = 50_000  # of a device: it must never be the one that drops
+QUEUE_PACKETS = 50_000  # of a device, which must never drop packets
 ETHERNET_BYTES = 14
 _SAME_ADDRESS = bytes.fromhex("02cc0e000001")  # of both ends: without ARP a device takes the other's address for its own
 _ETH_P_IP = 0x0800
@@ -184,13 +180,13 @@ SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 
 @dataclass
 class Ends:
-    """Both ends.
+    """Both ends of the emulated network.
 
     Attributes:
         kind: ``tun`` or ``packet``.
         near, far: file descriptors: devices of the senders and of the receivers.
         spaces: open files of the senders' and the receivers' namespaces.
-        header_bytes: before the IP header of what is read and written.
+        header_bytes: before the IP header of packets read and written.
         kept: sockets that must stay open.
     """
 
@@ -206,7 +202,7 @@ class Ends:
         total = 0
         for space, name in zip(self.spaces, ("live0", "live1"), strict=True):
             enter(space)
-            total += dropped_here(name)
+            total += count_drops(name)
         return total
 
 
@@ -216,22 +212,22 @@ def open_ends(kind: str, *, mtu: int, burst_packets: int, quick_ack: bool, in_sp
     Args:
         kind: ``auto``, ``tun`` or ``packet``.
         mtu: bytes of a full packet with its IP header.
-        burst_packets: segments that one packet of the sending stack may hold; 0: as the kernel has it.
+        burst_packets: segments per packet of the sending stack; 0: the kernel's choice.
         quick_ack: the receivers acknowledge every packet.
         in_space: called in the senders' (0) and the receivers' (1) namespace when its device is up.
 
     Raises:
-        OSError: where the system does not allow it; the message of ``auto`` names both ways.
+        OSError: if the system does not allow it; the message of ``auto`` names both devices.
     """
     if kind != "packet":
         try:
-            return _tun(mtu, burst_packets, quick_ack, in_space)
+            return _open_tun_ends(mtu, burst_packets, quick_ack, in_space)
         except OSError as error:
             if kind == "tun":
                 raise
             refused = error
     try:
-        return _packet(mtu, burst_packets, quick_ack, in_space)
+        return _open_packet_ends(mtu, burst_packets, quick_ack, in_space)
     except OSError as error:
         if kind == "packet":
             raise
@@ -242,50 +238,50 @@ def _set_up(name: str, address: str, mtu: int, burst_packets: int, flags: int = 
     raise_device("lo")
     raise_device(name, mtu=mtu, address=address, flags=flags)
     tune_link(name, queue_packets=QUEUE_PACKETS, burst_packets=burst_packets)
-    # Nothing of one flow or run may reach the next one.
-    set_here("ipv4.tcp_no_metrics_save", "1")
-    set_here("ipv6.conf.all.disable_ipv6", "1")
+    # No state of one flow or run may reach the next one.
+    set_sysctl("ipv4.tcp_no_metrics_save", "1")
+    set_sysctl("ipv6.conf.all.disable_ipv6", "1")
 
 
-def _tun(mtu: int, burst_packets: int, quick_ack: bool, in_space: Callable[[int], None]) -> Ends:
-    os.close(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))  # before a namespace is left for nothing
-    ends, places = [], []
+def _open_tun_ends(mtu: int, burst_packets: int, quick_ack: bool, in_space: Callable[[int], None]) -> Ends:
+    os.close(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))  # fails before a namespace is entered in vain
+    ends, spaces = [], []
     for number, address in enumerate((SENDER_ADDRESS, RECEIVER_ADDRESS)):
-        places.append(new_network())
+        spaces.append(new_network())
         name = f"live{number}"
         ends.append(open_tun(name))
         _set_up(name, address, mtu, burst_packets)
         if number == 1 and quick_ack:
             acknowledge_at_once(name, address)
         in_space(number)
-    return Ends("tun", ends[0], ends[1], (places[0], places[1]), 0)
+    return Ends("tun", ends[0], ends[1], (spaces[0], spaces[1]), 0)
 
 
-def _packet(mtu: int, burst_packets: int, quick_ack: bool, in_space: Callable[[int], None]) -> Ends:
+def _open_packet_ends(mtu: int, burst_packets: int, quick_ack: bool, in_space: Callable[[int], None]) -> Ends:
     middle = new_network()
-    places = []
+    spaces = []
     for number, address in enumerate((SENDER_ADDRESS, RECEIVER_ADDRESS)):
-        places.append(new_network())
+        spaces.append(new_network())
         name = f"live{number}"
         make_pair(name, f"ccenv{number}", middle, _SAME_ADDRESS)
-        no_offload(name)
+        disable_offload(name)
         _set_up(name, address, mtu, burst_packets, IFF_NOARP)
         if number == 1 and quick_ack:
             acknowledge_at_once(name, address)
         in_space(number)
     enter(middle)
-    set_here("ipv6.conf.all.disable_ipv6", "1")
+    set_sysctl("ipv6.conf.all.disable_ipv6", "1")
     sockets = []
     for number in range(2):
         name = f"ccenv{number}"
         raise_device(name, mtu=mtu, flags=IFF_NOARP)
-        no_offload(name)
+        disable_offload(name)
         end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(_ETH_P_IP))
         end.bind((name, _ETH_P_IP))
         enlarge(end, socket.SO_RCVBUF, SO_RCVBUFFORCE, _RECEIVE_BYTES)
         enlarge(end, socket.SO_SNDBUF, SO_SNDBUFFORCE, _RECEIVE_BYTES)
         sockets.append(end)
-    return Ends("packet", sockets[0].fileno(), sockets[1].fileno(), (places[0], places[1]), ETHERNET_BYTES, list(sockets))
+    return Ends("packet", sockets[0].fileno(), sockets[1].fileno(), (spaces[0], spaces[1]), ETHERNET_BYTES, list(sockets))
 
 
 def enlarge(end: socket.socket, plain: int, forced: int, n_bytes: int) -> None:

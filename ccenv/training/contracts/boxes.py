@@ -1,8 +1,7 @@
-"""Boxes of contracts around a program, and what is known of them.
+"""Contracts around a program as vectors of levels, one level per leaf, end and type of change (0: unchanged).
 
-A contract is a vector of levels, one per leaf, end and kind of change; a level of 0 changes nothing. A larger level gives an end
-that is further out at every belief, because all inputs are positive. So a contract below a proved one is proved, and one above a
-refuted one is refuted: stored answers decide whole boxes.
+Inputs are positive, so a larger level moves an end further out at every belief. A contract below a proved one is therefore
+proved, and one above a refuted one is refuted: stored answers decide whole boxes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Side = tuple[int, int]
 
 @dataclass(frozen=True)
 class Direction:
-    """One way to widen one leaf.
+    """A direction in which a leaf can be widened.
 
     Attributes:
         leaf: number of the leaf in the order of ``Program.rules``.
@@ -47,7 +46,7 @@ class Direction:
 
     @property
     def name(self) -> str:
-        """For reports."""
+        """Name in reports."""
         return f"leaf {self.leaf} {'hi' if self.end else 'lo'} {self.kind}"
 
 
@@ -57,19 +56,19 @@ def directions(program: Program) -> tuple[Direction, ...]:
     return tuple(Direction(i, end, kind) for i in range(leaves) for end in (0, 1) for kind in ("scale", "offset"))
 
 
-def widened(program: Program, levels: Levels, name: str) -> Program:
+def widen_program(program: Program, levels: Levels, name: str) -> Program:
     """Return the contract of a vector of levels around a program."""
-    ways = directions(program)
-    if len(levels) != len(ways):
-        raise InputError(f"{len(levels)} levels; {program.name!r} has {len(ways)}")
+    all_directions = directions(program)
+    if len(levels) != len(all_directions):
+        raise InputError(f"{len(levels)} levels; {program.name!r} has {len(all_directions)}")
     sides = by_side(program, levels)
-    numbers = iter(range(len(ways)))
+    numbers = iter(range(len(all_directions)))
 
     def rebuild(rule: Rule) -> Rule:
         if isinstance(rule, Branch):
             return Branch(rule.condition, rebuild(rule.then), rebuild(rule.otherwise))
         number = next(numbers)
-        ends = [moved(rule.ends[min(end, len(rule.ends) - 1)], *sides[number, end], end) for end in (0, 1)]
+        ends = [move_end(rule.ends[min(end, len(rule.ends) - 1)], *sides[number, end], end) for end in (0, 1)]
         return Leaf(ends[0], rule.hold_rtts, ends[1] if ends[0] != ends[1] else None)
 
     return Program(name, rebuild(program.rule), program.source, program.probe_window_rtts)
@@ -78,11 +77,11 @@ def widened(program: Program, levels: Levels, name: str) -> Program:
 def by_side(program: Program, levels: Levels) -> dict[Side, tuple[int, int]]:
     """Return levels as (scale, offset) of each side."""
     pairs = zip(levels[::2], levels[1::2], strict=True)  # directions() puts the offset of a side behind its scale
-    return {(way.leaf, way.end): pair for way, pair in zip(directions(program)[::2], pairs, strict=True)}
+    return {(direction.leaf, direction.end): pair for direction, pair in zip(directions(program)[::2], pairs, strict=True)}
 
 
-def numbered(program: Program) -> Program:
-    """Return the same conditions over leaves that hold for as many Rm as their number, from 1, says: tells which leaf decides."""
+def number_leaves(program: Program) -> Program:
+    """Return the program with its leaves' hold times replaced by their numbers, from 1, so that a decision names its leaf."""
     numbers = itertools.count(1)
 
     def rebuild(rule: Rule) -> Rule:
@@ -93,52 +92,52 @@ def numbered(program: Program) -> Program:
     return Program(program.name, rebuild(program.rule), program.source, program.probe_window_rtts)
 
 
-def moved(end: Expression, scale: int, offset: int, which: int) -> Expression:
-    """Move an end outwards: down for the lower one, up for the upper one, at every belief."""
-    sign = 1 if which else -1
+def move_end(end: Expression, scale: int, offset: int, end_number: int) -> Expression:
+    """Move an end outwards at every belief: the lower one (0) down, the upper one (1) up."""
+    sign = 1 if end_number else -1
     terms: dict[str, Fraction] = {}
     for name, coefficient in end.terms:
-        grown = coefficient + sign * scale * SCALE_STEP * abs(coefficient) if name != SEGMENT else coefficient
-        terms[name] = grown
+        widened_coefficient = coefficient + sign * scale * SCALE_STEP * abs(coefficient) if name != SEGMENT else coefficient
+        terms[name] = widened_coefficient
     terms[SEGMENT] = terms.get(SEGMENT, Fraction(0)) + sign * offset * OFFSET_STEP
-    kept = tuple((name, value) for name, value in terms.items() if value != 0)
-    return Expression(kept or ((SEGMENT, Fraction(sign)),))
+    nonzero_terms = tuple((name, value) for name, value in terms.items() if value != 0)
+    return Expression(nonzero_terms or ((SEGMENT, Fraction(sign)),))
 
 
 def most_inside(program: Program, around: Program | None) -> Levels:
-    """Return the largest levels at which a widened program is inside a contract; None: the largest levels there are.
+    """Return the largest levels at which a widened program is inside a contract; None: no bound but the levels' own.
 
-    Ends are compared coefficient by coefficient, which is enough because no input is negative.
+    Ends are compared coefficient by coefficient, which suffices because no input is negative.
 
     Raises:
-        InputError: if the program is not inside the contract itself, or its conditions are others.
+        InputError: if the program itself is not inside the contract, or has other conditions.
     """
-    ways = directions(program)
+    all_directions = directions(program)
     if around is None:
-        return tuple(way.most for way in ways)
+        return tuple(direction.most for direction in all_directions)
     if hull([program, around], around.name).rule != hull([around], around.name).rule:
         raise InputError(f"{program.name!r} is not inside {around.name!r}")
-    own, outer = ([rule for rule in p.rules() if isinstance(rule, Leaf)] for p in (program, around))
+    inner_leaves, outer_leaves = ([rule for rule in p.rules() if isinstance(rule, Leaf)] for p in (program, around))
     levels = []
-    for way in ways:
-        end = own[way.leaf].ends[min(way.end, len(own[way.leaf].ends) - 1)]
-        bound = outer[way.leaf].ends[min(way.end, len(outer[way.leaf].ends) - 1)]
-        fits = [level for level in range(way.most + 1) if _inside(_at(end, way, level), bound, way)]
-        levels.append(max(fits))
+    for direction in all_directions:
+        inner, outer = inner_leaves[direction.leaf].ends, outer_leaves[direction.leaf].ends
+        end, bound = inner[min(direction.end, len(inner) - 1)], outer[min(direction.end, len(outer) - 1)]
+        moved = [_move_one_way(end, direction, level) for level in range(direction.most + 1)]
+        levels.append(max(level for level, candidate in enumerate(moved) if _is_inside(candidate, bound, direction)))
     return tuple(levels)
 
 
-def _at(end: Expression, way: Direction, level: int) -> Expression:
-    return moved(end, level, 0, way.end) if way.kind == "scale" else moved(end, 0, level, way.end)
+def _move_one_way(end: Expression, direction: Direction, level: int) -> Expression:
+    return move_end(end, level, 0, direction.end) if direction.kind == "scale" else move_end(end, 0, level, direction.end)
 
 
-def _inside(end: Expression, bound: Expression, way: Direction) -> bool:
+def _is_inside(end: Expression, bound: Expression, direction: Direction) -> bool:
     """Tell whether an end is inside a bound in the coefficients that a direction moves."""
-    names = {name for name, _ in (*end.terms, *bound.terms) if (name == SEGMENT) == (way.kind == "offset")}
-    apart = [end.coefficient(name) - bound.coefficient(name) for name in names]
-    return all(x <= 0 for x in apart) if way.end else all(x >= 0 for x in apart)
+    names = {name for name, _ in (*end.terms, *bound.terms) if (name == SEGMENT) == (direction.kind == "offset")}
+    differences = [end.coefficient(name) - bound.coefficient(name) for name in names]
+    return all(x <= 0 for x in differences) if direction.end else all(x >= 0 for x in differences)
 
 
-def below(a: Levels, b: Levels) -> bool:
-    """Tell whether a is at most b in every direction: its contract then lies inside the other."""
+def is_below(a: Levels, b: Levels) -> bool:
+    """Tell whether a is at most b in every direction; its contract then lies inside that of b."""
     return all(x <= y for x, y in zip(a, b, strict=True))

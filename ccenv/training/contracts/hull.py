@@ -9,8 +9,8 @@ from ccenv.agents.programs import Branch, Expression, Leaf, Program, Rule
 from ccenv.base.errors import InputError
 
 
-def alike(programs: Sequence[Program]) -> list[Program]:
-    """Return the largest group of programs that has a hull: the same conditions in the same places. Of equal ones the first."""
+def largest_joinable_group(programs: Sequence[Program]) -> list[Program]:
+    """Return the largest group of programs with a common hull, that is, with the same conditions; ties go to the first group."""
     groups: list[list[Program]] = []
     for program in programs:
         for group in groups:
@@ -26,16 +26,12 @@ def alike(programs: Sequence[Program]) -> list[Program]:
 
 
 def hull(programs: Sequence[Program], name: str) -> Program:
-    """Return a contract that allows what each of the programs sends. That all of them are proved does not prove it.
+    """Return a contract that allows whatever the programs send. Proofs of all programs do not prove it.
 
-    Ends are taken coefficient by coefficient, which bounds every rate because no input is negative.
-
-    Args:
-        programs: at least one, with the same conditions in the same places.
-        name: of the contract.
+    Ends are the extremes coefficient by coefficient, which bounds every rate because no input is negative.
 
     Raises:
-        InputError: for programs whose trees differ.
+        InputError: for no programs, or for programs whose trees differ.
     """
     if not programs:
         raise InputError("a hull needs at least one program")

@@ -1,4 +1,4 @@
-"""What is known of contracts around a program: answers of single queries, in a file of one line each."""
+"""The store of answers about contracts around a program, one query and one line each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import Format, append_lines, damaged_line, hash_of, make_folder, store_lines
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.solver.solvers import plain_value, read_value
-from ccenv.training.contracts.boxes import Levels, below, directions, widened
-from ccenv.training.contracts.obstacles import Obstacle, obstacle_around, obstacle_of
+from ccenv.training.contracts.boxes import Levels, directions, is_below, widen_program
+from ccenv.training.contracts.obstacles import Obstacle, find_obstacle, obstacle_around
 
 MAX_BYTES = 1 << 30
 FORMAT = Format("ccenv-contract-answers", 2, "answers about contracts", older="--fresh discards them", indent=None)
@@ -25,23 +25,23 @@ Ask = Callable[[Levels], Mapping[str, Query]]
 
 
 @dataclass
-class Known:
-    """Answers about contracts; the first line of the file says what they are about.
+class AnswerStore:
+    """Stored answers about contracts; the first line of the file identifies the question.
 
-    A contract inside a proved one is proved, and one around a refuted one is refuted, query by query. A refutation holds its
+    A contract inside a proved one is proved, and one around a refuted one is refuted, query by query. A refutation includes its
     counterexample, which rules out every contract that allows the same choices.
 
     Attributes:
         file: grows by one line per answer; a line that a killed process left half-written is dropped.
-        program: what is widened.
+        program: the program that is widened.
         about: hash of program, constants and network.
-        held: query -> levels of which it is proved.
-        refuted: query -> levels of which it is refuted.
+        held: query -> levels at which it is proved.
+        refuted: query -> levels at which it is refuted.
         undecided: query -> levels -> the time limit at which the solver gave up.
-        obstacles: of each refutation, in the order of the answers.
-        answers: how many there are.
-        seconds: of each contract, what the solver took for all of its queries.
-        last_proof_s: of each query, what its newest proof took.
+        obstacles: one per refutation, in the order of the answers.
+        answers: number of answers.
+        seconds: solver time of each contract, summed over its queries.
+        last_proof_s: time of the newest proof of each query.
     """
 
     file: FilePath
@@ -57,49 +57,51 @@ class Known:
 
     @property
     def levels(self) -> set[Levels]:
-        """Return the contracts of which something was proved."""
+        """The contracts about which some query was proved."""
         return {levels for proved in self.held.values() for levels in proved}
 
     @staticmethod
-    def open(file: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> Known:
-        """Open the answers about a program under given constants; every stored counterexample is replayed.
+    def open(file: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> AnswerStore:
+        """Open the answers about a program under given constants and replay every stored counterexample.
 
         Raises:
-            InputError: for a file about something else, or a damaged one.
+            InputError: for a damaged file, or one about another question.
             CcenvError: if it cannot be read or written.
         """
-        known = Known(file, program, hash_of({"program": to_data(program), **question}))
+        store = AnswerStore(file, program, hash_of({"program": to_data(program), **question}))
         rows = iter(()) if fresh or not file.is_file() else store_lines(file, MAX_BYTES)
         head = next(rows, None)
         if head is None:
             make_folder(file.parent)
-            FORMAT.write(file, {"about": known.about})
-            return known
-        if FORMAT.check(head[1], str(file)).get("about") != known.about:
+            FORMAT.write(file, {"about": store.about})
+            return store
+        if FORMAT.check(head[1], str(file)).get("about") != store.about:
             raise InputError(f"{file}: answers about another program or other constants; choose another --out, or --fresh")
-        asked = cache(ask)
-        for where, row in rows:
-            known._take(row, where, asked)
-        return known
+        queries_of_levels = cache(ask)
+        for location, row in rows:
+            store._replay_row(row, location, queries_of_levels)
+        return store
 
-    def _take(self, row: Any, where: str, ask: Ask) -> None:
+    def _replay_row(self, row: Any, location: str, ask: Ask) -> None:
         levels: Any = row.get("levels") if isinstance(row, dict) else None
-        ways = directions(self.program)
-        whole = isinstance(levels, list) and len(levels) == len(ways)
-        if not whole or not all(type(x) is int and 0 <= x <= way.most for x, way in zip(levels, ways, strict=True)):
-            raise damaged_line(f"{where}: no answer about a contract")
-        told, limit_s, seconds = row.get("answer"), row.get("limit_s"), row.get("seconds")
-        numbers = all(type(number) in (int, float) and number >= 0 for number in (limit_s, seconds))
-        if told not in ("proved", "refuted", "undecided") or not numbers:
-            raise damaged_line(f"{where}: no answer about a contract")
+        all_directions = directions(self.program)
+        has_right_length = isinstance(levels, list) and len(levels) == len(all_directions)
+        if not has_right_length or not all(
+            type(level) is int and 0 <= level <= direction.most for level, direction in zip(levels, all_directions, strict=True)
+        ):
+            raise damaged_line(f"{location}: no answer about a contract")
+        answer, limit_s, seconds = row.get("answer"), row.get("limit_s"), row.get("seconds")
+        times_valid = all(type(number) in (int, float) and number >= 0 for number in (limit_s, seconds))
+        if answer not in ("proved", "refuted", "undecided") or not times_valid:
+            raise damaged_line(f"{location}: no answer about a contract")
         queries = ask(tuple(levels))
         if row.get("query") not in queries:
-            raise damaged_line(f"{where}: {str(row.get('query'))[:60]!r} is none of the queries")
+            raise damaged_line(f"{location}: {str(row.get('query'))[:60]!r} is none of the queries")
         try:
             values = {str(name): read_value(value) for name, value in dict(row.get("values", {})).items()}
-            self._add(queries[row["query"]], tuple(levels), told, limit_s, values, seconds)
+            self._add(queries[row["query"]], tuple(levels), answer, limit_s, values, seconds)
         except (CcenvError, TypeError, ValueError, AttributeError) as error:
-            raise damaged_line(f"{where}: the counterexample does not replay ({error})") from None
+            raise damaged_line(f"{location}: the counterexample does not replay ({error})") from None
 
     def _add(
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
@@ -111,37 +113,38 @@ class Known:
             self.last_proof_s[query.name] = seconds
         elif answer == "refuted":
             self.refuted.setdefault(query.name, []).append(levels)
-            self.obstacles.append(obstacle_of(self.program, query, widened(self.program, levels, query.sender.name), values))
+            contract = widen_program(self.program, levels, query.sender.name)
+            self.obstacles.append(find_obstacle(self.program, query, contract, values))
         else:
             limits = self.undecided.setdefault(query.name, {})
             limits[levels] = max(limit_s, limits.get(levels, 0.0))
 
     def answer(self, query: str, levels: Levels, limit_s: float) -> Answer | None:
-        """Return what follows for one query from the answers so far; None: the solver must be asked."""
-        if any(below(levels, wider) for wider in self.held.get(query, ())):
+        """Return the answer that the store implies for a query; None: the solver must be asked."""
+        if any(is_below(levels, wider) for wider in self.held.get(query, ())):
             return "proved"
-        if any(below(inner, levels) for inner in self.refuted.get(query, ())):
+        if any(is_below(inner, levels) for inner in self.refuted.get(query, ())):
             return "refuted"
         gave_up = self.undecided.get(query, {})
-        return "undecided" if any(below(u, levels) and s >= limit_s for u, s in gave_up.items()) else None
+        return "undecided" if any(is_below(u, levels) and s >= limit_s for u, s in gave_up.items()) else None
 
     def proved_itself(self, query: str, levels: Levels) -> bool:
-        """Tell whether a query was proved of this very contract."""
+        """Tell whether a query was proved for this very contract, not for one around it."""
         return levels in self.held.get(query, ())
 
     def too_slow(self, limit_s: float) -> list[Obstacle]:
-        """Return obstacles half-way between contracts that the solver gave up on at a limit and what was proved inside them.
+        """Return obstacles half-way between contracts that the solver gave up on at a limit and the nearest proved ones inside.
 
-        They are a guess where to go on, and keep out no contract that is proved: the half-way contract is inside none.
+        They are a heuristic for where to continue. They exclude no proved contract, because the half-way contract is inside none.
         """
-        found = []
+        obstacles = []
         for query, limits in self.undecided.items():
             for levels in (levels for levels, s in limits.items() if s >= limit_s):
                 inside = [tuple(map(min, levels, held)) for held in self.held.get(query, ())]
                 nearest = max(inside, key=sum, default=(0,) * len(levels))
                 half_way = tuple(-(-(a + b) // 2) for a, b in zip(nearest, levels, strict=True))
-                found.append(obstacle_around(self.program, half_way))
-        return found
+                obstacles.append(obstacle_around(self.program, half_way))
+        return obstacles
 
     def store(
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float

@@ -1,9 +1,7 @@
-"""What a counterexample says about other contracts, and the widest contract that no counterexample speaks against.
+"""Obstacles: the contracts that a counterexample rules out, and the widest contract that none rules out.
 
-A counterexample holds the rate of each step. A contract that allows these rates at the same beliefs allows the whole trace,
-however its other leaves look. So one refuted contract rules out many more than those around it, without another solver call.
-
-What a belief program was asked in a counterexample, and what it, or the chooser inside its intervals, answered.
+A contract that allows the rates of a counterexample at the same beliefs allows the whole trace, whatever its other leaves are.
+One refuted contract therefore rules out many more than those around it, without another solver call.
 """
 
 from __future__ import annotations
@@ -20,23 +18,23 @@ from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.encode import BOUNDS
 from ccenv.proofs.replay.exact import Decision, Run, number, replay
 from ccenv.proofs.senders.program import program_decider, program_inputs
-from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Levels, Side, by_side, directions, moved, numbered
+from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Levels, Side, by_side, directions, move_end, number_leaves
 
 
-def choices(query: Query, program: Program, values: Mapping[str, Any]) -> list[tuple[dict[str, Any], Fraction]]:
-    """Replay a counterexample exactly; return inputs and rate of every decision in it.
+def replay_decisions(query: Query, program: Program, values: Mapping[str, Any]) -> list[tuple[dict[str, Any], Fraction]]:
+    """Replay a counterexample exactly; return inputs and rate of every decision of the program, or of the chooser inside it.
 
     Raises:
         ReplayError: for values that are no trace of the query's network and sender.
         CcenvError: if the trace does not violate the query's property.
     """
-    found: list[tuple[dict[str, Any], Fraction]] = []
+    decisions: list[tuple[dict[str, Any], Fraction]] = []
     decide = program_decider(program)
 
     def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
         decision = decide(run, t, state)
         if state.get("held", int(number(run.values, "held_0"))) == 0:
-            found.append((program_inputs(run, t - 1), decision.rate))
+            decisions.append((program_inputs(run, t - 1), decision.rate))
         return decision
 
     encoded = query.encoding().view
@@ -45,25 +43,25 @@ def choices(query: Query, program: Program, values: Mapping[str, Any]) -> list[t
     view = replay(query.setting, values, bounds, needs.probe_window, step)
     if query.claim.violation(view) is not True:
         raise CcenvError(f"{query.name}: a stored trace does not violate the property")
-    return found
+    return decisions
 
 
 Obstacle = dict[Side, np.ndarray]
-"""Per side, which levels (scale, offset) allow a trace; a side that is missing allows it at every level.
+"""The levels (scale, offset) of each side that allow a trace; a missing side allows it at every level.
 
-A contract allows the trace where all of its sides do."""
+A contract allows the trace if all of its sides do."""
 
 SHAPE = (SCALE_LEVELS + 1, OFFSET_LEVELS + 1)
 
 
 def obstacle_around(program: Program, levels: Levels) -> Obstacle:
-    """Return what rules out every contract around one."""
+    """Return the obstacle that rules out every contract around one."""
     scales, offsets = np.indices(SHAPE)
     return {side: (scales >= s) & (offsets >= o) for side, (s, o) in by_side(program, levels).items() if (s, o) != (0, 0)}
 
 
-def obstacle_of(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
-    """Return what a counterexample rules out, by its rates and beliefs in the exact replay.
+def find_obstacle(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
+    """Return the obstacle of a counterexample, from its rates and beliefs in the exact replay.
 
     Raises:
         ReplayError: for values that are no trace of the query's network and contract.
@@ -71,36 +69,36 @@ def obstacle_of(program: Program, query: Query, contract: Program, values: Mappi
     """
     tables: Obstacle = {}
     leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
-    names = numbered(program)
-    for inputs, rate in choices(query, contract, values):
+    names = number_leaves(program)
+    for inputs, rate in replay_decisions(query, contract, values):
         leaf = interval(names, inputs).hold_rtts - 1
         for end in (0, 1):
             moves = leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)]
             table = tables.setdefault((leaf, end), np.ones(SHAPE, np.bool_))
             for scale, offset in np.ndindex(SHAPE):
-                table[scale, offset] &= _allows(moved(moves, scale, offset, end), end, inputs, rate)
+                table[scale, offset] &= _end_allows(move_end(moves, scale, offset, end), end, inputs, rate)
     return {side: table for side, table in tables.items() if not table.all()}
 
 
-def _allows(bound: Expression, end: int, inputs: Mapping[str, Any], rate: Fraction) -> bool:
+def _end_allows(bound: Expression, end: int, inputs: Mapping[str, Any], rate: Fraction) -> bool:
     # Line 7 raises both ends to MSS/Rm, and no rate is below it.
     value = sum((coefficient * inputs[name] for name, coefficient in bound.terms), start=Fraction(0))
     least = inputs["MSS/Rm"]
     return bool(rate <= max(value, least) if end else rate >= max(value, least))
 
 
-def allows(obstacle: Obstacle, sides: Mapping[Side, tuple[int, int]]) -> bool:
+def allows_trace(obstacle: Obstacle, sides: Mapping[Side, tuple[int, int]]) -> bool:
     """Tell whether a contract allows the trace of an obstacle."""
     return all(bool(table[sides[side]]) for side, table in obstacle.items())
 
 
-def widest(
+def find_widest(
     program: Program, gains: Mapping[Side, np.ndarray], obstacles: Sequence[Obstacle], least: Levels, most: Levels
 ) -> Levels | None:
-    """Return the levels of largest gain between two contracts that allow no obstacle's trace; None where there are none.
+    """Return the levels of largest gain between two contracts that allow no obstacle's trace; None if there are none.
 
-    The gain is a sum over sides, and an obstacle is avoided by one of its sides: an integer program, one binary variable per side
-    and pair of levels.
+    The gain is a sum over sides, and one side suffices to avoid an obstacle: an integer program with one binary variable per
+    side and pair of levels.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -111,7 +109,7 @@ def widest(
         for s in range(low[side][0], high[side][0] + 1)
         for o in range(low[side][1], high[side][1] + 1)
     ]
-    # Of equal gain the narrower contract: it is proved more easily.
+    # Ties go to the narrower contract, which is easier to prove.
     worth = np.array([gains[side][s, o] - 1e-6 * (s + o) for side, s, o in cells])
     rows = [[side == other for side, _, _ in cells] for other in low]
     avoided = [[side in ob and not ob[side][s, o] for side, s, o in cells] for ob in obstacles]
@@ -124,4 +122,4 @@ def widest(
     if answer.x is None:
         raise CcenvError(f"the widest contract that avoids {len(obstacles)} counterexamples was not found: {answer.message}")
     chosen = {side: (s, o) for (side, s, o), on in zip(cells, answer.x, strict=True) if on > 0.5}
-    return tuple(chosen[way.leaf, way.end][way.kind == "offset"] for way in directions(program))
+    return tuple(chosen[direction.leaf, direction.end][direction.kind == "offset"] for direction in directions(program))

@@ -1,7 +1,4 @@
-"""The frontier: width and nominal score of contracts against the utilisation that stays proved, as data, a page and a picture.
-
-The interval of a contract over C_U / C_L, as a picture.
-"""
+"""The frontier of contracts (width and nominal score over proved utilisation) as data, page and figure; figures of intervals."""
 
 from __future__ import annotations
 
@@ -26,22 +23,14 @@ FORMAT = Format("ccenv-contract-frontier", 1, "a frontier of contracts", indent=
 PLACE = Place("<!-- table of the record: ccenv.training.contracts.report.write_table -->")
 CHOOSERS = ("lo", "middle", "hi")
 PATHS = 1024
-_KEPT = (
+_RESULT_KEYS = (
     *("utilisation", "settle", "T", "timeouts", "verified"),
     *("width_log2", "width_at_most", "finished", "asked", "solver_seconds", "reason"),
 )
 
 
 def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATHS) -> list[FilePath]:
-    """Write frontier.json, contracts.md and frontier.svg.
-
-    Args:
-        folders: of ``ccenv contract widen``.
-        out: where the files go.
-        n_paths: of the score.
-
-    Returns:
-        list: the files.
+    """Write frontier.json, contracts.md and frontier.svg from folders of ``ccenv contract widen``; return the files.
 
     Raises:
         InputError: for a folder without a result, or a damaged one.
@@ -57,12 +46,12 @@ def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATH
 
 
 def read_data(file: FilePath | str) -> dict[str, Any]:
-    """Read a record. Raises InputError if it is none."""
+    """Read a record. Raises InputError for another file."""
     return FORMAT.read(FilePath(file))
 
 
 def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the table of a record in its place on a page. Raises InputError if the page does not mark it."""
+    """Put the table of a record in its place on a page. Raises InputError if the page does not mark the place."""
     PLACE.write(FilePath(page), table(read_data(file)))
 
 
@@ -72,7 +61,7 @@ def table(data: dict[str, Any]) -> str:
 
 
 def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
-    """Draw width, and scores of the best constant choice and of the program, over proved utilisation; equal data, equal bytes."""
+    """Draw the width, and the scores of the best constant choice and of the program, over proved utilisation (deterministic)."""
     from matplotlib.figure import Figure
 
     from ccenv.network.figure import picture
@@ -81,11 +70,11 @@ def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
     width, score = figure.subplots(1, 2)
     proved = sorted((row for row in data["rows"] if row["verified"]), key=lambda row: float(row["utilisation"]))
     for number, name in enumerate(dict.fromkeys(_name(row) for row in proved)):
-        own, colour = [row for row in proved if _name(row) == name], f"C{number}"
-        u = [row["utilisation"] for row in own]
-        width.plot(u, [row["width_log2"] for row in own], marker="o", color=colour, label=name)
-        score.plot(u, [max(row["scores"].values()) for row in own], marker="o", color=colour, label=name)
-        score.plot(u, [row["program_score"] for row in own], linestyle="--", linewidth=1, color=colour)
+        program_rows, colour = [row for row in proved if _name(row) == name], f"C{number}"
+        u = [row["utilisation"] for row in program_rows]
+        width.plot(u, [row["width_log2"] for row in program_rows], marker="o", color=colour, label=name)
+        score.plot(u, [max(row["scores"].values()) for row in program_rows], marker="o", color=colour, label=name)
+        score.plot(u, [row["program_score"] for row in program_rows], linestyle="--", linewidth=1, color=colour)
     width.set_ylabel("width: mean log2(hi / lo)")
     score.set_ylabel("score of the best constant choice (dashed: program)")
     for axes in (width, score):
@@ -98,12 +87,12 @@ def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
 def _row(folder: FilePath, n_paths: int) -> dict[str, Any]:
     file = folder / "result.json"
     data = RESULT.read(file)
-    missing = [key for key in (*_KEPT, "program", "contract", "directions", "pseudo_code") if key not in data]
+    missing = [key for key in (*_RESULT_KEYS, "program", "contract", "directions", "pseudo_code") if key not in data]
     if missing:
         raise InputError(f"{file}: {missing[0]!r} is missing; run ccenv contract widen again")
     program, contract = (parse_program(data[key], f"{file}: {key}") for key in ("program", "contract"))
     scores = {} if not data["verified"] else {name: _score(contract, name, n_paths) for name in CHOOSERS}
-    row = {"program": program.name} | {key: data[key] for key in _KEPT}
+    row = {"program": program.name} | {key: data[key] for key in _RESULT_KEYS}
     return row | {"program_score": _score(program, "middle", n_paths), "scores": scores, "pseudo_code": data["pseudo_code"]}
 
 
@@ -159,14 +148,9 @@ RATIOS = np.linspace(1.0, 4.0, 601)
 
 
 def interval_picture(contract: Program, suffix: str = ".svg") -> bytes:
-    """Draw lower and upper end in units of C_L, after steps that were utilised and after steps that were not.
+    """Draw lower and upper end in units of C_L over C_U / C_L, after utilised and after other steps; a program gives lines.
 
-    Args:
-        contract: the contract; a program draws as lines.
-        suffix: ``.svg`` or ``.png``.
-
-    Returns:
-        bytes: equal contracts give equal bytes. C_L is C_L_MSS segments per Rm, the queueing delay 0; other inputs are C_L.
+    C_L is C_L_MSS segments per Rm, the queueing delay is 0, and all other inputs equal C_L. Equal contracts give equal bytes.
     """
     from matplotlib.figure import Figure
 

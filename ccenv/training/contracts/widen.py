@@ -1,4 +1,4 @@
-"""The widest contract around a program that keeps given constants, within a budget: what is asked, kept and written."""
+"""Find the widest contract around a program that keeps given constants within a time budget; folder, answers and result file."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
 from ccenv.base.files import Format, locked, make_folder, plain, write_atomic
 from ccenv.base.provenance import machine, versions
 from ccenv.base.workers import Workers
-from ccenv.training.contracts.boxes import Levels, directions, widened
-from ccenv.training.contracts.known import Known
+from ccenv.training.contracts.boxes import Levels, directions, widen_program
+from ccenv.training.contracts.known import AnswerStore
 from ccenv.training.contracts.search import Search, Widening
 from ccenv.training.contracts.width import gains, visits, width_log2
 from ccenv.training.distill.claims import suite_text
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
-_ASKED = ("utilisation", "lemmas", "settle", "samples", "seed", "timeouts")
+_QUESTION_KEYS = ("utilisation", "lemmas", "settle", "samples", "seed", "timeouts")
 
 
 @dataclass(frozen=True)
 class Widened:
-    """What was found.
+    """Result of a widening.
 
     Attributes:
-        verified: every lemma holds of the contract: each query was proved of it, or of a contract around it.
-        contract: the widest one proved; the program itself where nothing wider was.
+        verified: each query was proved for the contract or for one around it, so every lemma holds.
+        contract: the widest contract proved; the program itself if nothing wider was.
         width_log2: mean of log2(hi / lo) over the beliefs of a nominal run.
-        width_at_most: no contract of these levels around this one is wider: counterexamples speak against each of them, or the
-            solver gave up.
+        width_at_most: upper bound on the width of contracts of these levels around this one: the wider ones are ruled out by
+            counterexamples, or the solver gave up on them.
         levels: of each direction.
         seconds: wall time of this call.
-        asked: queries that the solver answered, of all calls together.
-        solver_seconds: what it took for them.
-        finished: no direction adds LEAST_GAIN, and every query was proved of this very contract.
+        asked: queries that the solver answered, in all calls together.
+        solver_seconds: solver time of these queries.
+        finished: no direction adds LEAST_GAIN, and every query was proved for this very contract.
         reason: why nothing is verified.
     """
 
@@ -60,47 +60,47 @@ def widen(
     fresh: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Widened:
-    """Find the widest contract around a program whose lemmas hold, or go on where an earlier call stopped.
+    """Find the widest contract around a program whose lemmas hold, or resume an earlier call.
 
-    ``answers.jsonl`` in the folder keeps every answer; with ``contract.json`` and ``lemmas.yaml``, ``ccenv verify lemmas``
-    decides the result again. How it is searched: :mod:`ccenv.training.contracts.search`.
+    ``answers.jsonl`` in the folder keeps every answer; ``ccenv verify lemmas`` decides ``contract.json`` and ``lemmas.yaml``
+    again. The search is described in :mod:`ccenv.training.contracts.search`.
 
     Args:
-        task: what to widen.
-        folder: for answers and result.
-        jobs: workers that the queries of a contract run on.
+        task: contract and lemmas.
+        folder: of answers and result.
+        jobs: workers on which the queries of a contract run.
         backend: ``processes`` or ``ray``.
         fresh: discard earlier answers.
         report: called with one line per step of the search.
 
     Raises:
-        InputError: for a folder with answers about something else.
+        InputError: for a folder with answers about another question.
         CcenvError: if another process works in the folder.
     """
     begin = time.monotonic()
     make_folder(folder)
     with locked(folder, "widening"), Workers(jobs, backend) as workers:
-        question = {n: v for n, v in asdict(task).items() if n in _ASKED and v is not None}
+        question = {n: v for n, v in asdict(task).items() if n in _QUESTION_KEYS and v is not None}
         if task.inside is not None:
             question["inside"] = to_data(task.inside)
-        known = Known.open(folder / "answers.jsonl", task.program, question, task.queries, fresh)
-        seen = visits(task.program)
-        search = Search(task, known, gains(task.program, seen), workers, report)
-        found = search.run(begin + task.budget_s)
-        contract = task.program if not found.verified else widened(task.program, found.levels, _name(task.program))
+        answers = AnswerStore.open(folder / "answers.jsonl", task.program, question, task.queries, fresh)
+        visited = visits(task.program)
+        search = Search(task, answers, gains(task.program, visited), workers, report)
+        outcome = search.run(begin + task.budget_s)
+        contract = task.program if not outcome.verified else widen_program(task.program, outcome.levels, _name(task.program))
         result = Widened(
-            found.verified,
+            outcome.verified,
             contract,
-            width_log2(contract, seen),
-            found.at_most,
-            found.levels,
+            width_log2(contract, visited),
+            outcome.at_most,
+            outcome.levels,
             time.monotonic() - begin,
-            known.answers,
-            sum(known.seconds.values()),
-            found.finished,
-            found.reason,
+            answers.answers,
+            sum(answers.seconds.values()),
+            outcome.finished,
+            outcome.reason,
         )
-        _write(folder, task, result, [round(float(share), 4) for share in seen.shares])
+        _write(folder, task, result, [round(float(share), 4) for share in visited.shares])
     return result
 
 
@@ -108,30 +108,30 @@ def _name(program: Program) -> str:
     return f"{program.name}_contract"[:64]
 
 
-def _write(folder: FilePath, task: Widening, found: Widened, shares: list[float]) -> None:
+def _write(folder: FilePath, task: Widening, result: Widened, shares: list[float]) -> None:
     data = {
         "program": to_data(task.program),
-        "contract": to_data(found.contract),
-        "pseudo_code": pseudo_code(found.contract),
+        "contract": to_data(result.contract),
+        "pseudo_code": pseudo_code(result.contract),
         "inside": None if task.inside is None else to_data(task.inside),
         "utilisation": task.utilisation,
         "settle": task.settle,
         "T": task.samples,
         "timeouts": task.rule_of_timeouts,
-        "verified": found.verified,
-        "width_log2": found.width_log2,
-        "width_at_most": found.width_at_most,
-        "finished": found.finished,
-        "asked": found.asked,
-        "solver_seconds": found.solver_seconds,
-        "seconds": found.seconds,
-        "reason": found.reason,
+        "verified": result.verified,
+        "width_log2": result.width_log2,
+        "width_at_most": result.width_at_most,
+        "finished": result.finished,
+        "asked": result.asked,
+        "solver_seconds": result.solver_seconds,
+        "seconds": result.seconds,
+        "reason": result.reason,
         "visits": shares,
-        "directions": {way.name: level for way, level in zip(directions(task.program), found.levels, strict=True)},
+        "directions": {direction.name: level for direction, level in zip(directions(task.program), result.levels, strict=True)},
         "machine": machine(),
         "versions": versions(),
     }
-    if found.verified:
-        write_atomic(folder / "contract.json", to_json(found.contract).encode())
-        write_atomic(folder / "lemmas.yaml", suite_text(task.suite(found.contract.name, "contract.json")).encode())
+    if result.verified:
+        write_atomic(folder / "contract.json", to_json(result.contract).encode())
+        write_atomic(folder / "lemmas.yaml", suite_text(task.suite(result.contract.name, "contract.json")).encode())
     RESULT.write(folder / "result.json", plain(data))

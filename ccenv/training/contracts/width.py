@@ -1,4 +1,4 @@
-"""How wide a contract is: the mean of log2(hi / lo) over the beliefs that a nominal run visits."""
+"""The width of a contract: the mean of log2(hi / lo) over the beliefs that a nominal run visits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ccenv.agents.sender import ContractSender, ProgramSender, Sender
 from ccenv.engine.compiled.program import compile_program, evaluate, interval
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.settings import EnvSettings
-from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Side, by_side, directions, moved, numbered
+from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Side, by_side, directions, move_end, number_leaves
 from ccenv.training.path_sets import PathSet, path_seed
 
 N_PATHS, WARMUP_RTTS, RTTS = 64, 60, 32
 LEAST_SHARE = 0.002
-"""Of the visits; leaves with fewer stay as they are, because their width does not show in the mean."""
+"""Share of the visits below which a leaf is not widened, because its width does not show in the mean."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Visits:
 
 
 def visits(program: Program) -> Visits:
-    """Run a program, of a contract the middle of its intervals, in the common world on paths kept for such choices."""
+    """Run a program, or the middle of a contract's intervals, in the common world on the paths of ``PathSet.POLISH``."""
     sender: Sender = (
         ContractSender(program.name, program, "middle") if program.is_contract else ProgramSender(program.name, program)
     )
@@ -54,34 +54,34 @@ def visits(program: Program) -> Visits:
     return Visits(beliefs, leaves, np.bincount(leaves, minlength=n) / len(beliefs))
 
 
-def width_log2(contract: Program, seen: Visits) -> float:
+def width_log2(contract: Program, visited: Visits) -> float:
     """Return the mean of log2(hi / lo) over visited beliefs."""
     nodes = compile_program(contract).nodes
-    ends = np.array([interval(nodes, 0, row)[:2] for row in seen.beliefs])
+    ends = np.array([interval(nodes, 0, row)[:2] for row in visited.beliefs])
     return float(np.log2(ends[:, 1] / ends[:, 0]).mean())
 
 
-def gains(program: Program, seen: Visits) -> dict[Side, np.ndarray]:
-    """Return what each side adds to the width at each of its levels: (scales, offsets) per side; the width is their sum.
+def gains(program: Program, visited: Visits) -> dict[Side, np.ndarray]:
+    """Return what each side adds to the width at each level, (scales, offsets) per side; the width is the sum over sides.
 
-    A side of a leaf that hardly anybody visits adds 0.
+    Sides of leaves that are hardly ever visited (LEAST_SHARE) add 0.
     """
     table = {side: np.zeros((SCALE_LEVELS + 1, OFFSET_LEVELS + 1)) for side in by_side(program, (0,) * len(directions(program)))}
     leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
     for (leaf, end), gain in table.items():
-        if seen.shares[leaf] < LEAST_SHARE:
+        if visited.shares[leaf] < LEAST_SHARE:
             continue
-        rows = seen.beliefs[seen.leaves == leaf]
+        rows = visited.beliefs[visited.leaves == leaf]
         for scale, offset in np.ndindex(gain.shape):
-            rate = moved(leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)], scale, offset, end)
+            rate = move_end(leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)], scale, offset, end)
             nodes = compile_program(Program(program.name, Leaf(rate))).nodes
             logs = sum(np.log2(interval(nodes, 0, row)[end]) for row in rows)
-            gain[scale, offset] = (1 if end else -1) * float(logs) / len(seen.beliefs)
+            gain[scale, offset] = (1 if end else -1) * float(logs) / len(visited.beliefs)
     return table
 
 
 def _beliefs(core: Core) -> np.ndarray:
-    """Return the inputs of programs as they are now: (B, len(INPUTS))."""
+    """Return the current inputs of programs, (B, len(INPUTS))."""
     rtt_s, mss = core.flow("rtt_s")[:, 0], core.env("mss_bytes")
     q_U = core.flow("q_U_bytes")[:, 0]
     values = {
@@ -99,5 +99,5 @@ def _beliefs(core: Core) -> np.ndarray:
 
 
 def _leaves(program: Program, beliefs: np.ndarray) -> np.ndarray:
-    nodes = compile_program(numbered(program)).nodes
+    nodes = compile_program(number_leaves(program)).nodes
     return np.array([int(evaluate(nodes, 0, row)[1]) - 1 for row in beliefs])

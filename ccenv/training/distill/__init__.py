@@ -1,1 +1,1 @@
-"""Distillation: from a learned policy to a belief program of a few lines, and to a proof of that program."""
+"""Distillation of a learned policy into a belief program of a few lines, and the proof of that program."""

@@ -1,9 +1,7 @@
-"""What is claimed of a distilled program: a lemma suite in the shape of [CCmatic] App. F, with constants of its own.
+"""The claims about a distilled program: a lemma suite in the form of [CCmatic] App. F with the program's own constants.
 
-Belief time-outs in the proof of a distilled program: how much of its constants they leave.
-
-A time-out lets C_L fall to what the last trace shows, so converged beliefs stay converged only above a lower C_L than without
-time-outs, and from there less utilisation is sure. Both are looked for before the whole suite is decided.
+A belief time-out lets C_L fall to what the last trace shows, so converged beliefs stay converged only above a lower C_L than
+without time-outs, and guarantee less utilisation. Both constants are searched before the whole suite is decided.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ SETTING = "history"
 MODEL, BUFFER = "ccac", "large"
 SAMPLES = 11
 INVARIANT = "invariant (5.3)"
-LOWEST = 0.2  # below this no constant of a suite with time-outs is looked for
+LOWEST = 0.2  # lower end of the search for constants of a suite with time-outs
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,13 @@ class ClaimNumbers:
     """Constants of the lemmas.
 
     Attributes:
-        utilisation: smallest fraction of the link used, in steady state and while beliefs do not converge.
+        utilisation: least fraction of the link used, in steady state and while beliefs do not converge.
         inflight: largest bytes in flight, in C (Rm + D).
-        queue_high: queue that the sender returns to, in C (Rm + D).
+        queue_high: queue to which the sender returns, in C (Rm + D).
         C_L_low: gamma_L: beliefs are converged if C_L >= gamma_L C; about one over the program's outermost C_U / C_L.
         C_U_high: gamma_U: and C_U <= gamma_U C.
-        drain: by how much a larger queue falls per trace, in C Rm.
-        shrink: factor by which beliefs that are not converged shrink per trace.
+        drain: decrease of a larger queue per trace, in C Rm.
+        shrink: factor by which unconverged beliefs shrink per trace.
     """
 
     utilisation: Fraction = Fraction(27, 50)
@@ -57,7 +55,7 @@ class ClaimNumbers:
     shrink: Fraction = Fraction(51, 50)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no proof could use."""
+        """Check that utilisation and gamma_L lie between 0 and 1."""
         for name, value in (("utilisation", self.utilisation), ("C_L_low", self.C_L_low)):
             if not 0 < value < 1:
                 raise InputError(f"{name} is {float(value)}; it must lie between 0 and 1")
@@ -67,18 +65,18 @@ class ClaimNumbers:
         return tuple(getattr(self, field.name) for field in fields(self))
 
     def stricter(self, by: Fraction = Fraction(1, 200)) -> ClaimNumbers:
-        """Return numbers with a margin, for the search: what holds with them on many traces is likelier to hold on all."""
+        """Return constants with a margin for the search: what holds with it on many traces is likelier to hold on all."""
         return replace(self, utilisation=self.utilisation + by, inflight=self.inflight - by, queue_high=self.queue_high - by)
 
 
 def numbers_for(utilisation: float) -> ClaimNumbers:
-    """Return the constants for a utilisation to prove: gamma_L lies just above it."""
+    """Return the constants for a utilisation to prove, with gamma_L just above it."""
     exact = Fraction(str(utilisation))
     return ClaimNumbers(utilisation=exact, C_L_low=exact + Fraction(1, 100))
 
 
 def require_timeouts(preset: str | None) -> None:
-    """Refuse a preset of belief time-outs that does not exist. None: beliefs do not time out."""
+    """Raise UnknownNameError for an unknown preset of belief time-outs (None: beliefs do not time out)."""
     if preset is not None and preset not in TIMEOUT_PRESETS:
         raise unknown_name("preset of time-outs", preset, TIMEOUT_PRESETS)
 
@@ -99,8 +97,8 @@ def suite_data(
         numbers: constants of the lemmas.
         timeouts: preset of the belief time-outs; None: beliefs do not time out.
         settle: Rm at the start of each trace that utilisation does not count.
-        grows: while C_L is low, nothing excuses a trace but tighter beliefs or so much more in flight, in C_L Rm; None: a trace
-            that meets the objectives is excused too, and bytes in flight do not count. Without time-outs only.
+        grows: while C_L is low, a trace must tighten beliefs or put this much more in flight, in C_L Rm; None: a trace that meets
+            the objectives suffices too, and bytes in flight do not count. Without time-outs only.
     """
     objectives = {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]}
     constants: dict[str, dict[str, Any]] = {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)}
@@ -134,7 +132,7 @@ def suite_data(
 
 
 def _lemmas(timeouts: bool, ranked: bool) -> list[dict[str, Any]]:
-    """Return the lemmas. That C_L stays true inside a trace is assumed by most: several times easier to decide."""
+    """Return the lemmas. Most assume that C_L stays true inside a trace, which makes them several times easier to decide."""
     C_L = "F.1 C_L"
     steady = ["true_beliefs", "converged", "queue_bounded"]
     unbounded = ["true_beliefs", "converged", {"not": "queue_bounded"}]
@@ -144,30 +142,33 @@ def _lemmas(timeouts: bool, ranked: bool) -> list[dict[str, Any]]:
     lemmas = [
         _lemma(C_L, "a true C_L stays true", ["C_L_true"] if timeouts else ["true_beliefs"], "C_L_true", **inside),
         _lemma("F.7 utilisation", "utilisation in steady state", steady, used, given=[C_L], bound="utilisation"),
-        *([] if timeouts else _growing() if ranked else _tightening()),
+        *([] if timeouts else _ranking_lemmas() if ranked else _converging_lemmas()),
         _lemma("F.6", "a large queue drains", unbounded, drains, given=[C_L], bound="drain"),
         _lemma("F.7 loss", "nothing is lost in steady state", steady, {"lossy_steps_at_most": 0}, given=[C_L]),
         _lemma("F.5", "a small queue stays small", steady, "queue_bounded", given=[C_L], bound="queue_high"),
         _lemma("F.7 inflight", "bytes in flight in steady state", steady, sent, given=[C_L], bound="inflight"),
     ]
-    return [*lemmas, *(_timing_out() if timeouts else [_lemma("F.1 C_U", "a true C_U stays true", ["true_beliefs"], "C_U_true")])]
+    return [
+        *lemmas,
+        *(_timeout_lemmas() if timeouts else [_lemma("F.1 C_U", "a true C_U stays true", ["true_beliefs"], "C_U_true")]),
+    ]
 
 
 def _lemma(title: str, text: str, premise: list[Any], conclusion: Any, **more: Any) -> dict[str, Any]:
     return {"name": title, "text": text, "if": {"all": premise}, "then": [conclusion], **more}
 
 
-def _tightening() -> list[dict[str, Any]]:
+def _converging_lemmas() -> list[dict[str, Any]]:
     progress = {"any": ["converged", "shrinks", "objectives"]}
     return [
         _lemma("F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress)
     ]
 
 
-def _growing() -> list[dict[str, Any]]:
-    """Return F.4 as a ranking: a bounded quantity moves by a least amount in each trace, so C_L converges after so many traces.
+def _ranking_lemmas() -> list[dict[str, Any]]:
+    """Return F.4 as a ranking: a bounded quantity moves by a least amount in each trace, so C_L converges in finitely many.
 
-    C_L does not fall, C_U does not rise, and the buffer bounds what is in flight; no trace is excused for ever.
+    C_L does not fall, C_U does not rise, and the buffer bounds the bytes in flight; no trace is exempt for ever.
     """
     low, high = {"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}
     more = {"any": [low, "shrinks", {"inflight_rises_by": "grows"}]}
@@ -182,11 +183,11 @@ def _growing() -> list[dict[str, Any]]:
     ]
 
 
-def _timing_out() -> list[dict[str, Any]]:
+def _timeout_lemmas() -> list[dict[str, Any]]:
     """Return the lemmas about beliefs at the end of a trace, where they time out.
 
-    Bound by bound: a time-out loosens both, so that neither gets worse would be too much to ask. While one bound stands still
-    the other may move towards C: it cannot for ever.
+    Each bound has its own lemmas: a time-out loosens both, so requiring that neither gets worse would be too strong. While one
+    bound stands still the other may move towards C, which cannot go on for ever.
     """
     low, high = {"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}
     C_L_rises, C_U_falls = {"C_L_rises_by": "shrink"}, {"C_U_falls_by": "shrink"}
@@ -208,7 +209,7 @@ def _timing_out() -> list[dict[str, Any]]:
 
 
 def claim_queries(program: Program, numbers: ClaimNumbers) -> list[tuple[str, list[Query]]]:
-    """Return the queries of every claim in the order in which wrong programs fail: (lemma, its queries)."""
+    """Return (lemma, its queries) of every claim, in the order in which wrong programs fail."""
     sender = ProgramSmtSender(program)
     suite = validate(Suite, suite_data("program.json", program.name, numbers), program.name)
     loaded = LoadedSuite(suite, sender, FilePath("lemmas.yaml"))
@@ -227,31 +228,24 @@ def write_suite(folder: FilePath, program: Program, numbers: ClaimNumbers, timeo
 
 
 def suite_text(data: dict[str, Any]) -> str:
-    """Return a suite as YAML without references from one part to another."""
+    """Return a suite as YAML without anchors and aliases."""
     return yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False, width=120)
 
 
-LOOKED_FOR = (("C_L_low", "F.3 C_L"), ("utilisation", "F.7 utilisation"))
+SEARCHED_CONSTANTS = (("C_L_low", "F.3 C_L"), ("utilisation", "F.7 utilisation"))
 
 
-def weakened(
-    folder: FilePath, program: Program, numbers: ClaimNumbers, preset: str, run_of: Callable[[FilePath], LemmaRun]
+def weaken_constants(
+    folder: FilePath, program: Program, numbers: ClaimNumbers, preset: str, make_run: Callable[[FilePath], LemmaRun]
 ) -> ClaimNumbers:
-    """Return the strongest constants found with which converged beliefs stay converged and utilisation holds.
+    """Return the strongest constants found with which converged beliefs stay converged and utilisation holds under time-outs.
 
-    Args:
-        folder: of the program; the suite is written there.
-        program: the proved program.
-        numbers: what was proved of it without time-outs.
-        preset: of the time-outs.
-        run_of: suite file -> how to run it.
-
-    Returns:
-        ClaimNumbers: with a constant unchanged where no value was proved; its lemma then says so.
+    ``numbers`` were proved without time-outs. A constant is unchanged if no value was proved; its lemma then fails. The suite is
+    written beside the program.
     """
-    for constant, lemma in LOOKED_FOR:
+    for constant, lemma in SEARCHED_CONSTANTS:
         suite = write_suite(folder, program, numbers, preset)
-        found = run_lemma(replace(run_of(suite), bisect=True, recheck=None), lemma).bound
-        if found is not None:
-            numbers = replace(numbers, **{constant: Fraction(str(found))})
+        bound = run_lemma(replace(make_run(suite), bisect=True, recheck=None), lemma).bound
+        if bound is not None:
+            numbers = replace(numbers, **{constant: Fraction(str(bound))})
     return numbers

@@ -1,4 +1,4 @@
-"""DAgger (Ross, Gordon, Bagnell 2011): the student drives, the teacher says what it would have done."""
+"""DAgger (Ross, Gordon, Bagnell 2011): the student acts, and the teacher labels the states that it visits."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.settings import EnvSettings
 from ccenv.envs.curve.task import ACTION_RANGE_LOG2, SenderTask
-from ccenv.training.distill.tree import Samples, Template, features_of, grow, predict, rate_of
+from ccenv.training.distill.tree import Samples, Template, action_rates, grow, make_features, predict
 from ccenv.training.path_sets import PathSet, path_seed
 
 ROUNDS = 6
 ENVS = 128
 STEPS = 90  # 11,520 samples a round
-TEACHER_SHARE = 0.2  # of the decisions in the student's rounds
+TEACHER_SHARE = 0.2  # share of the teacher's decisions in the student's rounds
 
 
 @dataclass(frozen=True)
 class Imitation:
-    """A tree and how near it is to its teacher.
+    """A tree with its numbers and its distance from the teacher.
 
     Attributes:
-        template: the tree.
-        numbers: of the tree.
-        error: mean |rate / teacher's rate - 1| on the states of the last round, which the fit has not seen.
-        samples: the states that it was fitted to.
+        error: mean |rate / teacher's rate - 1| on the states of the last round before they were fitted.
+        samples: the states that the tree was fitted to.
     """
 
     template: Template
@@ -39,18 +37,18 @@ class Imitation:
 
 
 def imitate(teacher: PolicySender, depth: int, seed: int, world: EnvSettings) -> Imitation:
-    """Grow a tree that does what a policy does where the tree itself leads."""
-    guide = guide_of(teacher, world, ENVS)
+    """Grow a tree that imitates a policy in the states that the tree itself visits."""
+    guide = make_guide(teacher, world, ENVS)
     guide.reset(path_seed(PathSet.TRAIN, seed))
     rng = np.random.default_rng(seed)
-    seen, wanted = _drive(guide, None, rng)
-    samples = Samples(seen, wanted)
+    features, rates = _drive(guide, None, rng)
+    samples = Samples(features, rates)
     template, numbers = grow(samples, depth)
     error = float("nan")
     for _ in range(ROUNDS - 1):
-        seen, wanted = _drive(guide, (template, numbers), rng)
-        error = float(np.mean(np.abs(predict(template, numbers, seen) / wanted - 1.0)))
-        samples = Samples(np.concatenate([samples.features, seen]), np.concatenate([samples.rate, wanted]))
+        features, rates = _drive(guide, (template, numbers), rng)
+        error = float(np.mean(np.abs(predict(template, numbers, features) / rates - 1.0)))
+        samples = Samples(np.concatenate([samples.features, features]), np.concatenate([samples.rate, rates]))
         template, numbers = grow(samples, depth)
     return Imitation(template, numbers, error, samples)
 
@@ -58,37 +56,37 @@ def imitate(teacher: PolicySender, depth: int, seed: int, world: EnvSettings) ->
 def _drive(guide: Guide, student: tuple[Template, np.ndarray] | None, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     features, rates = [], []
     for _ in range(STEPS):
-        seen, wanted = guide.ask()
+        seen, teacher_rates = guide.ask()
         features.append(seen)
-        rates.append(wanted)
-        played = wanted
+        rates.append(teacher_rates)
+        applied = teacher_rates
         if student is not None:
-            own = np.maximum(predict(*student, seen), 1e-3)
-            played = np.where(rng.random(len(own)) < TEACHER_SHARE, wanted, own)
-        guide.play(played)
+            student_rates = np.maximum(predict(*student, seen), 1e-3)
+            applied = np.where(rng.random(len(student_rates)) < TEACHER_SHARE, teacher_rates, student_rates)
+        guide.play(applied)
     return np.concatenate(features), np.concatenate(rates)
 
 
 class Guide(Protocol):
-    """A batch of flows that a student drives, with a teacher who is asked."""
+    """A batch of flows driven by a student, with a teacher that labels its states."""
 
     def reset(self, seed: int) -> None:
         """Start the episodes of a seed."""
 
     def ask(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a tree reads, (n, features), and the teacher's rate / C_L, (n,)."""
+        """Return the inputs of a tree, (n, features), and the teacher's rate / C_L, (n,)."""
 
     def play(self, rates: np.ndarray) -> None:
-        """Take a step at these rates / C_L, (n,); start new episodes where it ended one."""
+        """Take a step at these rates / C_L, (n,); start new episodes where one ended."""
 
 
-def guide_of(teacher: PolicySender, world: EnvSettings, n: int) -> Guide:
-    """Return n flows in a world with a policy beside them."""
+def make_guide(teacher: PolicySender, world: EnvSettings, n: int) -> Guide:
+    """Return n flows in a world with a policy as their teacher."""
     return BeliefGuide(teacher, world, n) if teacher.is_first_version else WatchedGuide(teacher, world, n)
 
 
 class BeliefGuide:
-    """A teacher of the first version: a fully connected network over the beliefs that the tree reads too."""
+    """A teacher of the first version: a fully connected network over the same beliefs as the tree."""
 
     def __init__(self, teacher: PolicySender, world: EnvSettings, n: int) -> None:
         """Begin with n flows."""
@@ -101,8 +99,8 @@ class BeliefGuide:
     def ask(self) -> tuple[np.ndarray, np.ndarray]:
         """See ``Guide``."""
         observations = self._task.observe()
-        seen = features_of(observations)
-        return seen, rate_of(policy_actions(self._teacher, observations), seen[:, 2])
+        features = make_features(observations)
+        return features, action_rates(policy_actions(self._teacher, observations), features[:, 2])
 
     def play(self, rates: np.ndarray) -> None:
         """See ``Guide``."""
@@ -113,13 +111,18 @@ class BeliefGuide:
 
 
 class WatchedGuide:
-    """A teacher over any interface that sets rates: it is asked once per decision of the world, and sees what the student did."""
+    """A teacher with any interface that sets rates: it is asked once per decision, and observes the student's actions."""
 
     def __init__(self, teacher: PolicySender, world: EnvSettings, n: int) -> None:
         """Begin with n flows."""
-        sees = teacher.interface
-        own = {"signals": sees.signals, "history": sees.history, "action": sees.action, "action_parameters": sees.parameters}
-        self._task = WatchedTask(n, world.model_copy(update=own))
+        interface = teacher.interface
+        interface_settings = {
+            "signals": interface.signals,
+            "history": interface.history,
+            "action": interface.action,
+            "action_parameters": interface.parameters,
+        }
+        self._task = WatchedTask(n, world.model_copy(update=interface_settings))
         self._teacher = PolicyBatch(teacher, n)
 
     def reset(self, seed: int) -> None:
@@ -132,9 +135,9 @@ class WatchedGuide:
         actions = self._teacher.actions(self._task.observe())[:, None]
         rates_Bps = self._task.rates_Bps(actions)[:, 0]
         core, flow = self._task.core, int(self._task.flows[0])
-        seen = features_of(core.observations()[:, flow])
-        wanted = np.clip(rates_Bps / core.flow("C_L_Bps")[:, flow], seen[:, 2], 2.0**ACTION_RANGE_LOG2)
-        return seen, wanted
+        features = make_features(core.observations()[:, flow])
+        teacher_rates = np.clip(rates_Bps / core.flow("C_L_Bps")[:, flow], features[:, 2], 2.0**ACTION_RANGE_LOG2)
+        return features, teacher_rates
 
     def play(self, rates: np.ndarray) -> None:
         """See ``Guide``."""

@@ -1,14 +1,8 @@
-"""What programs are polished for: the teacher's own score, and for a robust teacher its worst case too.
+"""The objective of a distillation: the teacher's own score, and for a robust teacher the worst case too ([Starvation] s.4).
 
-What attacks leave of a program, for teachers that were trained against attacks ([Starvation] s.4).
-
-The pool starts with the constant corners. Rounds as in robust training: attack the best program, remember the pattern, polish on.
-
-Scores of many belief programs at once: the same paths, moves and numbers as ``evaluate_in_world``, one batch per model.
-
-The policy that is distilled, and what its own config says a good sender is.
-
-What is reported of a policy or a program: nothing of it decided how they were made.
+:class:`ProgramScorer` scores many programs at once, with the same paths, moves and numbers as ``evaluate_in_world``, in one batch
+per model. :class:`WorstCase` attacks programs as robust training does. :func:`measure` gives the reported numbers, on paths that
+nothing was searched or chosen on.
 """
 
 from __future__ import annotations
@@ -44,35 +38,33 @@ from ccenv.training.settings import RobustSettings
 
 
 class WorstCase:
-    """Lowest utilisation of programs over a pool of moves, on the attack paths of a robust config.
+    """Lowest utilisation of programs over a pool of moves, in the attack scenarios of a robust config.
 
-    Args:
-        settings: paths, searches, their budget and how many newest patterns are kept.
-        seed: of the searches.
+    The pool starts with the constant corners. As in robust training, each round attacks the best program and keeps the pattern.
     """
 
     def __init__(self, settings: RobustSettings, seed: int) -> None:
         self._settings = settings
         self._seed = seed
         self._rounds = 0
-        self._found: dict[str, list[np.ndarray]] = {path: [] for path in settings.paths}
+        self._patterns: dict[str, list[np.ndarray]] = {path: [] for path in settings.paths}
 
     def utilisation(self, programs: Sequence[Program]) -> np.ndarray:
-        """Return the worst utilisation of each program; the result of one does not depend on the others."""
+        """Return the worst utilisation of each program, independent of the other programs."""
         return np.array([min(self._play(program, path) for path in self._settings.paths) for program in programs])
 
     def learn(self, program: Program) -> float:
-        """Attack a program and remember the moves; return the worst utilisation known of it then."""
-        for place, path in enumerate(self._settings.paths):
+        """Attack a program and keep the moves; return its worst utilisation over the new pool."""
+        for number, path in enumerate(self._settings.paths):
             for spec in self._settings.searches:
                 search = make_search(spec)
                 if not search.weight:
                     continue  # the corners: all of them are in the pool
-                seed = self._seed + 1000 * self._rounds + place
+                seed = self._seed + 1000 * self._rounds + number
                 game = self._game(ProgramSender(program.name, program), path)
                 adversary = search.run(game, self._settings.budget_flow_steps, seed).adversary
                 if isinstance(adversary, RecordedAdversary):
-                    self._found[path] = [*self._found[path], adversary.moves][-self._settings.keep :]
+                    self._patterns[path] = [*self._patterns[path], adversary.moves][-self._settings.keep :]
         self._rounds += 1
         return float(self.utilisation([program])[0])
 
@@ -81,11 +73,11 @@ class WorstCase:
 
     def _play(self, program: Program, path: str) -> float:
         game = self._game(ProgramSender(program.name, program), path)
-        moves = np.concatenate([game.moves(constants(game)), *(found[None] for found in self._found[path])])
+        moves = np.concatenate([game.moves(constants(game)), *(pattern[None] for pattern in self._patterns[path])])
         return float(game.play(moves).min())
 
 
-LARGEST_BATCH = 16_384  # environments of one engine; more are done in turns
+LARGEST_BATCH = 16_384  # environments of one engine
 _COUNTS = ("S", "L", "acked", "delay_byte_s")
 
 
@@ -102,16 +94,7 @@ class Scores:
 
 
 class ProgramScorer:
-    """Scores belief programs on one fixed set of paths of a world, with its competitors, models, grid and network.
-
-    Args:
-        world: settings of the environment, with one external flow.
-        n_paths: number of paths, divided among the models.
-        path_set: where the paths come from.
-        seed: which paths of the set, and which moves of the network.
-        warmup_rtts: round trips before the measurement.
-        measure_rtts: round trips measured.
-    """
+    """Scores belief programs on a fixed set of paths of a world with one external flow; arguments of ``evaluate_in_world``."""
 
     def __init__(
         self,
@@ -126,7 +109,7 @@ class ProgramScorer:
         self.n_paths = n_paths
         self._world, self._warmup, self._measure = world, warmup_rtts, measure_rtts
         self._flows = world.build_senders()
-        self._own = world.senders.index(EXTERNAL)
+        self._external = world.senders.index(EXTERNAL)
         paths = world.paths
         cold = paths.model_copy(update={"seeded_share": 0.0}) if isinstance(paths, PathDistribution) else paths
         self._source = PathSource(cold, world.steps_per_rtt, len(self._flows))
@@ -137,7 +120,7 @@ class ProgramScorer:
         self._parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
     def scores(self, programs: Sequence[Program]) -> Scores:
-        """Score programs; the result of one does not depend on the others."""
+        """Score each program, independent of the other programs."""
         turn = max(1, LARGEST_BATCH // self.n_paths)
         terms = np.concatenate([self._terms(programs[i : i + turn]) for i in range(0, len(programs), turn)])
         return Scores(
@@ -147,25 +130,25 @@ class ProgramScorer:
     def _terms(self, programs: Sequence[Program]) -> np.ndarray:
         """Return the mean terms of the reward: (len(programs), len(TERMS))."""
         senders = [ProgramSender(program.name, program) for program in programs]
-        world, own = self._world, np.arange(len(self._flows))[None] == self._own
+        world, external = self._world, np.arange(len(self._flows))[None] == self._external
         sums = np.zeros((len(programs), len(REWARD_TERMS)))
         for part, model in zip(self._parts, world.models, strict=False):
             n = part.stop - part.start
-            which = np.tile(np.arange(part.start, part.stop), len(senders))
+            rows = np.tile(np.arange(part.start, part.stop), len(senders))
             engine = CurveEngine(
-                path_rows(self._episodes.paths, which),
+                path_rows(self._episodes.paths, rows),
                 model=model,
-                senders=[self._with(sender) for sender in senders for _ in range(n)],
+                senders=[self._senders_of_path(sender) for sender in senders for _ in range(n)],
                 adversary=world.build_adversary(),
                 steps_per_rtt=world.steps_per_rtt,
                 loss_detection=world.loss_detection,
                 beliefs=world.belief_settings(),
                 history_rtts=self._source.history_rtts,
             )
-            engine.reset(keys=self._episodes.keys[which])
+            engine.reset(keys=self._episodes.keys[rows])
             engine.advance(self._warmup * world.steps_per_rtt)
             before = engine.totals()
-            terms = np.zeros((len(which), len(REWARD_TERMS)))
+            terms = np.zeros((len(rows), len(REWARD_TERMS)))
             rtt_s = engine.flow("rtt_s")
             for _ in range(self._measure):
                 engine.advance(world.steps_per_rtt)
@@ -175,15 +158,15 @@ class ProgramScorer:
                     after["capacity"] - before["capacity"],
                     engine.queue_bytes / (engine.env("link_rate_now_Bps") * rtt_s.min(axis=1)),
                     rtt_s,
-                    own,
+                    external,
                 )[:, 0]
                 before = after
             sums += (terms / self._measure).reshape(len(senders), n, len(REWARD_TERMS)).sum(axis=1)
         return sums / self.n_paths
 
-    def _with(self, sender: Sender) -> list[Sender]:
+    def _senders_of_path(self, sender: Sender) -> list[Sender]:
         """Return the senders of all flows of a path."""
-        return [sender if flow == self._own else other for flow, other in enumerate(self._flows)]
+        return [sender if flow == self._external else other for flow, other in enumerate(self._flows)]
 
 
 USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
@@ -192,12 +175,12 @@ USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, stagger
 
 @dataclass(frozen=True)
 class Teacher:
-    """A policy with what it was trained for.
+    """A policy and the world that it was trained for.
 
     Attributes:
-        policy: it.
-        world: that it was trained in; that of the shipped nominal configs if its card has no config.
-        robust: its rounds against attacks; None if it had none.
+        policy: to distil.
+        world: of its training; that of the shipped nominal configs if its metadata has no config.
+        robust: its rounds of robust training; None if it had none.
     """
 
     policy: PolicySender
@@ -206,7 +189,7 @@ class Teacher:
 
     @property
     def weights(self) -> RewardWeights:
-        """Weights of the terms that programs are scored by."""
+        """Weights of the terms of a program's score."""
         return self.world.reward if isinstance(self.world.reward, RewardWeights) else RewardWeights()
 
     @property
@@ -218,28 +201,30 @@ class Teacher:
 def load_teacher(checkpoint: str) -> Teacher:
     """Read a policy by file, folder of a training run or name in the zoo.
 
-    A program is scored by terms of ``RewardWeights``: where the policy was trained for others, by the default ones.
+    Programs are scored by ``RewardWeights``; by the default ones if the policy was trained for another reward.
 
     Raises:
-        InputError: if there is none, it sets windows, or its card has a config that is none.
+        InputError: if there is no such policy, it sets windows, or its metadata has an invalid config.
     """
     if not is_policy(checkpoint):
         from ccenv.agents import AGENTS
         from ccenv.agents.learned.zoo import FOLDER
 
-        known = AGENTS.names("learned")
-        if checkpoint not in known:
+        zoo_names = AGENTS.names("learned")
+        if checkpoint not in zoo_names:
             raise InputError(
                 f"{checkpoint!r} is no learned policy: the folder of a training run, its .safetensors file or the name of "
-                f"one in the zoo is needed.{did_you_mean(checkpoint, known)}"
+                f"one in the zoo is needed.{did_you_mean(checkpoint, zoo_names)}"
             )
         checkpoint = str(FOLDER / f"{checkpoint}.safetensors")
     policy = load_policy(checkpoint)
     if not isinstance(policy, PolicySender):
         raise InputError(f"{checkpoint!r} chooses inside a contract, which is proved as it is: there is nothing to distil")
-    sees = policy.interface
-    if action(sees.action).sets != "rate":
-        raise InputError(f"{checkpoint}: {sees.action!r} sets a window; a belief program sets rates, so it cannot be distilled")
+    interface = policy.interface
+    if action(interface.action).sets != "rate":
+        raise InputError(
+            f"{checkpoint}: {interface.action!r} sets a window; a belief program sets rates, so it cannot be distilled"
+        )
     require_signals(policy, CURVE)
     config = policy_notes(checkpoint).get("config")
     if not isinstance(config, dict):
@@ -255,13 +240,13 @@ def load_teacher(checkpoint: str) -> Teacher:
 
 
 WORST_WEIGHT = 0.5
-"""Of the worst utilisation, for a teacher that was trained against attacks; the score has the rest."""
+"""Weight of the worst utilisation for a teacher trained against attacks; the score has the rest."""
 
 
 class Objective:
-    """Values of programs: the score in the teacher's own world, for a robust teacher the worst utilisation too.
+    """Values of programs: the score in the teacher's own world, and for a robust teacher the worst utilisation.
 
-    Numbers are searched on one set of paths, shapes are chosen on another; neither is the one that is reported.
+    Numbers are searched on ``PathSet.POLISH`` and shapes chosen on ``PathSet.SELECT``; reports are on neither.
     """
 
     def __init__(self, teacher: Teacher, n_paths: int, seed: int) -> None:
@@ -277,47 +262,41 @@ class Objective:
 
     def values(self, programs: Sequence[Program]) -> np.ndarray:
         """Return the value of each program on the paths of the search; larger is better."""
-        return self._valued(self._polish, programs)
+        return self._evaluate(self._polish, programs)
 
     def select_value(self, program: Program) -> float:
-        """Return the value of a program on paths that its numbers were not searched on."""
-        return float(self._valued(self._select, [program])[0])
+        """Return the value of a program on the paths for the choice of shapes."""
+        return float(self._evaluate(self._select, [program])[0])
 
-    def _valued(self, scorer: ProgramScorer, programs: Sequence[Program]) -> np.ndarray:
+    def _evaluate(self, scorer: ProgramScorer, programs: Sequence[Program]) -> np.ndarray:
         scores = scorer.scores(programs).score
         if self._worst is None:
             return scores
         return (1 - WORST_WEIGHT) * scores + WORST_WEIGHT * self._worst.utilisation(programs)
 
     def learn(self, program: Program) -> float | None:
-        """Attack a program, so that later values count what was found; return its worst utilisation, None without attacks."""
+        """Attack a program and add the moves to later values; return its worst utilisation, None without attacks."""
         return None if self._worst is None else self._worst.learn(program)
 
 
 def measure(sender: Sender, teacher: Teacher, attack_flow_steps: int, seed: int) -> dict[str, Any]:
-    """Return the score on the set of paths for reports and the worst utilisation on each scene.
-
-    Args:
-        sender: the teacher's policy, or a program distilled from it.
-        teacher: whose world the score is of.
-        attack_flow_steps: budget on each scene.
-        seed: of the attacks.
+    """Return the score on ``PathSet.REPORT`` and the worst utilisation in each attack scenario, of a teacher or its program.
 
     Returns:
-        dict: ``score`` and ``evaluation`` in the teacher's world, ``common`` alone in the common world, ``worst`` per scene with
-            its set and whether the making of the sender has ``seen`` it under attack, ``worst_utilisation`` of the report scenes.
+        dict: ``score`` and ``evaluation`` in the teacher's world, ``common`` alone in the common world, ``worst`` per attack
+            scenario with its set and whether training has ``seen`` it, ``worst_utilisation`` over the report scenarios.
     """
     evaluation = evaluate_in_world(teacher.world, sender)
-    met = () if teacher.robust is None else teacher.robust.paths
+    attacked = () if teacher.robust is None else teacher.robust.paths
     worst: dict[str, dict[str, Any]] = {}
     for name in ATTACK_SCENES:
-        found = attack(sender, path=name, adversaries=ATTACK, budget_flow_steps=attack_flow_steps, seed=seed)
-        which = next(which for which, names in SCENE_SETS.items() if name in names)
+        result = attack(sender, path=name, adversaries=ATTACK, budget_flow_steps=attack_flow_steps, seed=seed)
+        scene_set = next(scene_set for scene_set, names in SCENE_SETS.items() if name in names)
         worst[name] = {
-            "utilisation": found.worst_utilisation,
-            "adversary": found.worst_adversary,
-            "set": which,
-            "seen": name in met,
+            "utilisation": result.worst_utilisation,
+            "adversary": result.worst_adversary,
+            "set": scene_set,
+            "seen": name in attacked,
         }
     report = min((case for case in worst.values() if case["set"] == REPORT), key=lambda case: float(case["utilisation"]))
     return {

@@ -1,4 +1,4 @@
-"""Cross-entropy search over the open numbers of a template (Rubinstein 1999), on whatever a program is judged by."""
+"""Cross-entropy search over the open numbers of a template (Rubinstein 1999), for any objective of programs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.agents.programs import Program
-from ccenv.training.distill.tree import Template, build, spread
+from ccenv.training.distill.tree import Template, build, initial_spread
 
 Judge = Callable[[Sequence[Program]], np.ndarray]
 ELITE_SHARE = 0.2
-SMALLEST_SPREAD = 0.05  # of the first spread: the grid stays within reach to the end
+SMALLEST_SPREAD = 0.05  # share of the first spread; keeps the grid within reach to the end
 WIDENING = 1.1
 
 
 @dataclass(frozen=True)
 class Polished:
-    """What a search found.
-
-    Attributes:
-        numbers: of the best program.
-        program: it.
-        value: what the judge said of it.
-        mean: of the last distribution.
-    """
+    """Result of a search: numbers and value of the best program, and the mean of the last distribution."""
 
     numbers: np.ndarray
     program: Program
@@ -46,22 +39,13 @@ def polish(
     reach: float = 1.0,
     report: Callable[[int, float], None] | None = None,
 ) -> Polished:
-    """Search numbers that a judge likes; the start takes part.
+    """Search the numbers of a template with the highest value, beginning with ``start``.
 
-    Args:
-        template: the tree.
-        start: its numbers.
-        judge: values of programs, larger is better; must be deterministic.
-        name: of the programs.
-        source: of the programs.
-        seed: of the search.
-        generations: how many.
-        population: programs per generation.
-        reach: factor on the first spread.
-        report: called with the generation and the best value so far.
+    ``judge`` returns values of programs, larger is better, and must be deterministic. ``population`` is the number of programs
+    per generation, ``reach`` a factor on the first spread; ``report`` gets the generation and the best value so far.
     """
     rng = np.random.default_rng(seed)
-    first = spread(template) * reach
+    first = initial_spread(template) * reach
     mean, deviation = start.astype(float), first.copy()
     best_numbers, best_value = mean, -np.inf
     for generation in range(generations):

@@ -1,6 +1,6 @@
-"""The loop from a template to a proved program: polish against a pool of traces, check on fresh ones, ask the solver, learn.
+"""The loop from a template to a proved program: polish against a pool of traces, check on fresh ones, ask the solver, repeat.
 
-The solver alone says ``verified``. Its counterexamples and those of the fast simulation (``traces``) stay in the pool.
+Only the solver decides ``verified``. Its counterexamples and those of the fast simulation (``traces``) join the pool.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from ccenv.training.distill.tree import Template
 
 MAX_STATE_BYTES = 256 << 20
 _STATE = {"starts": "<f8", "moves": "<f8", "mean": "<f8", "note": "|u1"}
-POOL = 60_000  # random traces that every candidate is judged on
-FRESH = 240_000  # further ones that a candidate must pass before the solver is asked
-QUICK = 6_000  # those of them that every candidate meets first
+POOL = 60_000  # random traces on which every candidate is judged
+FRESH = 240_000  # further traces that a candidate must pass before the solver is asked
+QUICK = 6_000  # traces of the pool on which every candidate is judged first
 KEPT = 400  # violated traces that a round adds to the pool
 NEAR = 20_000  # neighbours tried around a counterexample
 FIRST_GENERATIONS, LATER_GENERATIONS = 14, 6
 FIRST_REACH, LATER_REACH = 1.0, 0.35
-BROKEN_LEMMA = 0.02  # penalty of a broken lemma, besides by how much
+BROKEN_LEMMA = 0.02  # penalty of a broken lemma, on top of its violation
 LARGEST_PENALTY = 0.5  # per lemma
 
 
 @dataclass
 class Proof:
-    """How far the loop came.
+    """Result of the loop.
 
     Attributes:
         program: the proved program, or the best candidate.
-        numbers: what was claimed of it.
+        numbers: constants claimed for it.
         verdict: ``verified``, or ``unknown`` if the budget ended first.
-        rounds: one record per round: value, which check it failed, size of the pool, seconds.
+        rounds: one record per round: value, failed check, size of the pool, seconds.
         traces: size of the pool at the end.
     """
 
@@ -76,23 +76,12 @@ def prove(
     state_key: str = "",
     report: Callable[[dict[str, object]], None] | None = None,
 ) -> Proof:
-    """Look for a program of a template that the solver verifies, with the best score.
+    """Search the best-scoring program of a template, with guards that the solver supports, that the solver verifies.
 
-    Args:
-        template: with guards that the solver reads.
-        start: its numbers.
-        numbers: what to prove.
-        objective: what programs are worth.
-        name: of the program.
-        source: of the program.
-        seed: of the search.
-        rounds: at most so many.
-        budget_s: wall seconds; no round starts later.
-        time_limit_s: per solver call.
-        store: where the solver's evidence goes.
-        state: file (.npz) that keeps pool and progress after each round; a killed loop goes on from it.
-        state_key: what else decides the search; a file of another key is not used.
-        report: called with each round's record.
+    ``start`` are the template's first numbers, ``numbers`` the constants to prove. No round starts after ``budget_s`` wall
+    seconds; ``time_limit_s`` is per solver call. The file ``state`` (.npz) has pool and progress after each round, from which a
+    killed loop resumes if ``state_key``, which identifies everything else that decides the search, is the same. ``report`` gets
+    each round's record.
     """
     begin = time.perf_counter()
     loop = _Loop(numbers, objective, Verifier(time_limit_s, store=store), seed, state_key)
@@ -101,7 +90,7 @@ def prove(
     while True:
         number = len(records)
         first = number == 0
-        found = polish(
+        polished = polish(
             template,
             mean,
             loop.judge,
@@ -111,11 +100,11 @@ def prove(
             generations=FIRST_GENERATIONS if first else LATER_GENERATIONS,
             reach=FIRST_REACH if first else LATER_REACH,
         )
-        mean = found.numbers
-        outcome = loop.examine(found.program, number)
+        mean = polished.numbers
+        outcome = loop.examine(polished.program, number)
         record: dict[str, object] = {
             "round": number,
-            "value": round(found.value, 4),
+            "value": round(polished.value, 4),
             "outcome": outcome,
             "traces": len(loop.pool),
             "seconds": round(time.perf_counter() - begin, 1),
@@ -128,11 +117,11 @@ def prove(
             verdict = "verified"
         if verdict == "verified" or len(records) >= rounds or time.perf_counter() - begin > budget_s:
             break
-    return Proof(found.program, numbers, verdict, records, len(loop.pool))
+    return Proof(polished.program, numbers, verdict, records, len(loop.pool))
 
 
 def read_state(file: FilePath) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays and the note of an interrupted search. Raises InputError for anything else; shapes are not compared."""
+    """Return the arrays and the note of an interrupted search. Raises InputError for other files; shapes are not checked."""
     data = read_arrays(read_bounded(file, MAX_STATE_BYTES), str(file), _STATE, MAX_STATE_BYTES)
     if set(data) != set(_STATE):
         raise InputError(f"{file}: needs the arrays {', '.join(_STATE)}")
@@ -150,7 +139,7 @@ def read_state(file: FilePath) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 class _Loop:
-    """The pool, what candidates are judged by, and the three checks of a candidate."""
+    """The pool, the judge of candidates, and the three checks of a candidate."""
 
     def __init__(self, numbers: ClaimNumbers, objective: Objective, verifier: Verifier, seed: int, key: str = "") -> None:
         self.numbers = numbers
@@ -163,7 +152,7 @@ class _Loop:
         self.refused: set[str] = set()
 
     def save(self, state: FilePath | None, mean: np.ndarray, records: list[dict[str, object]]) -> None:
-        """Write what a killed loop needs to go on: the traces that were learnt, where the search stands, what was refused."""
+        """Write what a killed loop needs to resume: learnt traces, mean of the search, records, refused programs."""
         if state is None:
             return
         text = json.dumps({"records": records, "refused": sorted(self.refused), "claim": self._claim()})
@@ -174,7 +163,7 @@ class _Loop:
         write_atomic(state, content.getvalue())
 
     def load(self, state: FilePath | None) -> tuple[np.ndarray, list[dict[str, object]]] | None:
-        """Go back to what ``save`` wrote; None if there is nothing, or something of another claim or seed."""
+        """Restore what ``save`` wrote; None if there is no file, or one of another claim or seed."""
         if state is None or not state.is_file():
             return None
         data, note = read_state(state)
@@ -191,13 +180,13 @@ class _Loop:
         return [self.key, str(self.seed), str(self.objective.n_paths), *(str(number) for number in self.numbers.as_tuple())]
 
     def judge(self, programs: Sequence[Program]) -> np.ndarray:
-        """Return values minus penalties; a program that the solver refused or could not decide counts as worthless."""
+        """Return values minus penalties; -1 for a program that the solver refuted or could not decide."""
         values = self.objective.values(programs).copy()
         for i, program in enumerate(programs):
             if to_json(program) in self.refused:
                 values[i] = -1.0
                 continue
-            # Most candidates break on what was learnt or on few traces; only the others are worth the whole pool.
+            # Most candidates fail on the learnt or the first traces; only the others are worth the whole pool.
             penalty = self._penalty(program, self.pool.part(np.r_[:QUICK, POOL : len(self.pool)]))
             values[i] -= penalty or self._penalty(program, self.pool)
         return values
@@ -207,27 +196,27 @@ class _Loop:
         return float(np.where(worst > 0, BROKEN_LEMMA + np.minimum(worst, LARGEST_PENALTY), 0.0).sum())
 
     def examine(self, program: Program, number: int) -> str:
-        """Check a candidate; return ``verified`` or what it failed, after the pool has learnt from it."""
-        broken = self._broken(program, self.pool)
+        """Check a candidate and add its violations to the pool; return ``verified`` or the failed check."""
+        broken = self._name_broken_lemmas(program, self.pool)
         if broken:
             return f"pool: {broken}"
         fresh = join([random_traces(FRESH, self.seed + 1000 + number), neighbours(self.pool, NEAR, self.seed + number)])
-        broken = self._broken(program, fresh)
+        broken = self._name_broken_lemmas(program, fresh)
         if broken:
             self._learn(program, fresh)
             return f"simulation: {broken}"
         return self._ask_solver(program, number)
 
-    def _broken(self, program: Program, traces: Traces) -> str:
+    def _name_broken_lemmas(self, program: Program, traces: Traces) -> str:
         worst = violations(program, traces, self.searched).max(axis=0)
-        return ", ".join(lemma for lemma, by in zip(LEMMAS, worst, strict=True) if by > 0)
+        return ", ".join(lemma for lemma, violation in zip(LEMMAS, worst, strict=True) if violation > 0)
 
     def _learn(self, program: Program, traces: Traces) -> None:
         """Add the most violated traces to the pool, for each lemma."""
-        found = violations(program, traces, self.searched)
+        broken = violations(program, traces, self.searched)
         for lemma in range(len(LEMMAS)):
-            worst = np.argsort(-found[:, lemma], kind="stable")[:KEPT]
-            worst = worst[found[worst, lemma] > 0]
+            worst = np.argsort(-broken[:, lemma], kind="stable")[:KEPT]
+            worst = worst[broken[worst, lemma] > 0]
             if len(worst):
                 self.pool = join([self.pool, traces.part(worst)])
 

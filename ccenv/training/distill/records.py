@@ -1,15 +1,12 @@
-"""The record of distillations (docs/data/distillation.json): measured again by today's code, and its table of results.
+"""The record of distillations (docs/data/distillation.json), its measurement with today's code, and its table of results.
 
 python -c "from ccenv.training.distill.records import measure_again as m; m('docs/data/distillation.json',
 'docs/distillation.md')"
 
-What is left of learned_fair in a belief program: imitated in company, measured in company, asked whether it starves.
-
-learned_fair sets windows and goes by its own probes, which no belief program reads, so ``ccenv distill`` refuses it. Here a tree
-is fitted to what it sends in runs of one to four flows of it, on what a belief program would read there. Its numbers, and those
-of the ladder, which imitates nobody, are then polished on what the least of the flows gets, also where one comes late.
-
-python -m ccenv.training.distill.records docs/data
+``python -m ccenv.training.distill.records docs/data`` distils learned_fair, which ``ccenv distill`` refuses because it sets
+windows and relies on its own probes. A tree is fitted to its rates in runs of one to four of its flows, on the inputs of a belief
+program. The numbers of the tree, and of a ladder that imitates nobody, are then polished for the share of the least flow, also
+with a flow that starts late, and checked for starvation.
 """
 
 from __future__ import annotations
@@ -49,8 +46,24 @@ PLACE = Place("<!-- table of the record: ccenv.training.distill.records.write_ta
 ATTACK_FLOW_STEPS = 2_000_000
 SEEN_MARK = "†"
 _MEASURED = ("score", "evaluation", "common", "worst", "worst_utilisation", "worst_adversary")
-_KEPT = ("name", "teacher_name", "teacher_score", "teacher_weights", "fidelity", "teacher", "program", "pseudo_code", *_MEASURED)
-_DROPPED = ("file", "suite", "seconds", "lemmas", "timeouts")  # files of one machine; the suites are decided and recorded alone
+_RUN_KEYS = (
+    "name",
+    "teacher_name",
+    "teacher_score",
+    "teacher_weights",
+    "fidelity",
+    "teacher",
+    "program",
+    "pseudo_code",
+    *_MEASURED,
+)
+_UNRECORDED_KEYS = (
+    "file",
+    "suite",
+    "seconds",
+    "lemmas",
+    "timeouts",
+)  # files of one machine; the suites are decided and recorded alone
 
 
 def measure_again(
@@ -60,18 +73,13 @@ def measure_again(
     names: Sequence[str] | None = None,
     attack_flow_steps: int = ATTACK_FLOW_STEPS,
 ) -> None:
-    """Measure every recorded program and its teacher with today's code; programs, proofs and times stay as they are.
+    """Measure every recorded program and its teacher with today's code; programs, proofs and times are kept.
 
-    The record is written after each distillation.
-
-    Args:
-        file: the record.
-        page: where its table of results goes; None: nowhere.
-        names: of the distillations (their first programs); None: all.
-        attack_flow_steps: budget of the attack on each scene.
+    The record is written after each distillation. ``names`` selects distillations by their first programs; ``page`` gets the
+    table of results; ``attack_flow_steps`` is the budget per attack scenario.
 
     Raises:
-        InputError: if the file is no record, a teacher is neither in the zoo nor where its command found it, or the page does not
+        InputError: if the file is no record, a teacher is neither in the zoo nor at the path of its command, or the page does not
             mark the place of the table.
     """
     file = FilePath(file)
@@ -94,14 +102,14 @@ def measure_again(
 
 
 def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
-    """Put what ``ccenv distill`` left in a folder into the record, in place of an earlier distillation of the same name.
+    """Add the result of ``ccenv distill`` in a folder to the record, replacing an earlier distillation of the same name.
 
     Raises:
         InputError: if the file is no record, or the folder holds no finished distillation.
     """
     result = RESULT.read(FilePath(folder) / REPORT)
     data = read_data(FilePath(file))
-    entry = {"command": command} | {key: result[key] for key in _KEPT}
+    entry = {"command": command} | {key: result[key] for key in _RUN_KEYS}
     entry["proofs"] = [_proof(proof) for proof in result["proofs"]]
     runs = {run["name"]: run for run in data["runs"]} | {entry["name"]: entry}
     data |= {"runs": list(runs.values()), "versions": result["versions"], "machine": result["machine"]}
@@ -109,14 +117,14 @@ def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
 
 
 def read_data(file: FilePath) -> dict[str, Any]:
-    """Read a record. Raises InputError if it is none."""
+    """Read a record. Raises InputError for another file."""
     return FORMAT.read(file)
 
 
 def table(data: dict[str, Any]) -> str:
     """Return scores and worst cases of teachers and programs as a table in Markdown.
 
-    ``†`` marks a scene on which attacks were part of the making of the sender.
+    ``†`` marks an attack scenario in which the sender was attacked during training or polishing.
     """
     return markdown([_row(name, entry) for run in data["runs"] for name, entry in _senders(run)])
 
@@ -127,10 +135,10 @@ def write_table(file: FilePath | str, page: FilePath | str) -> None:
 
 
 def _proof(proof: dict[str, Any]) -> dict[str, Any]:
-    """Return what is recorded of a proof; its suites stand under ``suites``."""
-    kept = {key: value for key, value in proof.items() if key not in _DROPPED}
+    """Return the recorded part of a proof; its suites are recorded under ``suites``."""
+    recorded = {key: value for key, value in proof.items() if key not in _UNRECORDED_KEYS}
     invariant = next((lemma for lemma in proof.get("lemmas", ()) if lemma["name"] == INVARIANT), None)
-    return kept | ({} if invariant is None else {"invariant": invariant})
+    return recorded | ({} if invariant is None else {"invariant": invariant})
 
 
 def _senders(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -166,8 +174,8 @@ LARGEST_RATE = 8.0  # of a leaf, in C_L
 SAMPLES, RATIO, LIMIT_S = 6, Fraction(10), 120.0
 
 
-def drawn_path(draw: np.random.Generator, flows: int) -> Path:
-    """Return a path of 10 to 300 segments per Rm, Rm of 20 to 80 ms, D up to Rm/2, half a BDP to four of buffer."""
+def draw_path(draw: np.random.Generator, flows: int) -> Path:
+    """Draw a path of 10 to 300 segments per Rm, with Rm of 20 to 80 ms, D up to Rm/2 and a buffer of .5 to 4 BDP."""
     rtt_ms = float(round(draw.uniform(20, 80) / 8) * 8)
     segments = float(np.exp(draw.uniform(np.log(10), np.log(300))))
     jitter_ms = rtt_ms / STEPS_PER_RTT * int(draw.integers(0, STEPS_PER_RTT // 2 + 1))
@@ -176,14 +184,14 @@ def drawn_path(draw: np.random.Generator, flows: int) -> Path:
     return make_path(link_rate_mbps=rate, rtt_ms=rtt_ms, jitter_ms=jitter_ms, buffer_bdp=buffer_bdp, n_flows=flows)
 
 
-def late_path(path: Path, rtts: float) -> Path:
-    """Return a path whose last flow starts after so many Rm."""
+def delay_last_flow(path: Path, rtts: float) -> Path:
+    """Return a path whose last flow starts after ``rtts`` Rm."""
     last = path.flows[-1].model_copy(update={"start_s": rtts * path.flows[0].rtt_s})
     return path.model_copy(update={"flows": (*path.flows[:-1], last)})
 
 
-def played(sender: Sender, path: Path, network: str, rtts: int, seed: int) -> Trace:
-    """Return a run of a sender's flows on CBR-delay."""
+def run_flows(sender: Sender, path: Path, network: str, rtts: int, seed: int) -> Trace:
+    """Run a sender as every flow of a path on CBR-delay; return the trace."""
     adversary = make_adversary(network)
     senders = [sender] * path.n_flows
     engine = CurveEngine(
@@ -193,17 +201,17 @@ def played(sender: Sender, path: Path, network: str, rtts: int, seed: int) -> Tr
     return engine.trace(0)
 
 
-def samples_of(trace: Trace) -> Samples:
-    """Return what a belief program would read at each Rm of every flow, and what the flow then sent, in C_L."""
+def make_samples(trace: Trace) -> Samples:
+    """Return the inputs of a belief program at each Rm of every flow, and the rate that the flow then sent, in C_L."""
     K, path = STEPS_PER_RTT, trace.header.path
     rows = np.arange(SKIPPED_RTTS * K, trace.n_steps - K, K)
     rtt_s, jitter_steps = path.flows[0].rtt_s, trace.grid.jitter_steps[0]
     lower, upper = trace.beliefs["C_L"][rows], trace.beliefs["C_U"][rows]
     ratio = np.minimum(upper / lower, 64.0)
-    known = rows - K  # what the network did by then is what an ACK has told
-    lost = (trace.L[known] - trace.L[known - K]) > 0
-    judged = known - jitter_steps
-    waiting = (trace.A - trace.L)[judged] > trace.S[known] + TIE_BDP * path.bdp_bytes
+    acked = rows - K  # events up to here are known from ACKs
+    lost = (trace.L[acked] - trace.L[acked - K]) > 0
+    judged = acked - jitter_steps
+    waiting = (trace.A - trace.L)[judged] > trace.S[acked] + TIE_BDP * path.bdp_bytes
     lossy = trace.L[judged] > trace.L[judged - 1]
     columns = (ratio, trace.beliefs["qdel_L"][rows] / rtt_s, path.mss_bytes / rtt_s / lower, waiting | lossy, lost)
     features = np.stack([np.asarray(column, float).ravel() for column in columns], axis=1)
@@ -211,30 +219,30 @@ def samples_of(trace: Trace) -> Samples:
     return Samples(features, np.clip(rate, features[:, 2], LARGEST_RATE))
 
 
-def imitated(seed: int = 0) -> tuple[Template, np.ndarray, float]:
-    """Return tree and numbers, and the mean of |rate / teacher's rate - 1| on runs that the fit has not seen."""
+def imitate_fair(seed: int = 0) -> tuple[Template, np.ndarray, float]:
+    """Return tree and numbers, and the mean of |rate / teacher's rate - 1| on held-out runs."""
     teacher, draw = make_sender(TEACHER), np.random.default_rng(seed)
     runs = []
     for number in range(RUNS):
         flows = int(draw.integers(1, 5))
-        trace = played(teacher, drawn_path(draw, flows), NETWORKS[number % len(NETWORKS)], RUN_RTTS, number)
-        runs.append(samples_of(trace))
-    held = runs[-RUNS // 6 :]
+        trace = run_flows(teacher, draw_path(draw, flows), NETWORKS[number % len(NETWORKS)], RUN_RTTS, number)
+        runs.append(make_samples(trace))
+    held_out = runs[-RUNS // 6 :]
     fitted = [np.concatenate([getattr(run, name) for run in runs[: -RUNS // 6]]) for name in ("features", "rate")]
     template, numbers = grow(Samples(*fitted), DEPTH)
-    seen, wanted = (np.concatenate([getattr(run, name) for run in held]) for name in ("features", "rate"))
-    return template, numbers, float(np.mean(np.abs(predict(template, numbers, seen) / wanted - 1)))
+    features, rates = (np.concatenate([getattr(run, name) for run in held_out]) for name in ("features", "rate"))
+    return template, numbers, float(np.mean(np.abs(predict(template, numbers, features) / rates - 1)))
 
 
 def judge(programs: Sequence[Program], seed: int = POLISH_SEED) -> np.ndarray:
-    """Return the mean share of the least flow, less queue and losses, of each program in company of its own kind."""
+    """Return for each program the mean share of its least flow among flows of the same program, less queue and losses."""
     values = np.zeros(len(programs))
     for number, program in enumerate(programs):
-        sender, draw, told = ProgramSender(program.name, program), np.random.default_rng(seed), []
+        sender, draw, scores = ProgramSender(program.name, program), np.random.default_rng(seed), []
         for flows in (1, 2, 4):
-            paths = [drawn_path(draw, flows) for _ in range(JUDGED_PATHS)]
+            paths = [draw_path(draw, flows) for _ in range(JUDGED_PATHS)]
             if flows > 1:
-                paths = [late_path(path, JUDGED_RTTS / 3) if odd % 2 else path for odd, path in enumerate(paths)]
+                paths = [delay_last_flow(path, JUDGED_RTTS / 3) if odd % 2 else path for odd, path in enumerate(paths)]
             adversary = make_adversary(NETWORKS[flows % len(NETWORKS)])
             engine = CurveEngine(
                 paths, model="cbr_delay", senders=[sender] * flows, adversary=adversary, steps_per_rtt=STEPS_PER_RTT, seed=seed
@@ -247,14 +255,14 @@ def judge(programs: Sequence[Program], seed: int = POLISH_SEED) -> np.ndarray:
             bdp = engine.env("link_rate_Bps") * engine.flow("rtt_s")[:, 0]
             least = change["S"].min(axis=1) * flows / (bdp * (JUDGED_RTTS // 3))
             lost = change["L"].sum(axis=1) / np.maximum(change["A"].sum(axis=1), 1.0)
-            told.append(np.mean(least - QUEUE_WEIGHT * engine.queue_bytes / bdp - LOSS_WEIGHT * lost))
-        values[number] = np.mean(told)
+            scores.append(np.mean(least - QUEUE_WEIGHT * engine.queue_bytes / bdp - LOSS_WEIGHT * lost))
+        values[number] = np.mean(scores)
     return values
 
 
-def polished() -> tuple[dict[str, Program], float]:
-    """Return the programs by name, and the error of the imitation before its numbers were polished."""
-    template, numbers, error = imitated()
+def polish_programs() -> tuple[dict[str, Program], float]:
+    """Return the polished programs by name, and the error of the imitation before polishing."""
+    template, numbers, error = imitate_fair()
     starts = {
         IMITATION: (template, numbers, f"imitated from {TEACHER} in company, polished"),
         LADDER: (*ladder(DEPTH), "polished in company"),
@@ -266,53 +274,53 @@ def polished() -> tuple[dict[str, Program], float]:
     return best, error
 
 
-def in_company(sender: Sender) -> dict[str, float]:
-    """Return means over the same paths for every sender: utilisation, Jain's index, queue, share of the least, of a late one."""
-    found: dict[str, list[float]] = {}
+def measure_fairness(sender: Sender) -> dict[str, float]:
+    """Return intra-CCA means over the same paths for every sender: utilisation, Jain's index, queue, least share, late share."""
+    measures: dict[str, list[float]] = {}
     draw = np.random.default_rng(REPORT_SEED)
     for number in range(REPORT_RUNS):
         network = NETWORKS[number % len(NETWORKS)]
         for flows in (1, 2, 4):
-            path = drawn_path(draw, flows)
-            for late in (False, True) if flows == 2 else (False,):
-                shared = late_path(path, REPORT_RTTS / 2) if late else path
-                trace = played(sender, shared, network, REPORT_RTTS, number)
+            path = draw_path(draw, flows)
+            for joins_late in (False, True) if flows == 2 else (False,):
+                shared = delay_last_flow(path, REPORT_RTTS / 2) if joins_late else path
+                trace = run_flows(sender, shared, network, REPORT_RTTS, number)
                 rows = trace.n_steps // 4 * 3
-                got = trace.S[-1] - trace.S[rows]
+                delivered = trace.S[-1] - trace.S[rows]
                 capacity = path.link_rate_Bps * trace.header.dt_s * (trace.n_steps - rows)
-                if late:
-                    found.setdefault("share_of_a_late_one", []).append(float(got[-1] / capacity * flows))
+                if joins_late:
+                    measures.setdefault("share_of_a_late_one", []).append(float(delivered[-1] / capacity * flows))
                     continue
-                found.setdefault(f"utilisation_{flows}", []).append(float(got.sum() / capacity))
-                found.setdefault(f"queue_bdp_{flows}", []).append(float(trace.queue_bytes[rows:].mean() / path.bdp_bytes))
+                measures.setdefault(f"utilisation_{flows}", []).append(float(delivered.sum() / capacity))
+                measures.setdefault(f"queue_bdp_{flows}", []).append(float(trace.queue_bytes[rows:].mean() / path.bdp_bytes))
                 if flows > 1:
-                    jain = float(got.sum() ** 2 / (flows * (got**2).sum()))
-                    found.setdefault(f"jain_{flows}", []).append(jain)
-                    found.setdefault(f"least_share_{flows}", []).append(float(got.min() / capacity * flows))
-    return {name: round(float(np.mean(values)), 3) for name, values in found.items()}
+                    jain = float(delivered.sum() ** 2 / (flows * (delivered**2).sum()))
+                    measures.setdefault(f"jain_{flows}", []).append(jain)
+                    measures.setdefault(f"least_share_{flows}", []).append(float(delivered.min() / capacity * flows))
+    return {name: round(float(np.mean(values)), 3) for name, values in measures.items()}
 
 
-def starves(program: Program, flows: int) -> dict[str, Any]:
-    """Return whether a cycle of so many flows of a program starves one."""
+def decide_starvation(program: Program, flows: int) -> dict[str, Any]:
+    """Decide whether flows of a program can starve one of them."""
     query = program_query(ProgramSmtSender(program), RATIO, SAMPLES, flows, "ccac")
     return {"verdict": Verifier(LIMIT_S).decide(query).verdict, "ratio": float(RATIO), "T": SAMPLES}
 
 
 def main(folder: str) -> None:
     """Write the record and the programs."""
-    programs, error = polished()
+    programs, error = polish_programs()
     data: dict[str, Any] = {
         "teacher": TEACHER,
         "error": round(error, 3),
-        "in_company": {TEACHER: in_company(make_sender(TEACHER))},
+        "in_company": {TEACHER: measure_fairness(make_sender(TEACHER))},
         "programs": {},
         "machine": machine(),
         "versions": versions(),
     }
     for name, program in programs.items():
-        verdicts = {str(flows): starves(program, flows) for flows in (2, 3)}
+        verdicts = {str(flows): decide_starvation(program, flows) for flows in (2, 3)}
         data["programs"][name] = {"program": to_data(program), "pseudo_code": pseudo_code(program), "fairness": verdicts}
-        data["in_company"][name] = in_company(ProgramSender(name, program))
+        data["in_company"][name] = measure_fairness(ProgramSender(name, program))
         write_atomic(FilePath(folder) / f"{name}.json", to_json(program).encode())
     write_atomic(FilePath(folder) / RECORD, json_bytes(data))
 

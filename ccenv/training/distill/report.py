@@ -9,13 +9,13 @@ PAGE, PICTURE = "report.md", "frontier.png"
 
 
 def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
-    """Write report.md, and frontier.png where there are proofs; return the page."""
+    """Write report.md, and frontier.png if there are proofs; return the page."""
     fidelity = result["fidelity"]
     scenes = [f"worst, {name} ({case['set']})" for name, case in result["worst"].items()]
     lines = [
         f"# {result['name']}: distilled from {result['teacher_name']}",
         "",
-        f"Score: {_weighed(result['teacher_weights'])} in the teacher's world, on 1,024 paths that nothing was trained,",
+        f"Score: {_format_weights(result['teacher_weights'])} in the teacher's world, on 1,024 paths that nothing was trained,",
         "searched or chosen on. Worst cases: lowest utilisation that the attack found on each scene (corners and CEM,",
         f"{result['settings']['attack_flow_steps']:,} flow-steps, CCAC); † marks a scene of attacks in training or polish.",
         "",
@@ -52,8 +52,8 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     return page
 
 
-def _weighed(weights: dict[str, float]) -> str:
-    """Return the terms of the score that count."""
+def _format_weights(weights: dict[str, float]) -> str:
+    """Return the weighted terms of the score."""
     return " ".join(f"{weight:+g} {term}" for term, weight in weights.items() if weight)
 
 

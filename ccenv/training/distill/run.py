@@ -1,7 +1,4 @@
-"""``ccenv distill``: imitate, polish, prove, measure, report.
-
-Results of finished stages on disk, so that a killed distillation goes on.
-"""
+"""``ccenv distill``: imitate, polish, prove, measure, report. Finished stages are on disk, so a killed distillation resumes."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from ccenv.training.distill.claims import (
     claim_queries,
     numbers_for,
     require_timeouts,
-    weakened,
+    weaken_constants,
     write_suite,
 )
 from ccenv.training.distill.imitation import Imitation, imitate
@@ -46,7 +43,7 @@ STAGES = "stages"
 
 
 class Stages:
-    """Runs stages, or returns what they came to under the same key."""
+    """Stages of a distillation, run once per key; results are stored on disk."""
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
         self._key = key
@@ -62,28 +59,24 @@ class Stages:
 
     @property
     def key_hash(self) -> str:
-        """A hash of what decides every stage, for searches that keep their own state."""
+        """Hash of the key of all stages, for searches with a state of their own."""
         return hash_of(self._key)
 
     def run(
         self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Return a stage's result, from disk if it was finished with the same key.
+        """Return a stage's result, from disk if it was finished with the same key; ``more`` is a further key of this stage.
 
-        Args:
-            name: of the stage.
-            stage: does it.
-            limits: of a search; one that found a proof is not done again with other limits, one that did not goes on.
-            more: what decides this stage besides the key of all stages.
+        With other ``limits`` a search that found a proof is not repeated, and one that did not resumes.
         """
         file = self._folder / f"{name}.json"
         key = self._key | more | (limits or {})
         if file.is_file():
-            known = read_json(file)
-            if isinstance(known, dict) and isinstance(known.get("key"), dict) and isinstance(known.get("result"), dict):
-                result: dict[str, Any] = known["result"]
+            stored = read_json(file)
+            if isinstance(stored, dict) and isinstance(stored.get("key"), dict) and isinstance(stored.get("result"), dict):
+                result: dict[str, Any] = stored["result"]
                 proved = result.get("verdict") == "verified"
-                if (known["key"] | (limits or {}) if proved else known["key"]) == key:
+                if (stored["key"] | (limits or {}) if proved else stored["key"]) == key:
                     return result
         begin = time.perf_counter()
         result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
@@ -95,26 +88,26 @@ REPORT = "distill.json"
 FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
-ATTACK_ROUNDS = 8  # attack the program, polish on, for a teacher that was trained against attacks
+ATTACK_ROUNDS = 8  # of attack and polish, for a teacher trained against attacks
 
 
 @dataclass(frozen=True)
 class DistillSettings:
-    """What to distil and how.
+    """Settings of a distillation.
 
     Attributes:
         checkpoint: a learned policy: file, or folder of a training run.
-        depth: conditions on the longest way to a leaf.
+        depth: largest number of conditions on the way to a leaf.
         seed: of everything random.
         prove: utilisations to prove, one program each; none: no proof.
-        n_paths: paths of the search, and as many others of the choice between shapes (the reported score is on 1,024 others).
+        n_paths: paths of the search, and as many others for the choice of shapes (the reported score is on 1,024 others).
         generations: of the polish.
         population: programs per generation.
         budget_s: wall seconds for the loop of each proof.
-        rounds: of each loop at most.
+        rounds: largest number of rounds of each loop.
         time_limit_s: per solver call.
         recheck: second solver for the final proofs: ``yices`` or ``cvc5``, or None.
-        timeouts: also decide what belief time-outs of this preset change for the proved programs; None: do not.
+        timeouts: preset of belief time-outs under which proved programs are decided too; None: no time-outs.
         attack_flow_steps: budget of the attack that measures the worst case.
     """
 
@@ -133,7 +126,7 @@ class DistillSettings:
     attack_flow_steps: int = 2_000_000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Check the settings. Raises InputError for the first that is out of range."""
         low = SHALLOWEST_SHELL if self.prove else 1
         if not low <= self.depth <= DEEPEST:
             why = " (a proof needs a drain guard, a guard on C_U / C_L and 'utilised')" if self.prove else ""
@@ -154,7 +147,7 @@ class DistillSettings:
 def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Distil a policy into a belief program; with ``prove`` also into programs that the solver verifies.
 
-    What is finished stands in the folder after each stage; the same call goes on from there.
+    Finished stages are stored in the folder; the same call resumes from them.
 
     Returns:
         dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
@@ -171,14 +164,14 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     key["code"] = code_hash(distill)
     Stages.check(folder)
     with locked(folder, "distillation"):
-        return _distilled(_Work(settings, teacher, folder, Stages(folder, key), say), head)
+        return _run_stages(_Distillation(settings, teacher, folder, Stages(folder, key), say), head)
 
 
-def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
-    """Distil in a folder that is held."""
+def _run_stages(work: _Distillation, head: dict[str, Any]) -> dict[str, Any]:
+    """Distil in a locked folder."""
     settings, folder = work.settings, work.folder
     tree = work.stages.run("tree", lambda: _tree_stage(work))
-    proofs = [_proved(work, utilisation) for utilisation in settings.prove]
+    proofs = [_prove_program(work, utilisation) for utilisation in settings.prove]
     result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
     FORMAT.write(folder / REPORT, result)
     from ccenv.training.distill.report import write_report
@@ -188,8 +181,8 @@ def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass
-class _Work:
-    """What the stages of one distillation share."""
+class _Distillation:
+    """Shared state of the stages of a distillation."""
 
     settings: DistillSettings
     teacher: Teacher
@@ -205,7 +198,7 @@ class _Work:
         return done
 
     def objective(self) -> Objective:
-        """Return a new objective: what one stage learns of attacks must not depend on whether another ran or was on disk."""
+        """Return a new objective, so that a stage's attacks do not depend on whether another stage ran or was on disk."""
         return Objective(self.teacher, self.settings.n_paths, self.settings.seed)
 
     @property
@@ -213,16 +206,16 @@ class _Work:
         """The teacher's name, short enough for names of programs."""
         return self.teacher.name[:40]
 
-    def measured(self, sender: Sender) -> dict[str, Any]:
-        """Return what is reported of a sender (``measure``)."""
+    def measure(self, sender: Sender) -> dict[str, Any]:
+        """Return the reported numbers of a sender (``measure``)."""
         return measure(sender, self.teacher, self.settings.attack_flow_steps, self.settings.seed)
 
     def record(self, program: Program, file: FilePath) -> dict[str, Any]:
-        """Write a program and return what it is and what was measured of it: what is measured is what was written."""
+        """Write a program, measure it as read back from the file, and return its record."""
         write_atomic(file, to_json(program).encode())
         program = load_program(file)
         about = {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)}
-        return about | self.measured(ProgramSender(program.name, program))
+        return about | self.measure(ProgramSender(program.name, program))
 
 
 def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
@@ -242,34 +235,34 @@ def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
     }
 
 
-def _tree_stage(work: _Work) -> dict[str, Any]:
-    """Polish the tree that CART grew and plain shapes of the same depth; the one that does best on other paths is kept."""
+def _tree_stage(work: _Distillation) -> dict[str, Any]:
+    """Polish CART's tree and plain shapes of the same depth; keep the one with the highest value on other paths."""
     settings, imitation, objective = work.settings, work.imitation, work.objective()
     shapes = {"CART": (imitation.template, imitation.numbers)}
     if settings.depth >= SHALLOWEST_SHELL:
         shapes |= {"shell": safety_shell(settings.depth - 2), "ladder": ladder(settings.depth)}
-    found: dict[str, Polished] = {}
+    polished: dict[str, Polished] = {}
     values: dict[str, float] = {}
     for shape, (template, numbers) in shapes.items():
         start = numbers if shape == "CART" else fit_leaves(template, numbers, imitation.samples)
-        found[shape] = _polished(work, objective, shape, template, start, settings.generations, 1.0)
-        values[shape] = objective.select_value(found[shape].program)
-        work.say(f"polished {shape}: {found[shape].value:.4f} on the paths of the search, {values[shape]:.4f} on others")
-    shape = max(found, key=lambda name: values[name])
-    best = found[shape]
+        polished[shape] = _polish_shape(work, objective, shape, template, start, settings.generations, 1.0)
+        values[shape] = objective.select_value(polished[shape].program)
+        work.say(f"polished {shape}: {polished[shape].value:.4f} on the paths of the search, {values[shape]:.4f} on others")
+    shape = max(polished, key=lambda name: values[name])
+    best = polished[shape]
     if objective.under_attack:
         for _ in range(ATTACK_ROUNDS):
             worst = objective.learn(best.program)
             work.say(f"attacked {shape}: worst utilisation {worst:.4f}")
             generations = max(1, settings.generations // 4)
-            best = _polished(work, objective, shape, shapes[shape][0], best.numbers, generations, LATER_REACH)
+            best = _polish_shape(work, objective, shape, shapes[shape][0], best.numbers, generations, LATER_REACH)
     fidelity = {"mean_relative_difference": imitation.error, "states": len(imitation.samples.rate), "shape": shape}
-    measured = {"teacher": work.measured(work.teacher.policy), "fidelity": fidelity}
+    measured = {"teacher": work.measure(work.teacher.policy), "fidelity": fidelity}
     return work.record(best.program, work.folder / f"{best.program.name}.json") | measured
 
 
-def _polished(
-    work: _Work, objective: Objective, shape: str, template: Template, start: np.ndarray, generations: int, reach: float
+def _polish_shape(
+    work: _Distillation, objective: Objective, shape: str, template: Template, start: np.ndarray, generations: int, reach: float
 ) -> Polished:
     depth = work.settings.depth
     return polish(
@@ -285,17 +278,17 @@ def _polished(
     )
 
 
-def _proved(work: _Work, utilisation: float) -> dict[str, Any]:
-    """Search a program until it is proved, then decide its written suites: stages of their own."""
+def _prove_program(work: _Distillation, utilisation: float) -> dict[str, Any]:
+    """Search a program until it is proved, then decide its written suites in further stages."""
     settings = work.settings
     name = f"{work.stem}_u{100 * utilisation:g}".replace(".", "_")
     limits = {"budget_s": settings.budget_s, "rounds": settings.rounds, "time_limit_s": settings.time_limit_s}
     record = work.stages.run(name, lambda: _proof_stage(work, name, utilisation), limits=limits, utilisation=utilisation)
     if record["verdict"] != "verified":
         return record
-    own = {"program": record["program"], "utilisation": utilisation, "recheck": settings.recheck}
+    question = {"program": record["program"], "utilisation": utilisation, "recheck": settings.recheck}
     limits = {"time_limit_s": settings.time_limit_s}
-    lemmas = work.stages.run(f"{name}_lemmas", lambda: _suite_stage(work, name, record, None), limits=limits, **own)
+    lemmas = work.stages.run(f"{name}_lemmas", lambda: _suite_stage(work, name, record, None), limits=limits, **question)
     record |= lemmas | {"seconds": round(record["seconds"] + lemmas["seconds"], 1)}
     if settings.timeouts is not None:
         record["timeouts"] = work.stages.run(
@@ -303,20 +296,20 @@ def _proved(work: _Work, utilisation: float) -> dict[str, Any]:
             lambda: _suite_stage(work, name, record, settings.timeouts),
             limits=limits,
             timeouts=settings.timeouts,
-            **own,
+            **question,
         )
     return record
 
 
-def _proof_stage(work: _Work, name: str, utilisation: float) -> dict[str, Any]:
+def _proof_stage(work: _Distillation, name: str, utilisation: float) -> dict[str, Any]:
     settings, say = work.settings, work.say
     numbers = numbers_for(utilisation)
-    shell, plain = safety_shell(settings.depth - 2)
-    own = work.folder / name
-    own.mkdir(exist_ok=True)
+    shell, numbers_of_shell = safety_shell(settings.depth - 2)
+    proof_folder = work.folder / name
+    proof_folder.mkdir(exist_ok=True)
     proof = prove(
         shell,
-        fit_leaves(shell, plain, work.imitation.samples),
+        fit_leaves(shell, numbers_of_shell, work.imitation.samples),
         numbers,
         work.objective(),
         name=name,
@@ -326,11 +319,11 @@ def _proof_stage(work: _Work, name: str, utilisation: float) -> dict[str, Any]:
         budget_s=settings.budget_s,
         time_limit_s=settings.time_limit_s,
         store=Store(),
-        state=own / "pool.npz",
+        state=proof_folder / "pool.npz",
         state_key=work.stages.key_hash,
         report=lambda r: say(f"{name}: round {r['round']}, {r['value']:.4f}: {r['outcome']} ({r['seconds']} s)"),
     )
-    return work.record(proof.program, own / "program.json") | {
+    return work.record(proof.program, proof_folder / "program.json") | {
         "utilisation": utilisation,
         "claims": {key: str(value) for key, value in asdict(numbers).items()},
         "verdict": proof.verdict,
@@ -339,26 +332,26 @@ def _proof_stage(work: _Work, name: str, utilisation: float) -> dict[str, Any]:
     }
 
 
-def _suite_stage(work: _Work, name: str, record: dict[str, Any], timeouts: str | None) -> dict[str, Any]:
+def _suite_stage(work: _Distillation, name: str, record: dict[str, Any], timeouts: str | None) -> dict[str, Any]:
     """Decide a written suite as ``ccenv verify lemmas`` does, and without time-outs the invariant too."""
     settings, folder = work.settings, work.folder / name
     program, numbers = parse_program(json.dumps(record["program"])), numbers_for(record["utilisation"])
 
-    def run_of(suite: FilePath) -> LemmaRun:
+    def make_run(suite: FilePath) -> LemmaRun:
         limit_s = settings.time_limit_s
         return LemmaRun(str(suite), SETTING, SAMPLES, time_limit_s=limit_s, recheck=settings.recheck, folder=str(folder))
 
     if timeouts is not None:
-        numbers = weakened(folder, program, numbers, timeouts, run_of)
+        numbers = weaken_constants(folder, program, numbers, timeouts, make_run)
     suite = write_suite(folder, program, numbers, timeouts)
-    lemmas = run_lemmas(run_of(suite))["lemmas"]
+    lemmas = run_lemmas(make_run(suite))["lemmas"]
     if timeouts is None:
         queries = dict(claim_queries(program, numbers))[INVARIANT]
-        lemmas.append(decide_claim(INVARIANT, queries, run_of(suite).verifier(), folder).to_dict())
-    kept = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
-    told = [{key: lemma[key] for key in kept if key in lemma} for lemma in lemmas]
-    proved = all(lemma["verdict"] == "verified" for lemma in lemmas)  # a lemma that is refuted refutes no program
-    decided = {"verdict": "verified" if proved else "unknown", "suite": str(suite), "lemmas": told}
+        lemmas.append(decide_claim(INVARIANT, queries, make_run(suite).verifier(), folder).to_dict())
+    keys = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
+    recorded = [{key: lemma[key] for key in keys if key in lemma} for lemma in lemmas]
+    proved = all(lemma["verdict"] == "verified" for lemma in lemmas)  # a refuted lemma does not refute the program
+    decided = {"verdict": "verified" if proved else "unknown", "suite": str(suite), "lemmas": recorded}
     if timeouts is None:
         return decided
     return decided | {"preset": timeouts, "C_L_low": float(numbers.C_L_low), "utilisation": float(numbers.utilisation)}

@@ -1,8 +1,8 @@
-"""Many short traces on the sample grid of the solver, in floating point: where the lemmas of a program break.
+"""Fast search for violated lemmas: many short traces on the solver's sample grid, in floating point.
 
-This plays what ``ccenv.proofs`` encodes (CCAC, D = Rm, one sample per Rm, proof timing, deep drop-tail buffer): any legal start,
-moves in [0, 1]. It finds violations fast and proves nothing; what it accepts goes to the solver, and the solver's counterexamples
-come back into its pool as starts and moves. Units: C = Rm = 1.
+Traces follow the encoding of ``ccenv.proofs`` (CCAC, D = Rm, one sample per Rm, proof timing, deep drop-tail buffer), with any
+legal start and moves in [0, 1]. The search proves nothing; accepted programs go to the solver, whose counterexamples return to
+the pool as starts and moves. Units: C = Rm = 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ccenv.training.distill.claims import ClaimNumbers
 SAMPLES = 11
 LEMMAS = ("utilisation", "queue stays", "inflight", "no loss", "queue drains", "beliefs converge")
 START = ("alpha", "G", "queue", "sent_1", "sent_2", "sent_3", "delay", "C_L", "C_U", "used", "beta")
-CLAMP = -1.0  # a move: deliver as much as leaves C_L where it is
+CLAMP = -1.0  # a move: the largest delivery that leaves C_L unchanged
 _ALPHA, _G, _QUEUE, _SENT, _DELAY, _C_L, _C_U, _USED, _BETA = 0, 1, 2, 3, 6, 7, 8, 9, 10
 _IN_C_L, _IN_C_U, _IN_MSS, _IN_RM = (INPUT_INDEX[name] for name in ("C_L", "C_U", "MSS/Rm", "Rm"))
 _IN_DELAY, _IN_USED, _IN_LOSS, _IN_RATE = (INPUT_INDEX[name] for name in ("qdel_L", "utilised", "loss", "rate"))
@@ -39,8 +39,8 @@ class Traces:
 
     Attributes:
         starts: (n, len(START)): MSS; tokens G(0) with S(0) = 0; E(0) - G(0); the bytes sent in the three steps before, as shares
-            of the largest; the delay of the newest byte as a share of its legal range; C_L; C_U; whether the newest judged step
-            was utilised; the buffer.
+            of the largest; the delay of the newest byte as a share of its legal range; C_L; C_U; utilised, of the newest judged
+            step; the buffer.
         moves: (n, SAMPLES - 1, 2): waste and service as shares of their legal ranges; a negative service is CLAMP.
     """
 
@@ -61,12 +61,9 @@ def join(parts: Sequence[Traces]) -> Traces:
 
 
 def random_traces(n: int, seed: int, ratios: Sequence[float] = RATIOS) -> Traces:
-    """Draw traces: plain and structured starts, constant, independent, alternating and C_L-clamping moves.
+    """Draw n traces: plain and structured starts; constant, independent, alternating and C_L-clamping moves.
 
-    Args:
-        n: how many.
-        seed: decides them.
-        ratios: values of C_U / C_L that programs test: a part of the starts lies just below one of them.
+    A part of the starts has C_U / C_L just below one of ``ratios``, the values that programs test.
     """
     rng = np.random.default_rng(seed)
     starts = np.zeros((n, len(START)))
@@ -94,13 +91,13 @@ def _random_moves(n: int, rng: np.random.Generator) -> np.ndarray:
     steps = SAMPLES - 1
     moves = np.empty((n, steps, 2))
     for column in range(2):
-        kind = rng.random(n)[:, None]
+        pattern = rng.random(n)[:, None]
         constant = np.repeat(rng.choice([0.0, 1.0, 0.5], n)[:, None], steps, axis=1)
         half = rng.integers(1, 4, n)[:, None]
         alternating = (((np.arange(steps)[None] + rng.integers(0, 6, n)[:, None]) // half) % 2).astype(float)
         coin = rng.integers(0, 2, (n, steps)).astype(float)
         moves[:, :, column] = np.select(
-            [kind < 0.35, kind < 0.55, kind < 0.8], [constant, alternating, coin], rng.random((n, steps))
+            [pattern < 0.35, pattern < 0.55, pattern < 0.8], [constant, alternating, coin], rng.random((n, steps))
         )
     clamped = rng.random(n) < 0.5
     moves[clamped, :, 1] = np.where(rng.random((int(clamped.sum()), steps)) < 0.85, CLAMP, moves[clamped, :, 1])
@@ -108,7 +105,7 @@ def _random_moves(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def neighbours(traces: Traces, n: int, seed: int) -> Traces:
-    """Draw traces near given ones: a few numbers of each changed."""
+    """Draw n variants of given traces, with a few numbers of each changed."""
     rng = np.random.default_rng(seed)
     base = traces.part(rng.integers(0, len(traces), n))
     starts, moves = base.starts.copy(), base.moves.copy()
@@ -128,7 +125,7 @@ def neighbours(traces: Traces, n: int, seed: int) -> Traces:
 
 
 def violations(program: Program, traces: Traces, numbers: ClaimNumbers) -> np.ndarray:
-    """Return by how much each trace breaks each lemma: (n, len(LEMMAS)), 0 where it does not."""
+    """Return the violation of each lemma by each trace, (n, len(LEMMAS)); 0 where the lemma holds."""
     bound = ProgramSmtSender(program).largest_rate()
     largest = (1e3, 0.0) if bound is None else (float(bound[0]), float(bound[1]))
     compiled = compile_program(program)
@@ -147,14 +144,14 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
     S = np.zeros(T)
     G = np.zeros(T)
     delay = np.zeros(T, np.int64)
-    seen = np.zeros(T, np.bool_)
+    loss_seen = np.zeros(T, np.bool_)
     lost = np.zeros(T)
     inputs = np.zeros(len(INPUTS))
     utilisation, inflight, queue_high, C_L_low, C_U_high, drain, shrink = limits
     for i in range(n):
         s = starts[i]
         alpha, beta, lower, upper = s[_ALPHA], s[_BETA], s[_C_L], s[_C_U]
-        G[0], S[0], lost[0], seen[0] = s[_G], 0.0, 0.0, False
+        G[0], S[0], lost[0], loss_seen[0] = s[_G], 0.0, 0.0, False
         E[past] = max(0.0, min(s[_G] + s[_QUEUE], s[_G] + beta))
         for k in range(past):
             E[past - 1 - k] = E[past - k] - s[_SENT + k] * (largest[0] + largest[1] * alpha)
@@ -172,16 +169,16 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
             inputs[_IN_C_L], inputs[_IN_C_U], inputs[_IN_MSS], inputs[_IN_RM] = lower, upper, alpha, 1.0
             inputs[_IN_DELAY] = max(0.0, delay[t - 1] - 1.0)
             inputs[_IN_USED] = 1.0 if used else 0.0
-            inputs[_IN_LOSS] = 1.0 if seen[t - 1] else 0.0
+            inputs[_IN_LOSS] = 1.0 if loss_seen[t - 1] else 0.0
             rate, _ = evaluate(nodes, 0, inputs)
             inputs[_IN_RATE] = rate
-            wanted = E[past + t - 1] + rate
-            # Tokens that this sender left without bytes expire after the fact: S(t) >= G(t-1) must stay possible.
-            G[t - 1] = max(min(G[t - 1], wanted), S[t - 1])
-            spare = min(1.0, max(0.0, G[t - 1] + 1.0 - wanted))
+            arrived = E[past + t - 1] + rate
+            # Tokens for which the sender had no bytes expire retroactively: S(t) >= G(t-1) must stay possible.
+            G[t - 1] = max(min(G[t - 1], arrived), S[t - 1])
+            spare = min(1.0, max(0.0, G[t - 1] + 1.0 - arrived))
             G[t] = G[t - 1] + 1.0 - min(1.0, max(0.0, moves[i, t - 1, 0])) * spare
-            E[past + t] = min(wanted, G[t] + beta)
-            lost[t] = wanted - E[past + t]
+            E[past + t] = min(arrived, G[t] + beta)
+            lost[t] = arrived - E[past + t]
             lost_sum += lost[t]
             lo, hi = max(S[t - 1], G[t - 1]), min(G[t], E[past + t])
             move = moves[i, t - 1, 1]
@@ -199,14 +196,14 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
                 delay[t] = m
             else:
                 delay[t] = delay[t - 1]
-            seen[t] = lost[t - 1] > _TINY
+            loss_seen[t] = lost[t - 1] > _TINY
             used = E[past + t - 1] > S[t] + _TINY or lost[t - 1] > _TINY
             best = lower
             for x in range(t):
                 best = max(best, (S[t] - S[x]) / (t - x + 1))
             lower = best
             x = t
-            while x > 0 and (delay[x] >= 2 or seen[x]):
+            while x > 0 and (delay[x] >= 2 or loss_seen[x]):
                 x -= 1
                 if t - x > 1:
                     upper = min(upper, (S[t] - S[x]) / (t - x - 1))
@@ -235,7 +232,7 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
 def from_view(view: View, program: Program) -> Traces:
     """Return a solver's counterexample as a start and moves.
 
-    The moves are shares of what was legal then, so that they can be played against other programs.
+    The moves are shares of their legal ranges, so they can be played against other programs.
     """
     bound = ProgramSmtSender(program).largest_rate()
     alpha = float(view.alpha)

@@ -1,6 +1,6 @@
-"""A small CART with linear leaves, on what a belief program can read ([Breiman et al. 1984], relative squared error).
+"""Trees with open numbers: a small CART with linear leaves on the inputs of a belief program, and shapes for search and proof.
 
-Trees with open numbers: what CART grows, what polishing tunes, and the shell that proofs start from.
+The CART minimises the relative squared error ([Breiman et al. 1984]).
 """
 
 from __future__ import annotations
@@ -23,14 +23,7 @@ LARGEST_RATE = Fraction(8)  # of a, as for a learned policy
 
 @dataclass(frozen=True)
 class Guard:
-    """A kind of condition with one open number, or none.
-
-    Attributes:
-        name: for messages.
-        step: grid of the number; None: no number.
-        low: smallest number.
-        high: largest number.
-    """
+    """A type of condition with one open number in [low, high] on a grid, or none (``step`` is None)."""
 
     name: str
     step: Fraction | None
@@ -54,14 +47,14 @@ DELAY = Guard("delay", Fraction(1, 20), Fraction(0), Fraction(8))  # qdel_L > x 
 WHOLE_DELAY = Guard(
     "delay", Fraction(1), Fraction(0), Fraction(4)
 )  # the same in whole Rm, as a grid of one sample per Rm reads it
-SLOW = Guard("slow", Fraction(1, 100), Fraction(1, 100), Fraction(2))  # MSS/Rm > x C_L: C_L is but a few segments
+SLOW = Guard("slow", Fraction(1, 100), Fraction(1, 100), Fraction(2))  # MSS/Rm > x C_L: C_L is only a few segments
 UTILISED = Guard("utilised", None)
 LOSS = Guard("loss", None)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A guard and what follows."""
+    """A guard and its two subtrees."""
 
     guard: Guard
     then: Template
@@ -85,17 +78,17 @@ def parts(template: Template) -> Iterator[Template]:
 
 
 def size(template: Template) -> int:
-    """Return how many numbers a template leaves open."""
+    """Return the number of open numbers of a template."""
     return sum(2 if isinstance(p, Slot) else int(p.guard.step is not None) for p in parts(template))
 
 
 def depth(template: Template) -> int:
-    """Return the number of conditions on the longest way to a leaf."""
+    """Return the largest number of conditions on the way to a leaf."""
     return 0 if isinstance(template, Slot) else 1 + max(depth(template.then), depth(template.otherwise))
 
 
 def build(template: Template, numbers: np.ndarray, name: str, source: str = "") -> Program:
-    """Return the program with every number rounded to its grid; numbers as ``parts`` orders them."""
+    """Return the program with every number, in the order of ``parts``, rounded to its grid."""
     rest = iter(numbers.tolist())
 
     def rule(part: Template) -> Rule:
@@ -111,7 +104,7 @@ def build(template: Template, numbers: np.ndarray, name: str, source: str = "") 
 def _leaf(a: float, b: float) -> Leaf:
     slope, offset = min(LARGEST_RATE, max(Fraction(0), on_grid(a, LEAF_STEP))), on_grid(b, MSS_STEP)
     terms = [(name, value) for name, value in (("C_L", slope), ("MSS/Rm", offset)) if value]
-    # Nothing at all means line 7's minimum.
+    # Without terms the rate is the minimum of line 7.
     return Leaf(Expression(tuple(terms) or (("MSS/Rm", Fraction(1)),)))
 
 
@@ -120,8 +113,8 @@ def on_grid(value: float, step: Fraction) -> Fraction:
     return round(value / float(step)) * step
 
 
-def spread(template: Template) -> np.ndarray:
-    """Return how far a search should reach at first, per number."""
+def initial_spread(template: Template) -> np.ndarray:
+    """Return the initial standard deviation of a search, per number."""
     out: list[float] = []
     for part in parts(template):
         if isinstance(part, Slot):
@@ -132,10 +125,10 @@ def spread(template: Template) -> np.ndarray:
 
 
 def safety_shell(levels: int) -> tuple[Template, np.ndarray]:
-    """Return the shape that proofs start from, with plain numbers in it.
+    """Return the initial shape of proofs, with plain numbers.
 
-    A drain leaf is tested first. Below it, ``levels`` guards on C_U / C_L part wide beliefs from tight ones; in each zone
-    ``utilised`` decides between keeping the rate and a probe, so that an overshoot lasts about one step.
+    A drain leaf is tested first. Below it, ``levels`` guards on C_U / C_L separate wide beliefs from tight ones; in each zone
+    ``utilised`` decides between keeping the rate and a probe, so an overshoot lasts about one step.
     """
     zone = Split(UTILISED, Slot(), Slot())
     shape: Template = zone
@@ -147,11 +140,10 @@ def safety_shell(levels: int) -> tuple[Template, np.ndarray]:
 
 
 def ladder(depth: int) -> tuple[Template, np.ndarray]:
-    """Return a shape that does well on the nominal score, with plain numbers in it; depth is at least 3.
+    """Return a shape that scores well on nominal paths, with plain numbers; depth is at least 3.
 
-    Two drain leaves are tested first. Below them a ladder of guards on C_U / C_L: the wider the beliefs the higher the rate, with
-    no look at ``utilised``, which alone can hold a sender below the link while its beliefs are wide; only tight beliefs are
-    steered by it.
+    Two drain leaves are tested first. Below them is a ladder of guards on C_U / C_L: the wider the beliefs, the higher the rate.
+    Only tight beliefs test ``utilised``, which could hold a sender below the link rate while its beliefs are wide.
     """
     rungs: Template = Slot()
     numbers = [2.0, 0.0]
@@ -164,8 +156,8 @@ def ladder(depth: int) -> tuple[Template, np.ndarray]:
 
 
 GUARDS: tuple[Guard, ...] = (RATIO, DELAY, SLOW, UTILISED, LOSS)
-_READ = ("bounds_log2", "qdel_lower", "segment_log2", "utilised", "lost_share")
-_COLUMNS = {name: SENDER_V0.signals.index(name) for name in _READ}
+_SIGNALS = ("bounds_log2", "qdel_lower", "segment_log2", "utilised", "lost_share")
+_COLUMNS = {name: SENDER_V0.signals.index(name) for name in _SIGNALS}
 _RIDGE = 1e-5
 SMALLEST_GAIN = 1e-3  # a split must lower the error by this share
 NOTHING = 1e-6  # and by this much per sample
@@ -173,7 +165,7 @@ NOTHING = 1e-6  # and by this much per sample
 
 @dataclass(frozen=True)
 class Samples:
-    """States and what the teacher does there, in units of C_L.
+    """States and the teacher's rates, in units of C_L.
 
     Attributes:
         features: (n, len(GUARDS)): C_U / C_L, qdel_L / Rm, MSS / (C_L Rm), utilised, loss.
@@ -184,28 +176,24 @@ class Samples:
     rate: np.ndarray
 
 
-def features_of(observations: np.ndarray) -> np.ndarray:
-    """Return what guards and leaves read, from Sender-v0 observations (n, N_OBSERVATION)."""
+def make_features(observations: np.ndarray) -> np.ndarray:
+    """Return the inputs of guards and leaves from Sender-v0 observations (n, N_OBSERVATION)."""
     if observations.shape[1] != N_OBSERVATION:
         raise ValueError(f"observations of {observations.shape[1]} elements; {N_OBSERVATION} are needed")
-    bounds, delay, segment, utilised, lost = (observations[:, _COLUMNS[name]] for name in _READ)
+    bounds, delay, segment, utilised, lost = (observations[:, _COLUMNS[name]] for name in _SIGNALS)
     ratio = np.exp2(bounds.astype(float))
     mss = (np.exp2(segment.astype(float)) - 1.0) / 4.0
     return np.stack([ratio, delay, mss, utilised, lost > 0], axis=1).astype(float)
 
 
-def rate_of(actions: np.ndarray, mss: np.ndarray) -> np.ndarray:
+def action_rates(actions: np.ndarray, mss: np.ndarray) -> np.ndarray:
     """Return rate / C_L of actions in [-1, 1]; at least MSS/Rm."""
     rates: np.ndarray = np.maximum(np.exp2(ACTION_RANGE_LOG2 * np.clip(actions, -1, 1)), mss)
     return rates
 
 
 def grow(samples: Samples, depth: int, smallest_leaf: int = 50) -> tuple[Template, np.ndarray]:
-    """Grow a tree of at most a depth.
-
-    Returns:
-        tuple: the tree and its numbers as ``template.parts`` orders them.
-    """
+    """Grow a tree of at most a depth; return it and its numbers in the order of ``parts``."""
     tree, numbers = _grow(samples, np.arange(len(samples.rate)), depth, smallest_leaf)
     return tree, np.array(numbers)
 
@@ -214,17 +202,17 @@ def _grow(samples: Samples, rows: np.ndarray, depth: int, smallest: int) -> tupl
     sums = _sums(samples, rows)
     best_error, chosen = float(_error(sums.sum(axis=0))) * (1 - SMALLEST_GAIN) - NOTHING * len(rows), None
     for column, guard in enumerate(GUARDS if depth > 0 else ()):
-        found = _best_split(samples.features[rows, column], sums, guard, smallest)
-        if found is not None and found[0] < best_error:
-            best_error, chosen = found[0], (column, guard, found[1])
+        split = _best_split(samples.features[rows, column], sums, guard, smallest)
+        if split is not None and split[0] < best_error:
+            best_error, chosen = split[0], (column, guard, split[1])
     if chosen is None:
         return Slot(), _fit(sums.sum(axis=0)).tolist()
     column, guard, threshold = chosen
     above = samples.features[rows, column] > threshold
     then, then_numbers = _grow(samples, rows[above], depth - 1, smallest)
     otherwise, other_numbers = _grow(samples, rows[~above], depth - 1, smallest)
-    own = [] if guard.step is None else [threshold]
-    return Split(guard, then, otherwise), [*own, *then_numbers, *other_numbers]
+    threshold_numbers = [] if guard.step is None else [threshold]
+    return Split(guard, then, otherwise), [*threshold_numbers, *then_numbers, *other_numbers]
 
 
 def _sums(samples: Samples, rows: np.ndarray) -> np.ndarray:
@@ -272,34 +260,34 @@ def _best_split(values: np.ndarray, sums: np.ndarray, guard: Guard, smallest: in
 
 
 def predict(template: Template, numbers: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return the tree's rate / C_L, with its numbers as they are (not yet on their grids)."""
+    """Return the tree's rate / C_L with its exact numbers, not yet rounded to their grids."""
     out = np.zeros(len(features))
-    for rows, at in leaves_of(template, numbers, features):
-        out[rows] = np.maximum(numbers[at] + numbers[at + 1] * features[rows, 2], features[rows, 2])
+    for rows, offset in find_leaves(template, numbers, features):
+        out[rows] = np.maximum(numbers[offset] + numbers[offset + 1] * features[rows, 2], features[rows, 2])
     return out
 
 
 def fit_leaves(template: Template, numbers: np.ndarray, samples: Samples, smallest_leaf: int = 50) -> np.ndarray:
-    """Return the numbers with every leaf that enough samples reach fitted to them; guards stay as they are."""
+    """Return the numbers with every leaf refitted that enough samples reach; guards are unchanged."""
     fitted = numbers.astype(float)
-    for rows, at in leaves_of(template, numbers, samples.features):
+    for rows, offset in find_leaves(template, numbers, samples.features):
         if len(rows) >= smallest_leaf:
-            fitted[at : at + 2] = _fit(_sums(samples, rows).sum(axis=0))
+            fitted[offset : offset + 2] = _fit(_sums(samples, rows).sum(axis=0))
     return fitted
 
 
-def leaves_of(template: Template, numbers: np.ndarray, features: np.ndarray) -> list[tuple[np.ndarray, int]]:
-    """Return for each leaf the rows of features that reach it, and where its two numbers stand."""
-    found: list[tuple[np.ndarray, int]] = []
+def find_leaves(template: Template, numbers: np.ndarray, features: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """Return for each leaf the rows of features that reach it, and the offset of its two numbers."""
+    leaves: list[tuple[np.ndarray, int]] = []
 
-    def walk(part: Template, rows: np.ndarray, at: int) -> int:
+    def walk(part: Template, rows: np.ndarray, offset: int) -> int:
         if isinstance(part, Slot):
-            found.append((rows, at))
-            return at + 2
+            leaves.append((rows, offset))
+            return offset + 2
         has_number = part.guard.step is not None
         column = [guard.name for guard in GUARDS].index(part.guard.name)
-        above = features[rows, column] > (numbers[at] if has_number else 0.5)
-        return walk(part.otherwise, rows[~above], walk(part.then, rows[above], at + has_number))
+        above = features[rows, column] > (numbers[offset] if has_number else 0.5)
+        return walk(part.otherwise, rows[~above], walk(part.then, rows[above], offset + has_number))
 
     walk(template, np.arange(len(features)), 0)
-    return found
+    return leaves

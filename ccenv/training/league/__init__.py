@@ -1,1 +1,1 @@
-"""Populations of senders and networks that answer each other: best responses, equilibria, and what these leave open."""
+"""Leagues: populations of senders and networks that answer each other by best responses; equilibria and exploitability."""

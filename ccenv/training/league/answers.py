@@ -1,9 +1,8 @@
-"""The tasks of a round: the sender's answer, the network's answer in one scene, the hold-outs of one scene.
+"""The tasks of a round: the sender's answer, and per attack scenario the network's answer and the hold-outs.
 
-Each gets what it needs by name and reads the players from the league's folder, so that it can run in any process; each writes
-its part before it returns.
-
-The sender's answer: PPO with rollouts in the kernel, a part of the environments attacked by a mixture of networks.
+A task gets its inputs by name, reads senders and networks from the league's folder and writes its part before it returns, so it
+can run in any process. The sender's answer is PPO with rollouts in the kernel, with a share of the environments attacked by a
+mixture of networks.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ccenv.network.path import Path
 from ccenv.training.checkpoint import Stopwatch, unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.league.config import LeagueConfig
-from ccenv.training.league.games import MixedGame, draw_scenes, payoffs_on, scene_of
+from ccenv.training.league.games import MixedGame, draw_scenes, make_scene, play_payoffs
 from ccenv.training.league.store import NETWORKS, SENDERS, HoldOutPart, LeagueFolder, NetworkPart, SenderPart
 from ccenv.training.learner import Learner
 
@@ -34,21 +33,17 @@ WEIGHTS = "weights.safetensors"
 _MAX_BYTES = 64 << 20
 
 
-def lanes_of(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the attacked environments among scenes and networks, by largest remainders.
-
-    Args:
-        config: of the league.
-        networks: (N, M) probabilities of the networks in each scene.
+def assign_environments(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the attacked environments among scenarios and networks, (N, M) probabilities, by largest remainders.
 
     Returns:
-        tuple: of each environment the scene, or DRAWN, and the network: two (B,) int64 arrays.
+        tuple: the scenario (or DRAWN) and the network of each environment: two (B,) int64 arrays.
     """
     n_scenes = networks.shape[1]
     n = config.attacked_envs
-    wanted = (networks / n_scenes).ravel() * n
-    counts = np.floor(wanted + 1e-9).astype(np.int64)
-    order = np.argsort(-(wanted - counts), kind="stable")
+    expected_counts = (networks / n_scenes).ravel() * n
+    counts = np.floor(expected_counts + 1e-9).astype(np.int64)
+    order = np.argsort(-(expected_counts - counts), kind="stable")
     counts[order[: n - counts.sum()]] += 1
     cells = np.repeat(np.arange(len(counts)), counts)
     scene = np.full(config.training.num_envs, DRAWN)
@@ -58,14 +53,9 @@ def lanes_of(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np
 
 
 class AnswerLearner(Learner):
-    """Train a sender against a mixture of networks.
+    """Train a sender against one adversary per environment on the paths of a source (None: the config's own).
 
-    Args:
-        config: of the training.
-        adversaries: the network's player of each environment; None: the config's own.
-        source: of the paths; None: the config's own.
-        start: weights of actor and critic to begin with; None: random ones.
-        log_std: logarithm of the standard deviation of the actions, with ``start``.
+    ``start`` are initial weights of actor and critic (None: random ones), with ``log_std`` of the actions.
     """
 
     def __init__(
@@ -76,7 +66,7 @@ class AnswerLearner(Learner):
         start: dict[str, np.ndarray] | None = None,
         log_std: float = 0.0,
     ) -> None:
-        self._players = adversaries
+        self._adversaries = adversaries
         self._source = source
         super().__init__(config)
         if start is not None:
@@ -84,16 +74,16 @@ class AnswerLearner(Learner):
             self.state = self._pending = self._pack()
 
     def _make_task(self) -> SenderTask:
-        return SenderTask(self.config.num_envs, self._settings, adversaries=self._players, source=self._source)
+        return SenderTask(self.config.num_envs, self._settings, adversaries=self._adversaries, source=self._source)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Actor and critic as they are now, for :func:`save_weights`."""
+        """Current weights of actor and critic, for :func:`save_weights`."""
         return {name: array for name, array in self.state.tensors.items() if name.startswith("policy.")}
 
 
 def save_weights(folder: FilePath, weights: dict[str, np.ndarray]) -> None:
-    """Write actor and critic: what a later answer begins with."""
+    """Write actor and critic, the initial weights of later answers."""
     require_extra("safetensors", "train")
     from safetensors.numpy import save
 
@@ -103,39 +93,39 @@ def save_weights(folder: FilePath, weights: dict[str, np.ndarray]) -> None:
 def load_weights(folder: FilePath) -> dict[str, np.ndarray]:
     """Read them. Raises InputError if the file is damaged or foreign."""
     file = folder / WEIGHTS
-    found = read_typed(read_bounded(file, _MAX_BYTES), str(file), TYPES, max_tensors=256, max_header_bytes=1 << 20)
-    if not all(name.startswith("policy.") for name in found):
+    weights = read_typed(read_bounded(file, _MAX_BYTES), str(file), TYPES, max_tensors=256, max_header_bytes=1 << 20)
+    if not all(name.startswith("policy.") for name in weights):
         raise InputError(f"{file}: not the weights of a league's sender")
-    return found
+    return weights
 
 
-TINY = 1e-6  # probability below which a player takes no part
+TINY = 1e-6  # probability below which a sender or network is left out
 START = "start"
-_SENDER, _NETWORK, _HOLD_OUT = range(3)  # which random numbers of a round
+_SENDER, _NETWORK, _HOLD_OUT = range(3)  # purposes of a round's random numbers
 
 
 def sender_part(round_: int | None) -> str:
     """Return the name of the part of a sender's answer; None: of the first policy."""
-    return f"{SENDERS}/{START if round_ is None else name_of(round_)}"
+    return f"{SENDERS}/{START if round_ is None else round_name(round_)}"
 
 
 def network_part(round_: int, scene: int) -> str:
     """Return the name of the part of the network's answers in a scene."""
-    return f"{NETWORKS}/{name_of(round_)}-scene-{scene:02d}"
+    return f"{NETWORKS}/{round_name(round_)}-scene-{scene:02d}"
 
 
 def hold_out_part(round_: int, scene: int) -> str:
     """Return the name of the part of the hold-outs of a scene."""
-    return f"{NETWORKS}/{name_of(round_)}-hold-out-{scene:02d}"
+    return f"{NETWORKS}/{round_name(round_)}-hold-out-{scene:02d}"
 
 
-def name_of(round_: int) -> str:
+def round_name(round_: int) -> str:
     """Return the name of a round, and of the sender that it trained."""
     return f"round-{round_:02d}"
 
 
-def _seed(config: LeagueConfig, round_: int, which: int, place: int) -> int:
-    return int(uniform(config.seed, round_, which, place) * 2**31)
+def _seed(config: LeagueConfig, round_: int, purpose: int, number: int) -> int:
+    return int(uniform(config.seed, round_, purpose, number) * 2**31)
 
 
 def train_first(folder: str, config: LeagueConfig) -> None:
@@ -143,15 +133,10 @@ def train_first(folder: str, config: LeagueConfig) -> None:
     _train(LeagueFolder(FilePath(folder)), config, None, {}, None)
 
 
-def answer_of_sender(folder: str, config: LeagueConfig, round_: int, mixture: dict[str, list[Any]], start: str) -> None:
-    """Train the sender's answer to a mixture of networks.
+def train_answer(folder: str, config: LeagueConfig, round_: int, mixture: dict[str, list[Any]], start: str) -> None:
+    """Train the sender's answer to a mixture of networks, beginning as the sender named ``start``.
 
-    Args:
-        folder: of the league.
-        config: of the league.
-        round_: its number.
-        mixture: ``specs``: networks, by scene (N lists of M specs); ``weights``: (N, M) their probabilities.
-        start: name of the sender that it begins as.
+    The mixture has ``specs``, the networks in each scenario (N lists of M specs), and ``weights``, (N, M) probabilities.
     """
     _train(LeagueFolder(FilePath(folder)), config, round_, mixture, start)
 
@@ -161,19 +146,19 @@ def _train(
 ) -> None:
     clock = Stopwatch()
     clock.start()
-    name = START if round_ is None else name_of(round_)
+    name = START if round_ is None else round_name(round_)
     if round_ is None or start is None:
-        train = config.trained(config.seed, config.start_steps)
+        train = config.training_config(config.seed, config.start_steps)
         learner = AnswerLearner(train.model_copy(update={"name": f"{config.name}_{START}"}))
     else:
-        train = config.trained(_seed(config, round_, _SENDER, 0), config.round_steps)
+        train = config.training_config(_seed(config, round_, _SENDER, 0), config.round_steps)
         train = train.model_copy(update={"name": f"{config.name}_{name.replace('-', '_')}"})
         weights = np.array(mixture["weights"])
-        scene, network = lanes_of(config, (1 - config.uniform) * weights + config.uniform / len(weights))
-        players = _players(store, config, mixture["specs"], scene, network)
+        scene, network = assign_environments(config, (1 - config.uniform) * weights + config.uniform / len(weights))
+        adversaries = _make_adversaries(store, config, mixture["specs"], scene, network)
         source = SomeGivenPaths(config.nominal_distribution, config.steps_per_rtt, draw_scenes(config)[0], scene)
         first = load_weights(store.sender_folder(start))
-        learner = AnswerLearner(train, players, source, first, config.log_std)
+        learner = AnswerLearner(train, adversaries, source, first, config.log_std)
     learner.run(lambda state, progress: False)
     target = store.sender_folder(name)
     target.mkdir(exist_ok=True)
@@ -181,71 +166,65 @@ def _train(
 
     save_weights(target, learner.weights)
     notes = {"league": config.name, "round": round_, "begins_as": start, "config": train.model_dump(mode="json")}
-    player = learner.player()
-    if isinstance(player, MlpAdversary):
+    policy = learner.player()
+    if isinstance(policy, MlpAdversary):
         raise TypeError("a league trains senders")
-    save_policy(target, player, notes)
+    save_policy(target, policy, notes)
     seconds, cpu_seconds = clock.read()
     store.finish(sender_part(round_), SenderPart(steps=train.total_steps, seconds=seconds, cpu_seconds=cpu_seconds))
 
 
-def _players(
+def _make_adversaries(
     store: LeagueFolder, config: LeagueConfig, specs: list[list[str]], scene: np.ndarray, network: np.ndarray
 ) -> list[Adversary]:
-    """Return the network's player of each environment."""
-    plain = config.trained(0, 1).environment.build_adversary()
-    known: dict[str, Adversary] = {}
-    players = []
+    """Return the adversary of each environment."""
+    nominal = config.training_config(0, 1).environment.build_adversary()
+    loaded: dict[str, Adversary] = {}
+    adversaries = []
     for k, j in zip(scene.tolist(), network.tolist(), strict=True):
         spec = "" if k < 0 else specs[j][k]
-        if spec and spec not in known:
-            known[spec] = store.network(spec)
-        players.append(known[spec] if spec else plain)
-    return players
+        if spec and spec not in loaded:
+            loaded[spec] = store.network(spec)
+        adversaries.append(loaded[spec] if spec else nominal)
+    return adversaries
 
 
-def answer_of_network(
-    folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float], known: list[str]
+def search_answer(
+    folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float], population: list[str]
 ) -> None:
-    """Look for the network that hurts a mixture of senders most in a scene.
+    """Search the worst network for a mixture of senders (names and probabilities) in a scenario.
 
-    Args:
-        folder: of the league.
-        config: of the league.
-        round_: its number.
-        scene: number of the path.
-        mixture: senders and their probabilities.
-        known: the networks of the population in this scene; the answer is at least as bad as each of them.
+    ``population`` are the networks already known in this scenario; the answer is at least as bad as each of them.
     """
     clock = Stopwatch()
     clock.start()
     store, path, name = LeagueFolder(FilePath(folder)), draw_scenes(config)[0][scene], network_part(round_, scene)
-    found: list[tuple[str, Adversary]] = []
+    findings: list[tuple[str, Adversary]] = []
     flow_steps = 0
     for place, spec in enumerate(config.searches):
-        game = _mixed_game(store, config, mixture, path)
+        game = _make_mixed_game(store, config, mixture, path)
         search = make_search(spec, code=False)
         search.run(game, config.search_flow_steps, _seed(config, round_, _NETWORK, scene * len(config.searches) + place))
         flow_steps += game.flow_steps
         if game.worst is not None:
-            found.append((spec, game.worst))
-    everyone = [*((spec, store.network(spec)) for spec in known), *found]
-    payoffs = _mean_payoffs(store, config, mixture, path, [one for _, one in everyone])
+            findings.append((spec, game.worst))
+    candidates = [*((spec, store.network(spec)) for spec in population), *findings]
+    payoffs = _mean_payoffs(store, config, mixture, path, [network for _, network in candidates])
     worst = int(np.argmin(payoffs))
-    of_searches = len(known) + np.argsort(payoffs[len(known) :], kind="stable")
+    of_searches = len(population) + np.argsort(payoffs[len(population) :], kind="stable")
     chosen = [worst, *(int(place) for place in of_searches if place != worst)][: config.answers]
     networks = []
     for number, place in enumerate(chosen):
-        origin, one = everyone[place]
-        about = {"sender": _heaviest(mixture), "search": origin, "payoff": float(payoffs[place])}
-        saved = origin if place < len(known) else store.save_network(f"{name}-{number}", one, config, path, about)
+        origin, network = candidates[place]
+        about = {"sender": _heaviest_sender(mixture), "search": origin, "payoff": float(payoffs[place])}
+        saved = origin if place < len(population) else store.save_network(f"{name}-{number}", network, config, path, about)
         networks.append(saved)
     seconds, cpu_seconds = clock.read()
     part = NetworkPart(
         payoff=float(payoffs[worst]),
         networks=tuple(networks),
-        search=None if worst < len(known) else everyone[worst][0],
-        found={spec: float(payoffs[len(known) + place]) for place, (spec, _) in enumerate(found)},
+        search=None if worst < len(population) else candidates[worst][0],
+        found={spec: float(payoffs[len(population) + place]) for place, (spec, _) in enumerate(findings)},
         flow_steps=flow_steps,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
@@ -254,39 +233,39 @@ def answer_of_network(
 
 
 def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float]) -> None:
-    """Measure a mixture of senders against what nobody has trained against, on a hold-out path."""
+    """Measure a mixture of senders against adversaries that no sender was trained against, on a hold-out path."""
     clock = Stopwatch()
     clock.start()
     store, path = LeagueFolder(FilePath(folder)), draw_scenes(config)[1][scene]
     payoffs = {}
     for place, spec in enumerate(config.hold_outs):
-        game = _mixed_game(store, config, mixture, path)
+        game = _make_mixed_game(store, config, mixture, path)
         search = make_search(spec, code=False)
         budget = config.hold_out_flow_steps if search.weight else 0
-        found = search.run(game, budget, _seed(config, round_, _HOLD_OUT, scene * len(config.hold_outs) + place))
-        one = game.worst or found.adversary
-        if one is not None:
-            payoffs[spec] = float(_mean_payoffs(store, config, mixture, path, [one])[0])
+        result = search.run(game, budget, _seed(config, round_, _HOLD_OUT, scene * len(config.hold_outs) + place))
+        adversary = game.worst or result.adversary
+        if adversary is not None:
+            payoffs[spec] = float(_mean_payoffs(store, config, mixture, path, [adversary])[0])
     seconds, cpu_seconds = clock.read()
     store.finish(hold_out_part(round_, scene), HoldOutPart(payoffs=payoffs, seconds=seconds, cpu_seconds=cpu_seconds))
 
 
-def _heaviest(mixture: dict[str, float]) -> str:
+def _heaviest_sender(mixture: dict[str, float]) -> str:
     return max(mixture, key=lambda name: mixture[name])
 
 
-def _mixed_game(store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path) -> MixedGame:
+def _make_mixed_game(store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path) -> MixedGame:
     """Return the game against the heaviest senders of a mixture."""
     order = sorted(mixture, key=lambda name: -mixture[name])[: config.search_senders]
-    scenes = [scene_of(config, store.sender(name), path) for name in order]
+    scenes = [make_scene(config, store.sender(name), path) for name in order]
     return MixedGame(scenes, [mixture[name] for name in order])
 
 
 def _mean_payoffs(
     store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path, networks: list[Adversary]
 ) -> np.ndarray:
-    """Return the payoffs of a whole mixture against each of several networks, (n,)."""
+    """Return the payoffs of a mixture, all senders included, against each of several networks, (n,)."""
     total = np.zeros(len(networks))
     for name, weight in mixture.items():
-        total += weight * payoffs_on(config, store.sender(name), path, networks)
+        total += weight * play_payoffs(config, store.sender(name), path, networks)
     return total

@@ -1,4 +1,4 @@
-"""What a league is, as a typed YAML file."""
+"""The config of a league: a typed YAML file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST_PLAYERS = 2
 
 
 class ScenePaths(PathDistribution):
-    """Random plain paths on which the network always has a choice: defaults of the same keys as in :class:`PathDistribution`."""
+    """A :class:`PathDistribution` whose defaults always leave the network a choice."""
 
     jitter_rtts: Range = (0.5, 2.0)
     buffer_bdp: LogRange = (0.5, 8.0)
@@ -33,12 +33,12 @@ class ScenePaths(PathDistribution):
 
 
 class Scenes(StrictModel):
-    """The paths on which networks attack: drawn once, by the league's seed.
+    """The paths on which networks attack, drawn once from the league's seed.
 
     Attributes:
-        count: paths that senders and networks learn on.
+        count: paths on which senders and networks learn.
         hold_outs: further paths, on which nothing is trained or chosen.
-        paths: what both are drawn from; every flow has a jitter of at least one step.
+        paths: distribution of both; every flow has a jitter of at least one step.
     """
 
     count: int = Field(ge=1, le=64)
@@ -59,15 +59,15 @@ class LeagueConfig(StrictModel):
 
     Attributes:
         name: by default the name of the file.
-        seed: decides everything random.
-        rounds: in each both sides answer the other's mixture, and the answers join the populations.
-        senders: start population beside the policy that is trained first: names of ``ccenv.agents.make_sender``.
-        networks: start population: scripted or learned adversaries.
-        training: config of ``ccenv train``, whose recipe the sender's answers follow: a PPO sender alone on its link.
+        seed: of everything random.
+        rounds: in each round both sides answer the other's mixture, and the answers join the populations.
+        senders: initial population besides the policy that is trained first: names of ``ccenv.agents.make_sender``.
+        networks: initial population: scripted or learned adversaries.
+        training: config of ``ccenv train`` for the sender's answers: a PPO sender alone on its link.
         start_steps: environment steps of the first policy, on nominal networks.
-        round_steps: environment steps of each answer; it begins as the policy of the population that does best.
-        log_std: logarithm of the standard deviation of the actions, set anew when an answer begins.
-        uniform: share of the attacked environments that play all networks of the population alike, not their mixture.
+        round_steps: environment steps of each answer; it begins as the best policy of the population.
+        log_std: logarithm of the standard deviation of the actions, reset when an answer begins.
+        uniform: share of the attacked environments that play the networks of the population uniformly, not by their mixture.
         share: weight of the attacked paths in the payoff, and share of the environments that are attacked in training.
         scenes: the paths.
         steps_per_rtt: K.
@@ -75,10 +75,10 @@ class LeagueConfig(StrictModel):
         window_rtts: Rm measured.
         nominal_paths: random paths of the training config's distribution for the rest of the payoff.
         searches: of ``ccenv attack``, the network's answers.
-        search_flow_steps: of each search on each scene; a mixture of n senders takes n times as many.
-        answers: networks that join in a round: the worst in each scene, the worst of another search, and so on.
-        search_senders: senders of a mixture that searches play against: the heaviest. What they find is judged by all.
-        hold_outs: adversaries and searches that no sender is trained against, on the hold-out scenes; another parameter of one
+        search_flow_steps: of each search in each scenario; a mixture of n senders takes n times as many.
+        answers: networks that join in a round: the worst in each scenario, the worst of another search, and so on.
+        search_senders: number of the heaviest senders of a mixture that searches play against; all senders judge the findings.
+        hold_outs: adversaries and searches that no sender is trained against, on the hold-out paths; another parameter of one
             that is trained against does not make a hold-out.
         hold_out_flow_steps: of each such search.
         interval: share of the bootstrapped exploitabilities in the interval.
@@ -159,9 +159,9 @@ class LeagueConfig(StrictModel):
             raise ValueError(f"answers is {self.answers}; there are {len(self.searches)} searches")
         trained = {spec.partition(":")[0]: spec for spec in (*self.searches, *self.networks)}
         for spec in self.hold_outs:
-            known = trained.get(spec.partition(":")[0])
-            if known is not None:
-                raise ValueError(f"hold_outs: {spec!r}: {known!r} is trained against; a hold-out is what nobody has met")
+            trained_spec = trained.get(spec.partition(":")[0])
+            if trained_spec is not None:
+                raise ValueError(f"hold_outs: {spec!r}: {trained_spec!r} is trained against; a hold-out is what nobody has met")
 
     @property
     def run_steps(self) -> int:
@@ -175,11 +175,11 @@ class LeagueConfig(StrictModel):
 
     @property
     def nominal_distribution(self) -> PathDistribution:
-        """What nominal paths are drawn from."""
+        """Distribution of the nominal paths."""
         paths = self.training.environment.paths
         return paths if isinstance(paths, PathDistribution) else PathDistribution()
 
-    def trained(self, seed: int, steps: int) -> TrainConfig:
+    def training_config(self, seed: int, steps: int) -> TrainConfig:
         """Return the training config of an answer: the league's grid, network and length of episodes."""
         environment = self.training.environment.model_copy(
             update={
@@ -197,8 +197,8 @@ class LeagueConfig(StrictModel):
 
     def same_league(self, data: Any) -> bool:
         """Tell whether stored settings are these; the number of rounds may differ."""
-        mine = self.model_dump(mode="json", exclude={"rounds"})
-        return isinstance(data, dict) and {k: v for k, v in data.items() if k != "rounds"} == mine
+        current = self.model_dump(mode="json", exclude={"rounds"})
+        return isinstance(data, dict) and {k: v for k, v in data.items() if k != "rounds"} == current
 
 
 def load_league(name: str, overrides: dict[str, Any] | None = None) -> LeagueConfig:

@@ -1,10 +1,8 @@
-"""What players are worth to each other: runs on attacked paths, and nominal paths.
+"""The empirical game of a league: payoffs on attacked and nominal paths, and its equilibrium by linear programs.
 
-The equilibrium of the game that two finite populations play, by linear programs.
-
-Nature draws a scene, the network sees it, the sender does not. So the sender mixes once, and the network mixes in each scene
-([PSRO] section 3 for the empirical game; von Stengel, Efficient computation of behavior strategies, Games and Economic
-Behavior 1996, for linear programs over behaviour).
+Nature draws an attack scenario; the network sees it, the sender does not. So the sender has one mixture, and the network one in
+each scenario ([PSRO] section 3 for the empirical game; von Stengel, Efficient computation of behavior strategies, Games and
+Economic Behavior 1996, for linear programs over behaviour).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from ccenv.training.league.config import MODEL, LeagueConfig
 from ccenv.training.path_sets import PathSet, path_seed
 
 NOMINAL_WARMUP_RTTS, NOMINAL_RTTS = 60, 64
-REFERENCE = "cc_probe_drain"  # what a look costs does not depend on the sender
+REFERENCE = "cc_probe_drain"  # the cost of a look-ahead does not depend on the sender
 
 
 def _delivered_less_lost(counts: Counts) -> np.ndarray:
@@ -39,23 +37,23 @@ def _delivered_less_lost(counts: Counts) -> np.ndarray:
 
 
 PAYOFF = Goal("payoff", "utilisation", 1, _delivered_less_lost, "leave the link idle, or make the sender lose what it sends")
-"""Bytes delivered minus bytes lost in the measured window, over what the link could carry: the attacked part of the payoff."""
+"""The attacked part of the payoff: bytes delivered minus bytes lost in the measured window, over what the link could carry."""
 
 
 class AttackedPath(Game):
-    """A sender on an attacked path, counted as the league counts."""
+    """A sender on an attacked path, with the league's payoff."""
 
     @cached_property
     def goal(self) -> Goal:
-        """The league's payoff, whatever the scene says."""
+        """The league's payoff, whatever the goal of the scenario."""
         return PAYOFF
 
 
 class MixedGame(AttackedPath):
-    """A game against a mixture of senders: what counts is the mean of their payoffs.
+    """A game against a mixture of senders, with their mean payoff.
 
-    Searches that look at an episode from inside, step by step, see the heaviest sender. The worst adversary ever played here is
-    kept, so that a search cannot lose what it came upon. Flow-steps are those of one sender.
+    Searches that step through an episode see the heaviest sender. The worst adversary ever played is kept, so that a search
+    cannot lose it. Flow-steps are those of one sender.
 
     Attributes:
         worst: the adversary with the lowest payoff; None before the first run.
@@ -63,7 +61,7 @@ class MixedGame(AttackedPath):
     """
 
     def __init__(self, scenes: Sequence[Scene], weights: Sequence[float]) -> None:
-        """Take scenes that differ in the sender only, the heaviest first, with positive weights."""
+        """Take scenarios that differ only in the sender, the heaviest first, with positive weights."""
         super().__init__(scenes[0])
         self.worst: Adversary | None = None
         self.worst_payoff = np.inf
@@ -83,15 +81,15 @@ class MixedGame(AttackedPath):
         return payoffs
 
 
-def scene_of(config: LeagueConfig, sender: Sender, path: Path) -> Scene:
+def make_scene(config: LeagueConfig, sender: Sender, path: Path) -> Scene:
     """Return the game of one sender on a path."""
     K, warmup, window = config.steps_per_rtt, config.warmup_rtts, config.window_rtts
     return Scene(sender, path, MODEL, steps_per_rtt=K, warmup_rtts=warmup, window_rtts=window)
 
 
 def check_budgets(config: LeagueConfig) -> None:
-    """Raise InputError if a search that looks ahead gets less than its smallest look takes, before anything has begun."""
-    game = AttackedPath(scene_of(config, make_sender(REFERENCE), draw_scenes(config)[0][0]))
+    """Raise InputError, before a league begins, if the budget of a look-ahead search is below its smallest look-ahead."""
+    game = AttackedPath(make_scene(config, make_sender(REFERENCE), draw_scenes(config)[0][0]))
     for what, specs, budget in (
         ("search_flow_steps", config.searches, config.search_flow_steps),
         ("hold_out_flow_steps", config.hold_outs, config.hold_out_flow_steps),
@@ -105,26 +103,22 @@ def check_budgets(config: LeagueConfig) -> None:
                     raise InputError(f"{what}: {error}") from None
 
 
-def payoffs_on(config: LeagueConfig, sender: Sender, path: Path, networks: Sequence[Adversary]) -> np.ndarray:
-    """Return what a sender gets on a path against each of several networks: (N,)."""
-    return AttackedPath(scene_of(config, sender, path)).play_adversaries(list(networks))
+def play_payoffs(config: LeagueConfig, sender: Sender, path: Path, networks: Sequence[Adversary]) -> np.ndarray:
+    """Return a sender's payoffs on a path against each of several networks, (N,)."""
+    return AttackedPath(make_scene(config, sender, path)).play_adversaries(list(networks))
 
 
 def nominal_scores(config: LeagueConfig, sender: Sender, path_set: PathSet = PathSet.SELECT) -> np.ndarray:
-    """Return the score of a sender on nominal paths from cold starts, by the usual weights: (P,).
+    """Return a sender's scores with the default weights on nominal paths from cold starts, (P,).
 
-    The paths are those of the training config's distribution, and its network plays; the set is one that nothing is trained on.
+    Paths and network are those of the training config; nothing is trained on the set of paths.
     """
-    world = config.trained(0, 1).environment
+    world = config.training_config(0, 1).environment
     rtts = NOMINAL_WARMUP_RTTS + NOMINAL_RTTS
     cold = config.nominal_distribution.model_copy(update={"seeded_share": 0.0})
     settings = world.model_copy(update={"paths": cold, "staggered": False, "episode_rtts": rtts})
     core = Core(
-        config.nominal_paths,
-        settings,
-        senders=[sender],
-        adversary=settings.build_adversary(),
-        groups=np.ones((1, 1), np.bool_),
+        config.nominal_paths, settings, senders=[sender], adversary=settings.build_adversary(), groups=np.ones((1, 1), np.bool_)
     )
     core.reset(seed=path_seed(path_set, config.seed))
     for _ in range(NOMINAL_WARMUP_RTTS):
@@ -137,7 +131,7 @@ def nominal_scores(config: LeagueConfig, sender: Sender, path_set: PathSet = Pat
 
 
 def draw_scenes(config: LeagueConfig) -> tuple[list[Path], list[Path]]:
-    """Return the paths that are learned on and the hold-out paths; the two sets share no key."""
+    """Return the paths to learn on and the hold-out paths; the two sets share no key."""
     both = []
     for path_set, n in ((PathSet.TRAIN, config.scenes.count), (PathSet.REPORT, config.scenes.hold_outs)):
         seeds = np.full(n, path_seed(path_set, config.seed))
@@ -148,11 +142,11 @@ def draw_scenes(config: LeagueConfig) -> tuple[list[Path], list[Path]]:
 
 @dataclass(frozen=True)
 class Payoffs:
-    """What senders get.
+    """Payoffs of the senders.
 
     Attributes:
         nominal: (S, P) score of each sender on each nominal path.
-        attacked: (S, N, M) utilisation minus loss of each sender against each network in each scene.
+        attacked: (S, N, M) utilisation minus loss of each sender against each network in each scenario.
         share: weight of the attacked part.
     """
 
@@ -162,13 +156,13 @@ class Payoffs:
 
     @property
     def matrix(self) -> np.ndarray:
-        """The payoff of each sender against each network, in the mean over scenes: (S, N)."""
+        """Payoff of each sender against each network, mean over scenarios: (S, N)."""
         fixed = (1 - self.share) * self.nominal.mean(axis=1)
         return np.asarray(fixed[:, None] + self.share * self.attacked.mean(axis=2))
 
     @property
     def guarantees(self) -> np.ndarray:
-        """What each sender gets alone against the worst of the networks in each scene: (S,)."""
+        """Payoff of each single sender against the worst network in each scenario: (S,)."""
         worst = self.attacked.min(axis=1).mean(axis=1)
         return np.asarray((1 - self.share) * self.nominal.mean(axis=1) + self.share * worst)
 
@@ -178,9 +172,9 @@ class Mixtures:
     """An equilibrium of the empirical game.
 
     Attributes:
-        value: what the sender's mixture gets.
+        value: payoff of the sender's mixture.
         senders: (S,) probabilities.
-        networks: (N, M) probabilities in each scene; each column adds up to one.
+        networks: (N, M) probabilities in each scenario; each column adds up to one.
     """
 
     value: float
@@ -192,7 +186,7 @@ def equilibrium(payoffs: Payoffs) -> Mixtures:
     """Solve the game for both sides.
 
     Raises:
-        CcenvError: if the solver of linear programs has no answer.
+        CcenvError: if a linear program is not solved.
     """
     fixed, attacked, weight = payoffs.nominal.mean(axis=1), payoffs.attacked, payoffs.share
     n_senders, n_networks, n_scenes = attacked.shape
@@ -204,7 +198,7 @@ def equilibrium(payoffs: Payoffs) -> Mixtures:
     one = np.concatenate([np.ones(n_senders), np.zeros(n_scenes)])[None]
     of_senders: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * n_senders + [(None, None)] * n_scenes
     x = _solve(cost, below, np.zeros(len(below)), one, np.ones(1), of_senders)
-    # Network: minimise w, where w is at least what every sender gets.
+    # Network: minimise w, where w is at least every sender's payoff.
     above = np.zeros((n_senders, n_networks * n_scenes + 1))
     above[:, :-1] = weight / n_scenes * attacked.reshape(n_senders, -1)
     above[:, -1] = -1.0
@@ -219,8 +213,8 @@ def equilibrium(payoffs: Payoffs) -> Mixtures:
     return Mixtures(float((1 - weight) * fixed @ senders + weight * worst), senders, networks)
 
 
-def against(payoffs: Payoffs, networks: np.ndarray) -> np.ndarray:
-    """Return what each sender gets against mixtures of networks, (N, M) to (S,)."""
+def payoffs_against(payoffs: Payoffs, networks: np.ndarray) -> np.ndarray:
+    """Return each sender's payoff, (S,), against mixtures of networks, (N, M)."""
     of_scene = (payoffs.attacked * networks).sum(axis=1)
     return np.asarray((1 - payoffs.share) * payoffs.nominal.mean(axis=1) + payoffs.share * of_scene.mean(axis=1))
 
@@ -233,10 +227,10 @@ def _solve(
     values: np.ndarray,
     bounds: list[tuple[float | None, float | None]],
 ) -> np.ndarray:
-    found = linprog(cost, below, limits, equal, values, bounds, method="highs")
-    if found.x is None:
-        raise CcenvError(f"the mixture of the league has no answer: {found.message}")
-    return np.asarray(found.x)
+    solution = linprog(cost, below, limits, equal, values, bounds, method="highs")
+    if solution.x is None:
+        raise CcenvError(f"the mixture of the league has no answer: {solution.message}")
+    return np.asarray(solution.x)
 
 
 def _probabilities(values: np.ndarray) -> np.ndarray:

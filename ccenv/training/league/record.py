@@ -1,7 +1,4 @@
-"""The record of a finished league, read from a file that somebody else may have written: nothing in it is run or built.
-
-Pictures of a league: the payoff matrix, and exploitability by round.
-"""
+"""The record of a finished league, read from an untrusted file without running or building anything in it, and its figures."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ Mixture = Annotated[dict[Name, Annotated[float, Field(ge=0, le=1 + ROUND_OFF)]],
 
 
 class HoldOuts(StrictModel):
-    """What the hold-outs left the senders' mixture, by adversary: in the mean over the paths, and on the worst one."""
+    """Payoffs of the senders' mixture against the hold-outs, by adversary: mean over the paths, and on the worst one."""
 
     mean: dict[Name, Finite]
     worst: dict[Name, Finite]
@@ -79,14 +76,13 @@ class LeagueRecord(StrictModel):
     """A finished league.
 
     Attributes:
-        name, seed, code, config, timing: as :func:`ccenv.training.league.run.league` writes them; records may leave the code out.
-        rounds: in their order.
-        senders, networks: names, rows and columns of ``payoffs``.
-        payoffs: of each sender against each network, in the mean over the scenes.
+        name, seed, code, config, timing: as :func:`ccenv.training.league.run.league` writes them; records may omit the code.
+        rounds: in order.
+        senders, networks: names of the rows and columns of ``payoffs``.
+        payoffs: of each sender against each network, mean over the scenarios.
         nominal: nominal score of each sender.
         exploitability: of each round.
-        value, sender_mixture: of the game that the last populations play.
-        best: the sender with the highest guarantee.
+        value, sender_mixture: of the game of the last populations.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,47}$")
@@ -107,7 +103,7 @@ class LeagueRecord(StrictModel):
 
     @field_validator("senders", "networks")
     @classmethod
-    def _named_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _require_unique(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(names)) != len(names):
             raise ValueError(f"one of the {info.field_name} is named twice")
         return names
@@ -138,7 +134,7 @@ class LeagueRecord(StrictModel):
         return [*of_rounds, *((one.network_mixture, self.networks) for one in self.rounds), (self.sender_mixture, self.senders)]
 
     def against(self, network: int) -> float:
-        """Return what the senders' last mixture gets against a network."""
+        """Return the payoff of the senders' last mixture against a network."""
         rows = dict(zip(self.senders, self.payoffs, strict=True))
         return math.fsum(weight * rows[name][network] for name, weight in self.sender_mixture.items())
 
@@ -147,34 +143,27 @@ def read_record(file: FilePath) -> LeagueRecord:
     """Read ``league.json`` of a finished league.
 
     Raises:
-        InputError: if it cannot be read, is no record of a league, contradicts itself, or is of a league that is not finished.
+        InputError: if it cannot be read, is no record of a league, contradicts itself, or its league is not finished.
     """
-    where = file / "league.json" if file.is_dir() else file
-    data = LEAGUE.check(read_json(where, RULES), shown_path(where))
+    record_file = file / "league.json" if file.is_dir() else file
+    data = LEAGUE.check(read_json(record_file, RULES), shown_path(record_file))
     if data.get("status") != "finished":
-        raise InputError(f"{shown_path(where)}: this league is not finished; run its command again first")
-    return validate(LeagueRecord, {key: value for key, value in data.items() if key not in LEAGUE.head}, shown_path(where))
+        raise InputError(f"{shown_path(record_file)}: this league is not finished; run its command again first")
+    return validate(LeagueRecord, {key: value for key, value in data.items() if key not in LEAGUE.head}, shown_path(record_file))
 
 
-MOST_NUMBERS = 12  # players of a side up to which the matrix has numbers in it
-DARK = 0.5  # part of the colour scale below which numbers are white
+MOST_NUMBERS = 12  # largest side of a matrix that is drawn with numbers
+DARK = 0.5  # position on the colour scale below which numbers are white
 
 
 def draw_payoffs(file: FilePath, senders: Sequence[str], networks: Sequence[str], matrix: np.ndarray) -> None:
-    """Write the payoff matrix as a picture: senders down, networks across.
-
-    Args:
-        file: its ending says the format.
-        senders: names of the rows.
-        networks: names of the columns.
-        matrix: (S, N) payoffs.
-    """
+    """Draw the payoff matrix, (S, N); the suffix of the file selects the format."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.5 + 0.45 * len(networks), 2.0 + 0.35 * len(senders)), layout="constrained")
     ax = figure.add_subplot()
-    shown = ax.imshow(matrix, cmap="viridis", aspect="auto")
-    low, high = shown.get_clim()
+    image = ax.imshow(matrix, cmap="viridis", aspect="auto")
+    low, high = image.get_clim()
     if max(matrix.shape) <= MOST_NUMBERS:
         for (i, j), value in np.ndenumerate(matrix):
             colour = "white" if high == low or (value - low) / (high - low) < DARK else "black"
@@ -183,12 +172,12 @@ def draw_payoffs(file: FilePath, senders: Sequence[str], networks: Sequence[str]
     ax.set_yticks(range(len(senders)), senders)
     ax.set_xlabel("network")
     ax.set_ylabel("sender")
-    figure.colorbar(shown, label="payoff of the sender")
+    figure.colorbar(image, label="payoff of the sender")
     write_atomic(file, picture(figure, file.suffix))
 
 
 def draw_curve(file: FilePath, rounds: Sequence[dict[str, Any]]) -> None:
-    """Write exploitability by round with its intervals, and what the hold-outs leave the senders in the mean, as a picture."""
+    """Draw exploitability by round with its intervals, and the senders' mean payoffs against the hold-outs."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 5.0), layout="constrained")

@@ -1,7 +1,7 @@
-"""A league in a folder: its settings, the players it has found, and the finished parts of rounds.
+"""The folder of a league: its settings, senders and networks, and the finished parts of rounds.
 
-A part is what one task found. Its document is written last and at once, so that a killed league goes on with whole parts; it
-holds the hashes of itself and of the files that the task wrote, so that a league does not go on with damaged ones.
+A part is the result of one task. Its document is written last and atomically, so a killed league resumes with complete parts; it
+holds the hashes of itself and of the task's files, so a league does not resume with damaged ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_BYTES = 1 << 28  # of a file of a part
 
 
 class _Seal(StrictModel):
-    """What a part's document says about its content.
+    """Hashes of a part.
 
     Attributes:
         files: SHA-256 of each file that the task wrote, by its name in the league's folder.
@@ -46,7 +46,7 @@ class _Seal(StrictModel):
 
 
 class Part(StrictModel):
-    """What every finished part says: what it cost."""
+    """The times of a finished part."""
 
     seconds: float = Field(ge=0, allow_inf_nan=False)
     cpu_seconds: float = Field(ge=0, allow_inf_nan=False)
@@ -59,13 +59,13 @@ class SenderPart(Part):
 
 
 class NetworkPart(Part):
-    """The network's answers in a scene.
+    """The network's answers in a scenario.
 
     Attributes:
-        payoff: what the senders' mixture gets against the first of them.
-        networks: what :meth:`LeagueFolder.network` takes, the worst first.
-        search: that found the first; None: the population had it.
-        found: what the mixture gets against the worst of each search.
+        payoff: of the senders' mixture against the first answer.
+        networks: arguments of :meth:`LeagueFolder.network`, the worst first.
+        search: that found the first; None: it was in the population.
+        found: payoff of the mixture against the worst adversary of each search.
         flow_steps: of the searches.
     """
 
@@ -77,7 +77,7 @@ class NetworkPart(Part):
 
 
 class HoldOutPart(Part):
-    """What a mixture of senders gets against each hold-out in a scene."""
+    """Payoffs of a mixture of senders against each hold-out in a scenario."""
 
     payoffs: dict[str, float]
 
@@ -86,14 +86,10 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class LeagueFolder:
-    """The folder of a league, held by its process.
-
-    Attributes:
-        folder: where.
-    """
+    """The folder of a league, locked by its process."""
 
     def __init__(self, folder: FilePath) -> None:
-        """Name a folder. Raises InputError if it holds something else than a league."""
+        """Raise InputError if the folder holds something else than a league."""
         self.folder = folder
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: is not a folder")
@@ -101,10 +97,7 @@ class LeagueFolder:
             raise InputError(f"{folder}: holds something else than a league; choose another --out")
 
     def begin(self, config: LeagueConfig, code: str, fresh: bool) -> int:
-        """Check what an earlier run left, and write the settings.
-
-        Returns:
-            int: rounds that the record tells of already.
+        """Check an earlier run and write the settings; return the number of rounds already recorded.
 
         Raises:
             InputError: if the folder holds a league of another config, of other code, or of more rounds.
@@ -112,14 +105,14 @@ class LeagueFolder:
         """
         record = self.folder / RECORD
         if record.is_file() and not fresh:
-            known = LEAGUE.read(record)
-            if not config.same_league(known.get("config")):
+            stored = LEAGUE.read(record)
+            if not config.same_league(stored.get("config")):
                 raise InputError(
                     f"{self.folder}: holds a league of another config; choose another --out, or --fresh to discard it"
                 )
-            if known.get("code") != code:
+            if stored.get("code") != code:
                 raise InputError(f"{self.folder}: holds a league of another version of ccenv; --fresh starts anew")
-            played = known.get("rounds")
+            played = stored.get("rounds")
             rounds = len(played) if isinstance(played, list) else 0
             if rounds > config.rounds:
                 raise InputError(f"rounds is {config.rounds}, but {self.folder} holds {rounds} already; --fresh discards them")
@@ -143,33 +136,35 @@ class LeagueFolder:
             make_folder(self.folder / part)
 
     def part(self, name: str, kind: type[PartT]) -> PartT | None:
-        """Return what a finished part says; None if it is not finished.
+        """Return a finished part; None if it is not finished.
 
         Raises:
-            InputError: if it, or a file that belongs to it, is damaged, changed or gone.
+            InputError: if the part or one of its files is damaged, changed or missing.
         """
         file = self.folder / f"{name}.part.json"
         if not file.is_file():
             return None
-        where = shown_path(file)
-        said = {key: value for key, value in PART.read(file).items() if key not in PART.head}
-        seal = validate(_Seal, said.pop("seal", None), f"{where}: seal")
-        if seal.sha256 != _sha256_of(said, seal.files):
-            raise InputError(f"{where}: has been changed since it was written; remove it to play this part again")
+        shown_file = shown_path(file)
+        content = {key: value for key, value in PART.read(file).items() if key not in PART.head}
+        seal = validate(_Seal, content.pop("seal", None), f"{shown_file}: seal")
+        if seal.sha256 != _hash_content(content, seal.files):
+            raise InputError(f"{shown_file}: has been changed since it was written; remove it to play this part again")
         files = self._hashes(name)
-        for own, known in seal.files.items():
-            if files.get(own) != known:
-                what = "is gone" if own not in files else "has been changed since it was written"
-                raise InputError(f"{self.folder}/{own}: {what}; remove {where} to play this part again")
-        return validate(kind, said, where)
+        for name_of_file, expected in seal.files.items():
+            if files.get(name_of_file) != expected:
+                what = "is gone" if name_of_file not in files else "has been changed since it was written"
+                raise InputError(f"{self.folder}/{name_of_file}: {what}; remove {shown_file} to play this part again")
+        return validate(kind, content, shown_file)
 
     def finish(self, name: str, part: Part) -> None:
-        """Write what a part says: it is finished then."""
-        said, files = part.model_dump(mode="json"), self._hashes(name)
-        PART.write(self.folder / f"{name}.part.json", {**said, "seal": {"files": files, "sha256": _sha256_of(said, files)}})
+        """Write a part, which makes it finished."""
+        content, files = part.model_dump(mode="json"), self._hashes(name)
+        PART.write(
+            self.folder / f"{name}.part.json", {**content, "seal": {"files": files, "sha256": _hash_content(content, files)}}
+        )
 
     def _hashes(self, name: str) -> dict[str, str]:
-        """Return the SHA-256 of each file that belongs to a part: the folder of a sender, or what searches found."""
+        """Return the SHA-256 of each file of a part: the folder of a sender, or the findings of searches."""
         files = [*self.folder.glob(f"{name}/[!.]*"), *self.folder.glob(f"{name}-*")]
         return {
             str(file.relative_to(self.folder)): hashlib.sha256(read_bounded(file, _MAX_BYTES)).hexdigest()
@@ -178,11 +173,11 @@ class LeagueFolder:
         }
 
     def sender_folder(self, name: str) -> FilePath:
-        """Return where a sender of the league lies."""
+        """Return the folder of a sender of the league."""
         return self.folder / SENDERS / name
 
     def save_network(self, name: str, adversary: Adversary, config: LeagueConfig, path: Path, about: dict[str, Any]) -> str:
-        """Write what a search found, under a part's name; return its file, for :meth:`network`."""
+        """Write the finding of a search under a part's name; return its file, for :meth:`network`."""
         if isinstance(adversary, MlpAdversary):
             save_adversary(self.folder / name, adversary, about)
             return f"{name}{_POLICY}"
@@ -210,10 +205,10 @@ class LeagueFolder:
         return load_moves(file).adversary if spec.endswith(SUFFIX) else load_adversary(file)
 
     def sender(self, spec: str) -> Sender:
-        """Return a sender of the league: the name of one that it trained, or of a registered one."""
+        """Return a sender by the name of one trained in the league, or of a registered one."""
         folder = self.sender_folder(spec)
         return make_sender(str(folder) if folder.is_dir() else spec)
 
 
-def _sha256_of(said: dict[str, Any], files: dict[str, str]) -> str:
-    return hash_of({**said, "files": files})
+def _hash_content(content: dict[str, Any], files: dict[str, str]) -> str:
+    return hash_of({**content, "files": files})

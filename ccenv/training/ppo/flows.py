@@ -1,7 +1,7 @@
-"""PPO for flows that decide at their own times: samples are decisions, and the critic may see what no sender can.
+"""PPO for flows that decide at their own times: samples are decisions, and the critic may have signals that no sender has.
 
-A step of the batch lasts until some flow of each network decides. A flow's sample begins where it decides and ends at its next
-decision, whatever happens in between; decisions whose interval a rollout or an episode cuts are left out.
+A step of the batch lasts until some flow of each network decides. A flow's sample lasts from one decision to the next; decisions
+whose interval is cut by the end of a rollout or episode are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ccenv.envs.common.episodes import episode_metrics
 
 
 class SplitExtractor(nn.Module):
-    """Hidden layers of actor and critic, of which the actor reads the first inputs only."""
+    """Hidden layers of actor and critic; the actor reads only the first ``n_seen`` inputs."""
 
     def __init__(self, n_inputs: int, n_seen: int, hidden: list[int], activation: type[nn.Module]) -> None:
         super().__init__()
@@ -34,18 +34,18 @@ class SplitExtractor(nn.Module):
         self.latent_dim_pi = self.latent_dim_vf = hidden[-1]
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what the last layers of both read."""
+        """Return the inputs of both last layers."""
         return self.forward_actor(features), self.forward_critic(features)
 
     def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
-        """Return what the actor's last layer reads."""
-        found: torch.Tensor = self.policy_net(features[:, : self._n_seen])
-        return found
+        """Return the input of the actor's last layer."""
+        latent: torch.Tensor = self.policy_net(features[:, : self._n_seen])
+        return latent
 
     def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
-        """Return what the critic's last layer reads."""
-        found: torch.Tensor = self.value_net(features)
-        return found
+        """Return the input of the critic's last layer."""
+        latent: torch.Tensor = self.value_net(features)
+        return latent
 
 
 def _layers(widths: list[int], activation: type[nn.Module]) -> nn.Sequential:
@@ -70,20 +70,17 @@ class DecisionBuffer(RolloutBuffer):
     """A rollout of T steps in which only some rows decide at each step."""
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Clear the buffer."""
         super().reset()
         shape = (self.buffer_size, self.n_envs)
         self.decides, self.closes, self.dones = (np.zeros(shape, np.bool_) for _ in range(3))
         self.final_values = np.zeros(shape, np.float32)
 
     def finish(self, last_values: np.ndarray) -> None:
-        """Compute advantages and returns of the decisions whose interval has ended; the others are dropped.
+        """Compute advantages and returns of the decisions whose interval has ended, and drop the others.
 
-        ``closes`` tells where a row's interval ended with a step, ``rewards`` what it was worth, ``dones`` and ``final_values``
-        which episodes ended with a step and the value of what they ended in.
-
-        Args:
-            last_values: (rows,) of what the rollout ended in.
+        ``closes`` marks steps that end a row's interval and ``rewards`` holds its reward; ``dones`` and ``final_values`` mark
+        steps that end an episode and hold the value of its last state. ``last_values`` are those of the rollout's last states.
         """
         rows = self.n_envs
         value, advantage, reward, closed = last_values.copy(), np.zeros(rows), np.zeros(rows), np.zeros(rows, np.bool_)
@@ -94,15 +91,15 @@ class DecisionBuffer(RolloutBuffer):
             advantage, reward, closed = np.where(done, 0.0, advantage), np.where(done, 0.0, reward), closed & ~done
             reward = reward + self.rewards[t]
             closed = closed | self.closes[t]
-            began = self.decides[t].copy()
+            decided = self.decides[t].copy()
             self.decides[t] &= closed
-            kept = self.decides[t]
-            here = reward + self.gamma * value - self.values[t] + self.gamma * self.gae_lambda * advantage
-            advantage = np.where(kept, here, np.where(began, 0.0, advantage))
-            value = np.where(began, self.values[t], value)
-            reward, closed = np.where(began, 0.0, reward), closed & ~began
-            self.advantages[t] = np.where(kept, here, 0.0)
-            self.values[t] = np.where(kept, self.values[t], 0.0)
+            complete = self.decides[t]
+            step_advantage = reward + self.gamma * value - self.values[t] + self.gamma * self.gae_lambda * advantage
+            advantage = np.where(complete, step_advantage, np.where(decided, 0.0, advantage))
+            value = np.where(decided, self.values[t], value)
+            reward, closed = np.where(decided, 0.0, reward), closed & ~decided
+            self.advantages[t] = np.where(complete, step_advantage, 0.0)
+            self.values[t] = np.where(complete, self.values[t], 0.0)
         self.returns = self.advantages + self.values
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
@@ -121,17 +118,19 @@ class FlowsPPO(PPO):
     """Stable-Baselines3's PPO over flows that share a policy and decide at their own times.
 
     Args:
-        env: a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``; a step of it counts once for each network.
-        n_seen: numbers of an observation that the actor sees.
+        env: a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``; a step counts once per network.
+        n_seen: leading entries of an observation that the actor sees.
         policy_kwargs: of ``CriticPolicy``.
         **settings: of ``stable_baselines3.PPO``.
     """
 
     def __init__(self, env: Any, *, n_seen: int, policy_kwargs: dict[str, Any], **settings: Any) -> None:
-        own = {**policy_kwargs, "n_seen": n_seen}
+        policy_args = {**policy_kwargs, "n_seen": n_seen}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of minibatches that are not full: a rollout's decisions are any number
-            super().__init__(CriticPolicy, env, policy_kwargs=own, rollout_buffer_class=DecisionBuffer, device="cpu", **settings)
+            super().__init__(
+                CriticPolicy, env, policy_kwargs=policy_args, rollout_buffer_class=DecisionBuffer, device="cpu", **settings
+            )
 
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
         """Fill the buffer with a rollout; return False if a callback ended the training."""
@@ -145,12 +144,12 @@ class FlowsPPO(PPO):
         seen: Any = self._last_obs
         for step in range(n_rollout_steps):
             decides = core.decides.reshape(-1)
-            which = np.flatnonzero(decides)
+            deciding = np.flatnonzero(decides)
             with torch.no_grad():
-                actions, values, log_probs = self.policy(torch.as_tensor(seen[which]))
+                actions, values, log_probs = self.policy(torch.as_tensor(seen[deciding]))
             buffer.observations[step], buffer.decides[step] = seen, decides
-            buffer.actions[step, which], buffer.values[step, which] = actions.numpy(), values.numpy().reshape(-1)
-            buffer.log_probs[step, which] = log_probs.numpy()
+            buffer.actions[step, deciding], buffer.values[step, deciding] = actions.numpy(), values.numpy().reshape(-1)
+            buffer.log_probs[step, deciding] = log_probs.numpy()
             buffer.rewards[step] = task.step(buffer.actions[step])
             buffer.closes[step] = core.decides.reshape(-1)
             over = core.truncated()
@@ -173,7 +172,7 @@ class FlowsPPO(PPO):
         return True
 
     def _restart(self, task: Any, over: np.ndarray, seen: np.ndarray, buffer: Any, step: int) -> list[dict[str, Any]]:
-        """Start new episodes where one has ended; return what is known of each row that did, and put the new ones into seen."""
+        """Start new episodes where one has ended, put their observations into ``seen``, and return the infos of ended rows."""
         flows = task.rows_per_env
         rows = np.repeat(over, flows)
         metrics = episode_metrics(task.core, over, flows)

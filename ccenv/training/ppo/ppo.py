@@ -1,7 +1,4 @@
-"""PPO of Stable-Baselines3 that collects its rollouts in the kernel.
-
-A policy of Stable-Baselines3 whose networks the kernel can evaluate too.
-"""
+"""Stable-Baselines3's PPO with rollouts in the kernel, and its policy, whose networks the kernel can evaluate."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ class KernelPolicy(ActorCriticPolicy):
     """``MlpPolicy`` with the same parameters under the same names; arguments as there.
 
     Raises:
-        InputError: for networks or noise that the kernel does not have: more than MAX_LAYERS layers, layers wider than MAX_WIDTH,
-            another activation than tanh and ReLU, extractors of features, state-dependent noise.
+        InputError: for what the kernel does not have: more than MAX_LAYERS layers, layers wider than MAX_WIDTH, activations other
+            than tanh and ReLU, feature extractors, state-dependent noise.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -53,14 +50,11 @@ class KernelPolicy(ActorCriticPolicy):
         extractor = self.mlp_extractor
         return _linear(extractor.policy_net, self.action_net), _linear(extractor.value_net, self.value_net)
 
-    def packed(self, levels: int) -> ActorCritic:
-        """Return the weights of this moment for the kernel.
-
-        Args:
-            levels: number of values of each discrete action; 0: continuous ones.
+    def pack(self, levels: int) -> ActorCritic:
+        """Return the current weights for the kernel; ``levels`` as in ``Losses``.
 
         Raises:
-            ValueError: if they left the finite numbers, as torch's distributions do.
+            ValueError: if weights are not finite, as torch's distributions do.
         """
         both = [[(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in layers] for layers in self._layers()]
         log_std = np.zeros(0) if levels else self.log_std.detach().numpy()
@@ -70,7 +64,7 @@ class KernelPolicy(ActorCriticPolicy):
         return pack_actor_critic(both[0], both[1], _ACTIVATIONS[self.activation_fn], log_std, levels)
 
     def update(self, batch_size: int) -> Update:
-        """Return what takes gradient steps with minibatches of at most so many samples."""
+        """Return the :class:`Update` for minibatches of at most ``batch_size`` samples."""
         if self._update is None or self._update.batch_size < batch_size:
             self._update = Update(self, self._layers(), self.activation_fn is nn.Tanh, batch_size)
         return self._update
@@ -86,13 +80,12 @@ KEYS = 2**53
 class KernelPPO(PPO):
     """PPO with the arguments of Stable-Baselines3, ``policy`` apart, over ``make_sb3``'s environments.
 
-    ``collect_rollouts`` differs: actor, critic, noise, log-probabilities and the environments' steps are one kernel. What it
-    fills in is what the library's own loop would: the same observations, values, bootstrap where an episode is truncated, episode
-    starts. The noise differs: it is keyed by one number per rollout, which torch's generator draws, and by environment, action
-    and step, so that it does not depend on the number of threads. Callbacks are called once per step, in order, after the
-    rollout has been collected; they find ``rewards``, ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and
-    ``new_obs`` of their step. ``train`` takes the library's gradient steps without its graph
-    (``ccenv.training.ppo.update``).
+    ``collect_rollouts`` runs actor, critic, noise, log-probabilities and the environments' steps in one kernel, and fills in the
+    same observations, values, bootstraps of truncated episodes and episode starts as the library's own loop. Only the noise
+    differs: it is keyed by one number per rollout, drawn from torch's generator, and by environment, action and step, so it does
+    not depend on the number of threads. Callbacks are called once per step, in order, after the rollout; they find ``rewards``,
+    ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and ``new_obs`` of their step. ``train`` takes the library's
+    gradient steps without an autograd graph (``ccenv.training.ppo.update``).
 
     Args:
         env: of ``ccenv.envs.clients.sb3.make_sb3``, in no wrapper.
@@ -102,7 +95,7 @@ class KernelPPO(PPO):
         gradient_norms: of the gradient steps of the newest ``train``, before they were clipped.
 
     Raises:
-        InputError: for other environments, or policies that the kernel does not have.
+        InputError: for other environments, or policies that the kernel cannot evaluate.
     """
 
     def __init__(self, env: CcenvVecEnv, **settings: Any) -> None:
@@ -129,16 +122,16 @@ class KernelPPO(PPO):
         )
         flat = Samples(*(buffer.swap_and_flatten(getattr(buffer, name)) for name in Samples._fields))
         flat = flat._replace(**{name: getattr(flat, name).ravel() for name in Samples._fields[2:]})
-        found: list[np.ndarray] = []
+        measured: list[np.ndarray] = []
         self.gradient_norms.clear()
         in_epoch = 0
         for _ in range(self.n_epochs):
             order, in_epoch, enough = np.random.permutation(len(flat.actions)), 0, False
             samples = Samples(*(np.take(array, order, axis=0) for array in flat))
             for first in range(0, len(order), self.batch_size):
-                found.append(update.measure(losses, samples, first, min(first + self.batch_size, len(order))))
+                measured.append(update.measure(losses, samples, first, min(first + self.batch_size, len(order))))
                 in_epoch += 1
-                if self.target_kl is not None and found[-1][KL] > 1.5 * self.target_kl:
+                if self.target_kl is not None and measured[-1][KL] > 1.5 * self.target_kl:
                     enough = True
                     break
                 self.gradient_norms.append(update.clip(self.max_grad_norm))
@@ -146,16 +139,16 @@ class KernelPPO(PPO):
             self._n_updates += 1
             if enough:
                 break
-        self._log(np.array(found), in_epoch, losses)
+        self._log(np.array(measured), in_epoch, losses)
         self.logger.record("train/explained_variance", explained_variance(flat.values, flat.returns))
 
-    def _log(self, found: np.ndarray, in_epoch: int, losses: Losses) -> None:
-        """Record what Stable-Baselines3 does of the losses of all minibatches; its divergence is that of the last epoch."""
-        mean, last = found.mean(axis=0), found[-1]
+    def _log(self, measured: np.ndarray, in_epoch: int, losses: Losses) -> None:
+        """Record the losses of all minibatches as Stable-Baselines3 does; the KL divergence is that of the last epoch."""
+        mean, last = measured.mean(axis=0), measured[-1]
         self.logger.record("train/entropy_loss", mean[ENTROPY_LOSS])
         self.logger.record("train/policy_gradient_loss", mean[POLICY_LOSS])
         self.logger.record("train/value_loss", mean[VALUE_LOSS])
-        self.logger.record("train/approx_kl", found[-in_epoch:, KL].mean())
+        self.logger.record("train/approx_kl", measured[-in_epoch:, KL].mean())
         self.logger.record("train/clip_fraction", mean[CLIPPED])
         weighed = losses.entropy_weight * last[ENTROPY_LOSS] + losses.value_weight * last[VALUE_LOSS]
         self.logger.record("train/loss", last[POLICY_LOSS] + weighed)
@@ -217,18 +210,12 @@ def _levels(env: Any) -> int:
 def collect(
     core: RolloutCore, policy: KernelPolicy, buffer: RolloutBuffer, starts: np.ndarray, key: int, gamma: float
 ) -> tuple[Memory, np.ndarray, list[list[dict[str, Any]]]]:
-    """Let a kernel fill a buffer's observations, actions, rewards, values, log-probabilities and episode starts.
+    """Let a kernel fill an empty buffer's observations, actions, rewards, values, log-probabilities and episode starts.
 
-    Args:
-        core: the environments.
-        policy: what acts.
-        buffer: empty.
-        starts: (B,) bool, which environments stand at the start of an episode.
-        key: of the noise.
-        gamma: discount of the value of what an episode ended in.
+    ``starts`` (B,) marks environments at the start of an episode; ``key`` is that of the noise.
 
     Returns:
-        tuple: the memory; (T, B R) what an episode's last reward gets in addition, gamma times that value; per step the infos.
+        tuple: the memory; (T, B R) bonus of an episode's last reward, gamma times the value of its last state; infos per step.
     """
     B, R = core.num_envs, core.rows_per_env
     shape = buffer.rewards.shape
@@ -246,7 +233,7 @@ def collect(
         final=np.zeros((B * R, buffer.observations.shape[2]), np.float32),
         final_values=np.zeros(B * R, np.float32),
     )
-    networks = policy.packed(core.levels)
+    networks = policy.pack(core.levels)
     bonus = np.zeros(shape, np.float32)
     infos: list[list[dict[str, Any]]] = [[{} for _ in range(shape[1])] for _ in range(shape[0])]
     while True:
@@ -257,6 +244,6 @@ def collect(
         rows = np.flatnonzero(np.repeat(memory.ended, R))
         steps = memory.at[rows // R] - 1
         bonus[steps, rows] = np.float32(gamma) * memory.final_values[rows]
-        for step, row, known in zip(steps.tolist(), rows.tolist(), core.finish(memory.ended), strict=True):
-            infos[step][row] = {**known, "terminal_observation": memory.final[row].copy(), "TimeLimit.truncated": True}
+        for step, row, metrics in zip(steps.tolist(), rows.tolist(), core.finish(memory.ended), strict=True):
+            infos[step][row] = {**metrics, "terminal_observation": memory.final[row].copy(), "TimeLimit.truncated": True}
         memory.ended[:] = False

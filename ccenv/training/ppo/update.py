@@ -1,8 +1,8 @@
-"""PPO's update without a graph: the losses of Stable-Baselines3 and their gradients, written out.
+"""PPO's update without an autograd graph: the losses of ``stable_baselines3.PPO.train`` and their gradients, written out.
 
-Matrix products are torch's, everything between them is compiled: torch's own tanh costs four times as much as the matrix products
-of a layer of 64, and the nodes of a graph cost more than what they compute. Losses are those of
-``stable_baselines3.PPO.train``; a test holds both together, parameters and logs, over several updates.
+Matrix products are torch's; everything between them is compiled, because torch's tanh costs four times as much as the matrix
+products of a layer of 64, and the nodes of a graph cost more than they compute. A test compares parameters and logs with those of
+the library over several updates.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ccenv.envs.rollouts.actor_critic import fast_tanh
 
 _LOG_SQRT_2_PI = 0.5 * math.log(2.0 * math.pi)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-_SMALLEST = 1e-8  # what Stable-Baselines3 adds to the deviation of advantages
+_SMALLEST = 1e-8  # added to the deviation of advantages, as in Stable-Baselines3
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, KL, CLIPPED = range(5)
 
 
 class Losses(NamedTuple):
-    """What a minibatch is weighed by.
+    """Parameters of the loss of a minibatch.
 
     Attributes:
-        clip: of the probability ratio.
-        clip_value: of the change of a value; infinite: none.
+        clip: range of the probability ratio.
+        clip_value: range of the change of a value; infinite: none.
         entropy_weight: of the entropy.
         value_weight: of the value loss.
         normalise: scale the advantages of a minibatch to mean 0 and deviation 1.
@@ -80,7 +80,7 @@ def _relu_backward(gradient, relu):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _scaled(advantages, normalise, out):  # type: ignore[no-untyped-def]
+def _scale_advantages(advantages, normalise, out):  # type: ignore[no-untyped-def]
     n = len(advantages)
     mean, scale = 0.0, 1.0
     if normalise and n > 1:
@@ -113,7 +113,7 @@ def gaussian_log_probs(actions, means, log_std, out):  # type: ignore[no-untyped
 
 @kernel
 def gaussian_gradients(actions, means, log_std, of_log_prob, of_log_std):  # type: ignore[no-untyped-def]
-    """Put the gradients of the means in their place, and those of log_std into of_log_std, (k,)."""
+    """Replace the means by their gradients, and write those of log_std into of_log_std, (k,)."""
     n, k = means.shape
     for j in range(k):
         inverse = np.float32(math.exp(-log_std[j]))
@@ -154,7 +154,7 @@ def categorical_log_probs(actions, logits, levels, out):  # type: ignore[no-unty
 
 @kernel
 def categorical_gradients(actions, logs, levels, of_log_prob, of_entropy):  # type: ignore[no-untyped-def]
-    """Turn log-probabilities of choices (n, k * levels) into the gradients of their logits."""
+    """Replace the log-probabilities of choices (n, k * levels) by the gradients of their logits."""
     n, k = actions.shape
     for i in range(n):
         for j in range(k):
@@ -170,19 +170,12 @@ def categorical_gradients(actions, logs, levels, of_log_prob, of_entropy):  # ty
 
 
 @kernel
-def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of_log_prob, found):  # type: ignore[no-untyped-def]
-    """Compute a minibatch's losses and their gradients.
+def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of_log_prob, measured):  # type: ignore[no-untyped-def]
+    """Compute the losses of the minibatch ``first`` .. ``last`` - 1 and their gradients.
 
-    Args:
-        losses: Losses.
-        samples: Samples, of which first .. last - 1 are the minibatch.
-        first: see there.
-        last: see there.
-        advantages: (n,) as they are weighed.
-        log_probs: (n,) of the actions now.
-        values: (n, 1) now; become the gradient of the loss by them.
-        of_log_prob: (n,) written: the gradient by the log-probabilities.
-        found: (5,) written: POLICY_LOSS and so on; ENTROPY_LOSS stays.
+    ``advantages`` (n,) are scaled; ``log_probs`` (n,) and ``values`` (n, 1) are those of the current networks. Written are: the
+    gradient by the values into ``values``, the gradient by the log-probabilities into ``of_log_prob`` (n,), and the losses but
+    ENTROPY_LOSS into ``measured`` (5,).
     """
     n = last - first
     low, high = np.float32(1.0 - losses.clip), np.float32(1.0 + losses.clip)
@@ -204,14 +197,14 @@ def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of
             off = samples.values[at] + math.copysign(losses.clip_value, change) - samples.returns[at]
         error += off * off
         values[i, 0] = 2.0 * losses.value_weight * off / n if inside else 0.0
-    found[POLICY_LOSS] = -gain / n
-    found[VALUE_LOSS] = error / n
-    found[KL] = divergence / n
-    found[CLIPPED] = clipped / n
+    measured[POLICY_LOSS] = -gain / n
+    measured[VALUE_LOSS] = error / n
+    measured[KL] = divergence / n
+    measured[CLIPPED] = clipped / n
 
 
-class _Room(NamedTuple):
-    """What happens between the layers of a network for n samples; all are views.
+class _Workspace(NamedTuple):
+    """Activations and gradients between the layers of a network for n samples; all are views.
 
     Attributes:
         outputs: of each layer, (n, width).
@@ -233,7 +226,7 @@ def _flat(tensors: list[torch.Tensor]) -> list[np.ndarray]:
 
 
 class Network:
-    """One of the two networks: its layers' parameters, and room for what happens between them."""
+    """Actor or critic: the parameters of its layers, and the workspace between them."""
 
     def __init__(self, layers: list[nn.Linear], tanh: bool, n: int) -> None:
         self.layers, self._tanh = layers, tanh
@@ -243,48 +236,43 @@ class Network:
         self._outputs = [torch.empty(n, layer.out_features) for layer in layers]
         self._backs = [torch.empty(n, layer.out_features) for layer in layers[:-1]]
         self._turned = [torch.empty(layer.in_features, layer.out_features) for layer in layers]
-        self._of_n: dict[int, _Room] = {}
+        self._of_n: dict[int, _Workspace] = {}
 
-    def _room(self, n: int) -> _Room:
-        """Return the room of the first n samples: most minibatches have the same number, and views cost time."""
+    def _workspace(self, n: int) -> _Workspace:
+        """Return the workspace of the first n samples; views are cached, because most minibatches have the same size."""
         if n not in self._of_n:
             outputs, backs = [out[:n] for out in self._outputs], [back[:n] for back in self._backs]
-            self._of_n[n] = _Room(outputs, [out.t() for out in outputs], _flat(outputs), backs, _flat(backs))
+            self._of_n[n] = _Workspace(outputs, [out.t() for out in outputs], _flat(outputs), backs, _flat(backs))
         return self._of_n[n]
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
-        """Return the outputs for some samples; they are good until the next call."""
-        room, x = self._room(len(seen)), seen
-        for place, (weight, bias, out) in enumerate(zip(self._turned_weights, self._biases, room.outputs, strict=True)):
+        """Return the outputs for some samples; they are valid until the next call."""
+        room, x = self._workspace(len(seen)), seen
+        for depth, (weight, bias, out) in enumerate(zip(self._turned_weights, self._biases, room.outputs, strict=True)):
             torch.addmm(bias, x, weight, out=out)
-            if place < len(self.layers) - 1:
-                _tanh_forward(room.flat_outputs[place]) if self._tanh else out.relu_()
+            if depth < len(self.layers) - 1:
+                _tanh_forward(room.flat_outputs[depth]) if self._tanh else out.relu_()
             x = out
         return x
 
     def backward(self, seen: torch.Tensor, back: torch.Tensor) -> None:
         """Fill in the parameters' gradients from that of the outputs."""
-        room = self._room(len(seen))
-        for place in range(len(self.layers) - 1, -1, -1):
-            layer, turned = self.layers[place], self._turned[place]
-            torch.mm(room.turned_outputs[place - 1] if place else seen.t(), back, out=turned)  # back.t() @ x is slow for narrow x
+        room = self._workspace(len(seen))
+        for depth in range(len(self.layers) - 1, -1, -1):
+            layer, turned = self.layers[depth], self._turned[depth]
+            torch.mm(room.turned_outputs[depth - 1] if depth else seen.t(), back, out=turned)  # back.t() @ x is slow for narrow x
             layer.weight.grad.copy_(turned.t())  # type: ignore[union-attr]
             torch.sum(back, 0, out=layer.bias.grad)
-            if place:
-                before = room.backs[place - 1]
-                torch.mm(back, self._weights[place], out=before)
+            if depth:
+                before = room.backs[depth - 1]
+                torch.mm(back, self._weights[depth], out=before)
                 backward = _tanh_backward if self._tanh else _relu_backward
-                backward(room.flat_backs[place - 1], room.flat_outputs[place - 1])
+                backward(room.flat_backs[depth - 1], room.flat_outputs[depth - 1])
                 back = before
 
 
 class Update:
-    """The gradient steps of a policy.
-
-    Attributes:
-        batch_size: that n.
-        gradients: of all parameters, one after the other.
-    """
+    """The gradient steps of a policy with minibatches of at most ``batch_size``; ``gradients`` holds those of all parameters."""
 
     def __init__(self, policy: Any, networks: tuple[list[nn.Linear], list[nn.Linear]], tanh: bool, n: int) -> None:
         self._parameters = list(policy.parameters())
@@ -307,18 +295,18 @@ class Update:
         """Fill in the gradients of a minibatch, samples first .. last - 1; return its losses, (5,)."""
         n = last - first
         seen = torch.from_numpy(samples.observations[first:last])
-        actions, found = samples.actions[first:last], np.zeros(5)
+        actions, measured = samples.actions[first:last], np.zeros(5)
         log_probs, of_log_prob, advantages = self._log_probs[:n], self._of_log_prob[:n], self._advantages[:n]
         outputs = self._actor.forward(seen)
         values = self._critic.forward(seen)
         of_outputs = outputs.numpy()
-        _scaled(samples.advantages[first:last], losses.normalise, advantages)
+        _scale_advantages(samples.advantages[first:last], losses.normalise, advantages)
         if losses.levels:
-            found[ENTROPY_LOSS] = -categorical_log_probs(actions, of_outputs, losses.levels, log_probs) / n
+            measured[ENTROPY_LOSS] = -categorical_log_probs(actions, of_outputs, losses.levels, log_probs) / n
         else:
             gaussian_log_probs(actions, of_outputs, self._log_std, log_probs)
-            found[ENTROPY_LOSS] = -float(np.sum(self._log_std + np.float32(0.5 + _LOG_SQRT_2_PI)))
-        weigh_losses(losses, samples, first, last, advantages, log_probs, values.numpy(), of_log_prob, found)
+            measured[ENTROPY_LOSS] = -float(np.sum(self._log_std + np.float32(0.5 + _LOG_SQRT_2_PI)))
+        weigh_losses(losses, samples, first, last, advantages, log_probs, values.numpy(), of_log_prob, measured)
         if losses.levels:
             categorical_gradients(actions, of_outputs, losses.levels, of_log_prob, -losses.entropy_weight / n)
         else:
@@ -326,30 +314,27 @@ class Update:
             self._of_log_std -= losses.entropy_weight
         self._actor.backward(seen, outputs)
         self._critic.backward(seen, values)
-        return found
+        return measured
 
     @torch.no_grad()
     def clip(self, most: float) -> float:
-        """Scale the gradients down to a norm of at most ``most``; return what it was."""
+        """Scale the gradients down to a norm of at most ``most``; return the norm before."""
         norm = float(torch.linalg.vector_norm(self.gradients))
         self.gradients.mul_(min(1.0, most / (norm + 1e-6)))  # as torch.nn.utils.clip_grad_norm_
         return norm
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take a step of the optimiser.
-
-        Adam with one group and ``fused`` takes it by torch's functional API, in two thirds of the time.
-        """
-        state, group = optimizer.state, optimizer.param_groups[0]
+        """Take a step of the optimiser: fused Adam with one group by torch's functional API, in two thirds of the time."""
+        group = optimizer.param_groups[0]
         parameters = self._parameters
-        if type(optimizer) is not Adam or not group["fused"] or group["amsgrad"] or len(state) < len(parameters):
+        if type(optimizer) is not Adam or not group["fused"] or group["amsgrad"] or len(optimizer.state) < len(parameters):
             optimizer.step()
             return
-        known = [state[parameter] for parameter in parameters]
+        states = [optimizer.state[parameter] for parameter in parameters]
         beta1, beta2 = group["betas"]
         adam(
-            parameters, self._of_parameters, [one["exp_avg"] for one in known], [one["exp_avg_sq"] for one in known], [],
-            [one["step"] for one in known], fused=True, amsgrad=False, beta1=beta1, beta2=beta2, lr=group["lr"],
+            parameters, self._of_parameters, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [],
+            [s["step"] for s in states], fused=True, amsgrad=False, beta1=beta1, beta2=beta2, lr=group["lr"],
             weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"],
         )  # fmt: skip

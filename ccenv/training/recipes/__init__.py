@@ -1,1 +1,1 @@
-"""What recipes of the literature add to PPO: certificates, imitation, preferences, curricula by the gap to a baseline."""
+"""Recipes of the literature on top of PPO: certificates, imitation, preferences, curricula by the gap to a baseline."""

@@ -1,8 +1,7 @@
-"""Drawn paths under attack: in each round other ones, and what was found on those of earlier rounds is played again.
+"""Robust training on drawn paths: each round draws new ones, attacks them, and replays the findings of earlier rounds.
 
-A sender that is trained on two scenes is robust there. Here each round of robust training draws paths, lets searches of
-``ccenv attack`` play against the sender as it is, and trains against what they found: moves on the path that they belong to, and
-closed-loop policies also on paths that nobody searched.
+A sender trained in two attack scenarios is robust in those two. Here searches of ``ccenv attack`` attack the current sender on
+paths drawn for each round. Moves that they find are played on their own path, closed-loop policies also on other paths.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.path import Path
 from ccenv.training.path_sets import PathSet, path_seed
 
-MODEL = "ccac"  # where the searches play
+MODEL = "ccac"  # network model of the searches
 ATTACK_RTTS = 60  # warm-up and window of an attack
-NEWEST_ROUNDS = 2  # half of the environments under attack play what these found
-ELSEWHERE = 64  # paths of a round on which closed-loop policies play without having been searched there
+NEWEST_ROUNDS = 2  # half of the environments under attack play the findings of these
+ELSEWHERE = 64  # further paths of a round, not searched, on which closed-loop policies play
 
 
 class DrawnAttacks(StrictModel):
-    """Which paths are attacked in each round, and how.
+    """Paths and searches of each round.
 
     Attributes:
         count: paths of a round.
-        paths: what they are drawn from.
-        searches: of ``ccenv attack``; each plays on each path.
+        paths: their distribution.
+        searches: of ``ccenv attack``; each searches on each path.
         budget_flow_steps: of each search on each path.
-        keep_rounds: rounds whose findings are played; 1: those of the newest only.
+        keep_rounds: rounds whose findings are played; 1: only the newest.
     """
 
     count: int = Field(default=10, ge=1, le=256)
@@ -55,7 +54,7 @@ class DrawnAttacks(StrictModel):
 
     @field_validator("searches")
     @classmethod
-    def _are_searches(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_searches(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
         for spec in specs:
             name = spec.partition(":")[0]
             if name not in SEARCHES.names("search"):
@@ -66,13 +65,7 @@ class DrawnAttacks(StrictModel):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search found on a path.
-
-    Attributes:
-        round_: in which round.
-        path: the path.
-        adversary: moves, or a policy.
-    """
+    """An adversary (moves or a policy) that a search found on a path in a round."""
 
     round_: int
     path: Path
@@ -80,16 +73,16 @@ class Finding:
 
 
 class AttackedPaths:
-    """The paths of the rounds of a training, and who plays on them.
+    """The paths of each round of a training, and the adversaries on them.
 
     Args:
-        drawn: which paths are attacked, and how.
+        drawn: paths and searches.
         settings: of the environments; ``paths`` is a distribution.
         num_envs: B.
-        share: of the environments that are attacked.
+        share: share of the environments that are attacked.
         seed: of the training.
         given: stored moves, each with its path.
-        given_share: share of the environments under attack that play stored moves, if there are any.
+        given_share: share of the attacked environments that play stored moves, if there are any.
     """
 
     def __init__(
@@ -108,68 +101,68 @@ class AttackedPaths:
 
     def attack(self, sender: PolicySender | ContractSender, round_: int) -> list[Finding]:
         """Draw the paths of a round and attack a sender on each of them."""
-        drawn, K, found = self._drawn, self._settings.steps_per_rtt, []
-        for place, path in enumerate(self._paths(round_, 0, drawn.count)):
+        drawn, K, findings = self._drawn, self._settings.steps_per_rtt, []
+        for place, path in enumerate(self._draw_paths(round_, 0, drawn.count)):
             scene = Scene(sender, path, MODEL, "engine", K, ATTACK_RTTS, ATTACK_RTTS)
             for number, spec in enumerate(drawn.searches):
                 search = make_search(spec, code=False)
                 seed = int(uniform(self._seed, round_, place * len(drawn.searches) + number, 0) * 2**31)
-                one = search.run(Game(scene), drawn.budget_flow_steps if search.weight else 0, seed).adversary
-                if isinstance(one, (RecordedAdversary, MlpAdversary)):
-                    found.append(Finding(round_, path, one))
-        return found
+                adversary = search.run(Game(scene), drawn.budget_flow_steps if search.weight else 0, seed).adversary
+                if isinstance(adversary, (RecordedAdversary, MlpAdversary)):
+                    findings.append(Finding(round_, path, adversary))
+        return findings
 
-    def newest(self, found: Sequence[Finding], round_: int) -> list[Finding]:
-        """Return the findings of the rounds that are kept in a round."""
-        return [one for one in found if one.round_ > round_ - self._drawn.keep_rounds]
+    def newest(self, findings: Sequence[Finding], round_: int) -> list[Finding]:
+        """Return the findings that are still kept in a round."""
+        return [finding for finding in findings if finding.round_ > round_ - self._drawn.keep_rounds]
 
-    def meet(self, found: Sequence[Finding], round_: int) -> tuple[list[Adversary], PathSource]:
-        """Return the network's player of each environment in a round, and where the paths come from.
+    def meet(self, findings: Sequence[Finding], round_: int) -> tuple[list[Adversary], PathSource]:
+        """Return the adversary of each environment in a round, and the source of the paths.
 
-        Half of the environments under attack meet what the newest rounds found, the others what any round found that is kept; a
-        closed-loop policy plays on its own path as often as on another one.
+        Half of the attacked environments play findings of the newest rounds, the others any finding that is kept. A closed-loop
+        policy plays on its own path and on another one equally often.
         """
-        settings, given = self._settings, self._given
+        settings, stored = self._settings, self._given
         draw = np.random.Generator(np.random.Philox(key=[self._seed, round_]))
-        elsewhere = self._paths(round_, self._drawn.count, ELSEWHERE)
-        paths = [*(one.path for one in found), *elsewhere, *(path for path, _ in given)]
+        elsewhere = self._draw_paths(round_, self._drawn.count, ELSEWHERE)
+        paths = [*(one.path for one in findings), *elsewhere, *(path for path, _ in stored)]
         length = max(2 * ATTACK_RTTS, settings.episode_rtts) * settings.steps_per_rtt
-        newest = [place for place, one in enumerate(found) if one.round_ > round_ - NEWEST_ROUNDS]
-        players: list[Adversary] = [settings.build_adversary()] * self._num_envs
+        newest = [place for place, one in enumerate(findings) if one.round_ > round_ - NEWEST_ROUNDS]
+        adversaries: list[Adversary] = [settings.build_adversary()] * self._num_envs
         path_of_lane = np.full(self._num_envs, DRAWN)
         for turn, b in enumerate(lanes_under_attack(settings, self._num_envs, self._share)):
-            if given and draw.random() < self._given_share:
-                path_of_lane[b] = len(found) + ELSEWHERE + turn % len(given)
-                players[b] = _as_long_as(given[turn % len(given)][1], length)
+            if stored and draw.random() < self._given_share:
+                path_of_lane[b] = len(findings) + ELSEWHERE + turn % len(stored)
+                adversaries[b] = _fit_length(stored[turn % len(stored)][1], length)
                 continue
-            place = newest[int(draw.integers(len(newest)))] if turn % 2 else int(draw.integers(len(found)))
-            one = found[place].adversary
-            away = isinstance(one, MlpAdversary) and draw.random() < 0.5
-            path_of_lane[b] = len(found) + int(draw.integers(ELSEWHERE)) if away else place
-            players[b] = _as_long_as(one, length) if isinstance(one, RecordedAdversary) else one
+            place = newest[int(draw.integers(len(newest)))] if turn % 2 else int(draw.integers(len(findings)))
+            one = findings[place].adversary
+            plays_elsewhere = isinstance(one, MlpAdversary) and draw.random() < 0.5
+            path_of_lane[b] = len(findings) + int(draw.integers(ELSEWHERE)) if plays_elsewhere else place
+            adversaries[b] = _fit_length(one, length) if isinstance(one, RecordedAdversary) else one
         nominal = settings.paths if isinstance(settings.paths, PathDistribution) else PathDistribution()
-        return players, SomeGivenPaths(nominal, settings.steps_per_rtt, paths, path_of_lane)
+        return adversaries, SomeGivenPaths(nominal, settings.steps_per_rtt, paths, path_of_lane)
 
-    def _paths(self, round_: int, first: int, count: int) -> list[Path]:
+    def _draw_paths(self, round_: int, first: int, count: int) -> list[Path]:
         K, seeds = self._settings.steps_per_rtt, np.full(count, path_seed(PathSet.TRAIN, self._seed))
         drawn = PathSource(self._drawn.paths, K, 1).draw(seeds, np.arange(first, first + count), np.full(count, round_))
         return plain_paths(drawn.paths)
 
 
 def lanes_under_attack(settings: EnvSettings, num_envs: int, share: float) -> list[int]:
-    """Return which environments are attacked: a share of all, spread over those whose model is that of the searches."""
+    """Return the attacked environments: a share of all, spread over those with the model of the searches."""
     parts = parts_of(num_envs, len(settings.models))
-    able = [
+    available = [
         b for part, model in zip(parts, settings.models, strict=False) if model == MODEL for b in range(part.start, part.stop)
     ]
-    n = min(len(able), round(share * num_envs))
-    return [able[place * len(able) // n] for place in range(n)]
+    n = min(len(available), round(share * num_envs))
+    return [available[place * len(available) // n] for place in range(n)]
 
 
-def _as_long_as(one: RecordedAdversary, length: int) -> RecordedAdversary:
-    """Return moves of a length: the recorded adversaries of a batch have one; the last set is repeated."""
-    moves = one.moves[:length]
-    return RecordedAdversary(one.name, np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)]))
+def _fit_length(recorded: RecordedAdversary, length: int) -> RecordedAdversary:
+    """Cut or extend moves to the common length of a batch; the last row is repeated."""
+    moves = recorded.moves[:length]
+    return RecordedAdversary(recorded.name, np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)]))
 
 
 # --- as arrays, for checkpoints ---------------------------------------------------------------------------------------------
@@ -178,17 +171,17 @@ _PATHS, _MOVES, _POLICIES = "attacked.paths", "attacked.moves", "attacked.polici
 _IS_POLICY = 6  # column of the paths' rows, after round, rate, Rm, D, buffer and segment
 
 
-def pack(found: Sequence[Finding]) -> dict[str, np.ndarray]:
+def pack(findings: Sequence[Finding]) -> dict[str, np.ndarray]:
     """Return findings as float64 arrays; empty without any."""
-    if not found:
+    if not findings:
         return {}
     rows = []
-    for one in found:
-        path, flow = one.path, one.path.flows[0]
+    for finding in findings:
+        path, flow = finding.path, finding.path.flows[0]
         numbers = (path.link_rate_Bps, flow.rtt_s, flow.jitter_s, path.buffer_bytes, path.mss_bytes)
-        rows.append([one.round_, *numbers, isinstance(one.adversary, MlpAdversary)])
-    moves = [one.adversary.moves for one in found if isinstance(one.adversary, RecordedAdversary)]
-    policies = [_numbers_of(one.adversary) for one in found if isinstance(one.adversary, MlpAdversary)]
+        rows.append([finding.round_, *numbers, isinstance(finding.adversary, MlpAdversary)])
+    moves = [finding.adversary.moves for finding in findings if isinstance(finding.adversary, RecordedAdversary)]
+    policies = [_pack_policy(finding.adversary) for finding in findings if isinstance(finding.adversary, MlpAdversary)]
     out = {_PATHS: np.array(rows, np.float64)}
     if moves:
         out[_MOVES] = np.stack(moves)
@@ -202,33 +195,33 @@ def pack(found: Sequence[Finding]) -> dict[str, np.ndarray]:
 def unpack(tensors: dict[str, np.ndarray]) -> list[Finding]:
     """Return the findings of a checkpoint's arrays."""
     moves, policies = iter(tensors.get(_MOVES, ())), iter(tensors.get(_POLICIES, ()))
-    found = []
+    findings = []
     for row in tensors.get(_PATHS, ()):
         flow = {"rtt_s": float(row[2]), "jitter_s": float(row[3])}
         numbers = {"link_rate_Bps": float(row[1]), "buffer_bytes": float(row[4]), "mss_bytes": float(row[5])}
         path = validate(Path, {**numbers, "flows": [flow]}, _PATHS)
-        one = _policy_of(next(policies)) if row[_IS_POLICY] else RecordedAdversary("found", np.array(next(moves)))
-        found.append(Finding(int(row[0]), path, one))
-    return found
+        adversary = _unpack_policy(next(policies)) if row[_IS_POLICY] else RecordedAdversary("found", np.array(next(moves)))
+        findings.append(Finding(int(row[0]), path, adversary))
+    return findings
 
 
-def _numbers_of(policy: MlpAdversary) -> np.ndarray:
-    """Return a policy as numbers: pace, episode, moves, widths of the layers, then weights and biases layer by layer."""
+def _pack_policy(policy: MlpAdversary) -> np.ndarray:
+    """Return a policy as an array: pace, episode, moves, widths of the layers, then weights and biases layer by layer."""
     widths = [len(policy.weights[0]), *(len(biases) for biases in policy.biases)]
     head = [policy.decision_steps, policy.episode_rtts, len(policy.columns), *policy.columns, len(widths), *widths]
     layers = [np.concatenate([w.ravel(), b]) for w, b in zip(policy.weights, policy.biases, strict=True)]
     return np.concatenate([np.array(head, np.float64), *layers])
 
 
-def _policy_of(numbers: np.ndarray) -> MlpAdversary:
+def _unpack_policy(numbers: np.ndarray) -> MlpAdversary:
     pace, episode, n_columns = (int(number) for number in numbers[:3])
     columns = tuple(int(number) for number in numbers[3 : 3 + n_columns])
-    at = 4 + n_columns
-    widths = [int(number) for number in numbers[at : at + int(numbers[at - 1])]]
-    at += len(widths)
+    offset = 4 + n_columns
+    widths = [int(number) for number in numbers[offset : offset + int(numbers[offset - 1])]]
+    offset += len(widths)
     weights, biases = [], []
     for n_in, n_out in itertools.pairwise(widths):
-        weights.append(numbers[at : at + n_in * n_out].reshape(n_in, n_out).copy())
-        biases.append(numbers[at + n_in * n_out : at + (n_in + 1) * n_out].copy())
-        at += (n_in + 1) * n_out
+        weights.append(numbers[offset : offset + n_in * n_out].reshape(n_in, n_out).copy())
+        biases.append(numbers[offset + n_in * n_out : offset + (n_in + 1) * n_out].copy())
+        offset += (n_in + 1) * n_out
     return MlpAdversary("found", tuple(weights), tuple(biases), "tanh", OBSERVATION_VERSION, columns, pace, episode)

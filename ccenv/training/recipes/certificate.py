@@ -1,7 +1,7 @@
-"""Certificates of policies: bounds of the action over a box of states, and PPO that is trained to keep them.
+"""Certificates of policies: bounds of the action over a box of states, and PPO that trains a policy to keep them.
 
-Interval bound propagation: through a linear layer the centre of a box goes as a point does and its radii go through the absolute
-weights; tanh and ReLU rise, so they map ends to ends. The bounds hold for every state of the box; they need not be tight.
+Interval bound propagation: a linear layer maps the centre of a box like a point and its radii by the absolute weights; tanh and
+ReLU are monotone and map ends to ends. The bounds hold for every state of the box but need not be tight.
 """
 
 from __future__ import annotations
@@ -18,23 +18,17 @@ from ccenv.base.errors import InputError
 from ccenv.training.ppo.ppo import KernelPPO
 from ccenv.training.recipes.settings import CertificateSettings, Property
 
-_ROUNDING = 1e-12  # of the sum of the absolute numbers of a layer: above what float64 loses in 256 of them
-REPORT_SEED = 2**20  # of the pieces that results are reported on: none is trained on
+_ROUNDING = 1e-12  # of the sum of a layer's absolute terms: above the rounding error of 256 terms in float64
+REPORT_SEED = 2**20  # of the pieces for reports; none is trained on
 
 
 def output_bounds(policy: PolicySender, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of a policy's output over boxes of states.
+    """Return bounds, (n,) each, of a policy's output over boxes of states with the ends ``low`` and ``high``, (n, width) each.
 
-    Args:
-        policy: of dense stages, with the head ``mean``.
-        low: (n, width) lower ends of the boxes.
-        high: (n, width) upper ends.
-
-    Returns:
-        tuple: (n,) lowest and (n,) highest output, before it is clipped to [-1, 1]. Rounding is accounted for.
+    The output is that before it is clipped to [-1, 1]. Rounding is accounted for.
 
     Raises:
-        InputError: for a policy with a memory or another head.
+        InputError: for a policy with other than dense stages (such as a memory) or a head other than ``mean``.
     """
     if policy.head != "mean" or set(policy.stage_kinds) != {"dense"}:
         raise InputError(f"{policy.name!r}: bounds are for dense stages and the head 'mean'")
@@ -50,12 +44,9 @@ def output_bounds(policy: PolicySender, low: np.ndarray, high: np.ndarray) -> tu
 
 
 def pieces(box: tuple[np.ndarray, np.ndarray], share: float, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return parts of a box, each a share of it long in every direction.
+    """Return pieces of a box ((width,) lowest and highest state) whose sides are a share, in (0, 1], of the box's.
 
-    Args:
-        box: (width,) lowest and highest state.
-        share: in (0, 1].
-        u: (n, width) in [0, 1], where each part lies.
+    ``u``, (n, width) in [0, 1], is the position of each piece in the box.
     """
     low, high = box
     length = share * (high - low)
@@ -64,15 +55,7 @@ def pieces(box: tuple[np.ndarray, np.ndarray], share: float, u: np.ndarray) -> t
 
 
 def certified_share(policy: PolicySender, what: Property, share: float, n: int = 4096, seed: int = REPORT_SEED) -> float:
-    """Return the share of random pieces of a property's box in which the bounds prove it.
-
-    Args:
-        policy: see ``output_bounds``.
-        what: the property.
-        share: length of a piece, as a share of the box.
-        n: pieces.
-        seed: of the pieces.
-    """
+    """Return the share of n random pieces of a property's box (see :func:`pieces`) in which the bounds prove it."""
     u = np.random.Generator(np.random.Philox(seed)).random((n, policy.interface.width))
     low, high = output_bounds(policy, *pieces(what.limits(policy.interface), share, u))
     proved = high <= what.at_most if what.at_most is not None else low >= what.at_least
@@ -80,7 +63,7 @@ def certified_share(policy: PolicySender, what: Property, share: float, n: int =
 
 
 def torch_bounds(layers: list[nn.Linear], tanh: bool, low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the bounds of ``output_bounds`` with a graph, without room for rounding."""
+    """Return the bounds of ``output_bounds`` as differentiable tensors, without slack for rounding."""
     for place, layer in enumerate(layers):
         if place:
             low, high = (low.tanh(), high.tanh()) if tanh else (low.relu(), high.relu())
@@ -91,14 +74,7 @@ def torch_bounds(layers: list[nn.Linear], tanh: bool, low: torch.Tensor, high: t
 
 
 class CertifiedPPO(KernelPPO):
-    """PPO with rollouts from the kernel, and steps down a certificate's loss after those of each iteration.
-
-    Args:
-        env: as of ``KernelPPO``.
-        certificate: properties and steps.
-        sees: interface of the policy.
-        **settings: of ``KernelPPO``.
-    """
+    """``KernelPPO`` with gradient steps on a certificate's loss after those of each iteration; ``sees`` is its interface."""
 
     def __init__(self, env: Any, *, certificate: CertificateSettings, sees: Interface, **settings: Any) -> None:
         self._certificate = certificate
@@ -112,25 +88,25 @@ class CertifiedPPO(KernelPPO):
     def train(self) -> None:
         """Take the gradient steps of a rollout, then those of the certificate."""
         super().train()
-        asked, loss = self._certificate, torch.zeros(())
-        kept = [parameter.grad for parameter in self._parameters]  # views that the steps of PPO write into
-        for _ in range(asked.steps):
-            loss = torch.stack([self._miss(which) for which in range(len(asked.properties))]).mean()
+        settings, loss = self._certificate, torch.zeros(())
+        ppo_gradients = [parameter.grad for parameter in self._parameters]  # views that the steps of PPO write into
+        for _ in range(settings.steps):
+            loss = torch.stack([self._mean_violation(number) for number in range(len(settings.properties))]).mean()
             for parameter, gradient in zip(self._parameters, torch.autograd.grad(loss, self._parameters), strict=True):
                 parameter.grad = gradient
             self.certificate_optimizer.step()
-        for parameter, own in zip(self._parameters, kept, strict=True):
-            parameter.grad = own
+        for parameter, ppo_gradient in zip(self._parameters, ppo_gradients, strict=True):
+            parameter.grad = ppo_gradient
         self.logger.record("train/certificate_loss", float(loss.detach()))
 
-    def _miss(self, which: int) -> torch.Tensor:
-        """Return by how much the bounds of random pieces miss a property and its margin, on average."""
-        asked, (low, high) = self._certificate, self._boxes[which]
-        what = asked.properties[which]
-        length = asked.piece * (high - low)
-        first = low + torch.rand(asked.pieces, len(low)) * (high - low - length)
+    def _mean_violation(self, number: int) -> torch.Tensor:
+        """Return the mean distance by which the bounds of random pieces violate a property with its margin."""
+        settings, (low, high) = self._certificate, self._boxes[number]
+        property_ = settings.properties[number]
+        length = settings.piece * (high - low)
+        first = low + torch.rand(settings.pieces, len(low)) * (high - low - length)
         lowest, highest = torch_bounds(self._layers, self.policy.activation_fn is nn.Tanh, first, first + length)
-        if what.at_most is not None:
-            return (highest - what.at_most + asked.margin).relu().mean()
-        least = what.at_least or 0.0
-        return (least + asked.margin - lowest).relu().mean()
+        if property_.at_most is not None:
+            return (highest - property_.at_most + settings.margin).relu().mean()
+        least = property_.at_least or 0.0
+        return (least + settings.margin - lowest).relu().mean()

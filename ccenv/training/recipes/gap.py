@@ -1,9 +1,8 @@
-"""The gap to a baseline ([Genet]): where in its scenario's ranges a policy falls behind a classic CCA by most.
+"""Curricula by the gap to a baseline ([Genet]): boxes of a scenario's ranges in which a policy falls furthest behind it.
 
-A box is a part of each range: ends in [0, 1] of the numbers that a range is drawn from, so that a logarithmic range is cut in its
-logarithm, and a choice in its places.
-
-One policy for many preferences ("Multi-objective congestion control", EuroSys 2022: MOCC): weights of objectives as inputs.
+A box is a part of each range, with ends in [0, 1] of the uniform number that the range is drawn from, so that a logarithmic range
+is cut in its logarithm and a choice by index. :class:`PreferenceTask` trains one policy for many preferences, with the weights of
+the objectives as inputs ("Multi-objective congestion control", EuroSys 2022: MOCC).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ccenv.training.path_sets import PathSet, path_seed
 from ccenv.training.recipes.settings import GapSettings, PreferenceSettings
 
 
-def boxes_of(gap: GapSettings, seed: int, round_: int, n_ranges: int) -> np.ndarray:
-    """Return the boxes that a round compares: (boxes, n_ranges, 2) ends in [0, 1]."""
+def draw_boxes(gap: GapSettings, seed: int, round_: int, n_ranges: int) -> np.ndarray:
+    """Draw the boxes that a round compares: (boxes, n_ranges, 2) ends in [0, 1]."""
     key = int(uniform(seed, round_, 0, 0) * 2**31)
     first = np.random.Generator(np.random.Philox(key=[key, 1])).random((gap.boxes, n_ranges)) * (1.0 - gap.width)
     return np.stack([first, first + gap.width], axis=-1)
@@ -37,25 +36,25 @@ def boxes_of(gap: GapSettings, seed: int, round_: int, n_ranges: int) -> np.ndar
 def find_gap(
     settings: PacketSettings, policy: PolicySender | ContractSender, gap: GapSettings, seed: int, round_: int
 ) -> np.ndarray:
-    """Return the box in which the policy falls behind the baseline by most: (n_ranges, 2).
+    """Return the box in which the policy falls furthest behind the baseline: (n_ranges, 2).
 
     Raises:
         InputError: for a baseline that is no classic CCA.
     """
-    boxes = boxes_of(gap, seed, round_, len(settings.distribution.leaves))
+    boxes = draw_boxes(gap, seed, round_, len(settings.distribution.leaves))
     within = np.repeat(boxes, gap.networks, axis=0)
     cold = settings.model_copy(update={"episode_decisions": gap.decisions})
     task, batch = cold_task(cold, policy, len(within), within=within)
-    own = _mean_reward(task.core, cold, seed + round_, lambda: task.step(batch.actions(task.observe())[:, None]))
-    watched = baseline_core(cold, gap.baseline, within)
-    other = _mean_reward(watched, cold, seed + round_, watched.advance)
-    gaps = (other - own).reshape(gap.boxes, gap.networks).mean(axis=1)
-    found: np.ndarray = boxes[int(np.argmax(gaps))]
-    return found
+    policy_rewards = _mean_reward(task.core, cold, seed + round_, lambda: task.step(batch.actions(task.observe())[:, None]))
+    core = baseline_core(cold, gap.baseline, within)
+    baseline_rewards = _mean_reward(core, cold, seed + round_, core.advance)
+    gaps = (baseline_rewards - policy_rewards).reshape(gap.boxes, gap.networks).mean(axis=1)
+    worst: np.ndarray = boxes[int(np.argmax(gaps))]
+    return worst
 
 
 def baseline_core(settings: PacketSettings, name: str, within: np.ndarray) -> PacketCore:
-    """Return networks in which a classic CCA plays the controlled flows, watched at the times when the policy would decide."""
+    """Return networks whose controlled flows run a classic CCA, measured at the times when the policy would decide."""
     sender = make_sender(name)
     if not isinstance(sender, ClassicSender):
         raise InputError(f"recipe.gap.baseline: {name!r} is no classic CCA")
@@ -67,8 +66,8 @@ def _mean_reward(core: PacketCore, settings: PacketSettings, number: int, step: 
     core.reset(seed=path_seed(PathSet.TRAIN, number))
     warmup = round(WARMUP_SHARE * core.episode_steps)
     sums, counts = core.sums, core.counts
-    for at in range(core.episode_steps):
-        if at == warmup:
+    for decision in range(core.episode_steps):
+        if decision == warmup:
             sums, counts = core.sums, core.counts
         if core.truncated().all():
             break
@@ -76,46 +75,31 @@ def _mean_reward(core: PacketCore, settings: PacketSettings, number: int, step: 
     decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
     weights = np.array([settings.weights.get(term.name, 0.0) for term in TERMS])
-    found: np.ndarray = terms @ weights
-    return found
+    rewards: np.ndarray = terms @ weights
+    return rewards
 
 
-def drawn_within(num_envs: int, share: float, promoted: np.ndarray, n_ranges: int) -> np.ndarray:
-    """Return what part of each range each environment draws from.
+def assign_boxes(num_envs: int, share: float, promoted: np.ndarray, n_ranges: int) -> np.ndarray:
+    """Return the box that each environment draws from, (num_envs, n_ranges, 2).
 
-    Every promotion gives a share of all environments to its box and leaves the others as they were, so that of two boxes the
-    newer one has more.
-
-    Args:
-        num_envs: environments.
-        share: of a promoted box.
-        promoted: (n, n_ranges, 2), the oldest first.
-        n_ranges: of the scenario.
-
-    Returns:
-        np.ndarray: (num_envs, n_ranges, 2).
+    Every promotion assigns ``share`` of all environments to its box and leaves the others as they were, so a newer box has more
+    environments than an older one. ``promoted`` is (n, n_ranges, 2), the oldest first.
     """
     within = np.tile(np.array([0.0, 1.0]), (num_envs, n_ranges, 1))
-    place = (np.arange(num_envs) + 0.5) / num_envs  # of each environment on the shares, the newest box first
+    position = (np.arange(num_envs) + 0.5) / num_envs  # of each environment on the shares, the newest box first
     ends = 1.0 - (1.0 - share) ** np.arange(1, len(promoted) + 1)
-    which = np.searchsorted(ends, place)
-    for row, box in enumerate(which.tolist()):
+    promotion_of_env = np.searchsorted(ends, position)
+    for row, box in enumerate(promotion_of_env.tolist()):
         if box < len(promoted):
             within[row] = promoted[len(promoted) - 1 - box]
     return within
 
 
-_LANES = 2**40  # of the numbers that preferences are drawn from: no environment has one of them
+_LANES = 2**40  # offset of the random numbers of preferences, beyond every environment
 
 
 class PreferenceTask(SharedPacketTask):
-    """Flows whose observation ends with the weights of their objectives, and whose reward is the weighted sum.
-
-    Args:
-        num_envs: B.
-        settings: of ``ccenv/Packet-v0``.
-        preferences: objectives, and the preference where none is drawn.
-    """
+    """Flows whose observation ends with the weights of their objectives, and whose reward is the weighted sum."""
 
     def __init__(self, num_envs: int, settings: PacketSettings, preferences: PreferenceSettings) -> None:
         super().__init__(num_envs, settings)
@@ -146,5 +130,5 @@ class PreferenceTask(SharedPacketTask):
         return rewards
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of each row's flow, and its preference."""
+        """Return the observation of each row's flow, and its preference."""
         return np.append(super().observe(), self.preferences().astype(np.float32), axis=1)

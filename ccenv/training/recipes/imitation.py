@@ -1,7 +1,7 @@
 """Imitation of an oracle that knows the path: DAgger (Ross, Gordon, Bagnell: AISTATS 2011) towards the best window.
 
-The oracle's window is the flow's share of the link's rate times the propagation RTT, facts that a simulated network knows and no
-sender does. What is learnt is the action that comes closest to it, in the states that the policy itself gets into.
+The oracle's window is the flow's share of the link rate times the propagation RTT, which the simulator knows and no sender does.
+The policy learns the action that comes closest to it, in the states that the policy itself visits.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ def oracle_actions(measures: np.ndarray, step: float, window_bdp: float) -> Floa
 
     Args:
         measures: MEASURES of the decisions, any shape.
-        step: of the action, log2 of the most that it multiplies a window with.
-        window_bdp: the best window, in products of a fair share of the link's rate and the propagation RTT.
+        step: of the action: log2 of the largest factor on a window.
+        window_bdp: the best window, in units of the fair share of the link rate times the propagation RTT.
 
     Returns:
-        np.ndarray: of the same shape, in [-1, 1]; not a number before anything was measured.
+        np.ndarray: of the same shape, in [-1, 1]; NaN before anything was measured.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         best_bytes = window_bdp * measures["true_link_Bps"] * measures["true_rtt_s"] / measures["true_flows"]
-        found: Floats = np.clip(np.log2(best_bytes / measures["cwnd_bytes"]) / step, -1.0, 1.0)
-    found[~(best_bytes > 0.0)] = np.nan
-    return found
+        actions: Floats = np.clip(np.log2(best_bytes / measures["cwnd_bytes"]) / step, -1.0, 1.0)
+    actions[~(best_bytes > 0.0)] = np.nan
+    return actions
 
 
 class Examples:
-    """The newest decisions and what the oracle would have done."""
+    """A ring buffer of the newest observations and the oracle's actions."""
 
     def __init__(self, keep: int, width: int) -> None:
         self.seen, self.actions = np.zeros((keep, width), np.float32), np.zeros(keep, np.float32)
@@ -47,27 +47,27 @@ class Examples:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything that it remembers, by name; not copies."""
+        """The arrays of the buffer by name; not copies."""
         return {"seen": self.seen, "actions": self.actions, "added": self.added}
 
     def __len__(self) -> int:
         return int(min(self.added[0], len(self.actions)))
 
     def add(self, seen: np.ndarray, actions: np.ndarray) -> None:
-        """Take some in, in place of the oldest ones."""
-        places = (self.added[0] + np.arange(len(actions))) % len(self.actions)
-        self.seen[places], self.actions[places] = seen, actions
+        """Add examples in place of the oldest ones."""
+        rows = (self.added[0] + np.arange(len(actions))) % len(self.actions)
+        self.seen[rows], self.actions[rows] = seen, actions
         self.added[0] += len(actions)
 
 
 class ImitationPPO(PPO):
-    """Stable-Baselines3's learner of a Gaussian policy, which imitates an oracle in place of following a reward.
+    """Stable-Baselines3's learner of a Gaussian policy, which imitates an oracle instead of maximising a reward.
 
     Args:
         env: a ``CcenvVecEnv`` over ``SharedPacketTask``.
-        imitation: the oracle, and how it is followed.
-        step: of the action.
-        **settings: of ``stable_baselines3.PPO``; of the losses nothing but ``batch_size`` and ``learning_rate`` is used.
+        imitation: the oracle and the schedule of its imitation.
+        step: see ``oracle_actions``.
+        **settings: of ``stable_baselines3.PPO``; only ``batch_size`` and ``learning_rate`` have an effect on the loss.
     """
 
     def __init__(self, env: Any, *, imitation: ImitationSettings, step: float, **settings: Any) -> None:
@@ -78,20 +78,20 @@ class ImitationPPO(PPO):
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
         """Play, and ask the oracle at each decision; return False if a callback ended the training."""
         task: Any = env.task  # type: ignore[attr-defined]
-        asked = self._imitation
+        settings = self._imitation
         iteration = self.num_timesteps // (env.num_envs * n_rollout_steps)
-        share = asked.teacher_share * asked.teacher_decay**iteration
+        share = settings.teacher_share * settings.teacher_decay**iteration
         self.policy.set_training_mode(False)
         callback.on_rollout_start()
         seen: Any = self._last_obs
         for _ in range(n_rollout_steps):
-            best = oracle_actions(task.core.measures, self._step, asked.window_bdp).reshape(-1)
-            known = np.isfinite(best)
-            self.examples.add(seen[known], best[known])
+            oracle = oracle_actions(task.core.measures, self._step, settings.window_bdp).reshape(-1)
+            has_oracle = np.isfinite(oracle)
+            self.examples.add(seen[has_oracle], oracle[has_oracle])
             with torch.no_grad():
-                own = self._means(torch.as_tensor(seen)).numpy()
-            taught = known & (torch.rand(len(best)).numpy() < share)
-            actions = np.where(taught, best, own).reshape(-1, 1)
+                policy_actions = self._means(torch.as_tensor(seen)).numpy()
+            is_oracle = has_oracle & (torch.rand(len(oracle)).numpy() < share)
+            actions = np.where(is_oracle, oracle, policy_actions).reshape(-1, 1)
             seen, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
             callback.update_locals({"self": self, "rewards": rewards, "dones": dones, "infos": infos})
@@ -103,11 +103,11 @@ class ImitationPPO(PPO):
 
     def _means(self, seen: torch.Tensor) -> torch.Tensor:
         policy: Any = self.policy
-        found: torch.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(seen))[:, 0]
-        return found
+        means: torch.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(seen))[:, 0]
+        return means
 
     def train(self) -> None:
-        """Take the gradient steps of an iteration on examples of all iterations that are kept."""
+        """Take the gradient steps of an iteration on the examples in the buffer."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         total = 0.0

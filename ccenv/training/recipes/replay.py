@@ -1,7 +1,7 @@
-"""Paths that are played again where the policy has most to gain: a curriculum by regret over the parameters of paths.
+"""Replay of paths on which the policy has most to gain: a curriculum by regret over the parameters of paths.
 
 Prioritised level replay ([PLR] equations 1 to 3) with the positive value loss as the estimate of regret ([Dual-curriculum]
-section 4). A level is what an episode starts from: path, start of the beliefs, and the network's random numbers.
+section 4). A level is the start of an episode: path, initial beliefs and the network's random numbers.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ccenv.base.config import StrictModel
 from ccenv.base.random import uniform
 from ccenv.envs.curve.distribution import Episodes, PathDistribution, PathSource
 
-_REPLAY, _WHICH = 1000, 1001  # numbers of random draws of an episode, beyond those that decide its path
-_NOBODY = (-1, -1)  # the level of an environment before its first episode
+_REPLAY, _CHOICE = 1000, 1001  # indices of an episode's random numbers, beyond those that decide its path
+_NO_LEVEL = (-1, -1)  # the level of an environment before its first episode
 
 
 class ReplaySettings(StrictModel):
-    """How levels are played again.
+    """Settings of the replay of levels.
 
     Attributes:
-        share: share of new episodes that play a known level, once ``size`` levels are known.
-        size: levels that are remembered: those with the highest regret.
-        temperature: of the ranks of regret: with 1 the n-th has weight 1/n; lower ones prefer the highest more.
-        staleness: share of the replays that go by how long a level has not been played.
+        share: share of new episodes that replay a stored level, once ``size`` levels are stored.
+        size: stored levels: those with the highest regret.
+        temperature: of the ranks of regret: at 1 the n-th rank has weight 1/n; lower values favour the highest more.
+        staleness: share of the probability that is proportional to the time since a level was last played.
     """
 
     share: float = Field(default=0.5, ge=0, le=1)
@@ -36,10 +36,10 @@ class ReplaySettings(StrictModel):
 
 
 class ReplayedPaths(PathSource):
-    """Random paths, a share of them played again.
+    """Random paths, a share of them replayed.
 
-    What an episode plays depends on its key and on what has been learnt of levels before; it stays as it is while the episode
-    lasts, also after :meth:`set_state`.
+    The level of an episode depends on its key and on the regrets known when it began, and stays fixed during the episode, also
+    after :meth:`set_state`.
     """
 
     def __init__(self, distribution: PathDistribution, steps_per_rtt: int, num_envs: int, settings: ReplaySettings) -> None:
@@ -49,11 +49,11 @@ class ReplayedPaths(PathSource):
         self._played: dict[tuple[int, int], int] = {}  # number of the segment in which a level was scored last
         self._segments = 0
         self._keys = np.full((num_envs, 2), -1)  # seed and episode of the environment's newest draw
-        self._levels = np.full((num_envs, 2), -1)  # lane and episode of what it plays
+        self._levels = np.full((num_envs, 2), -1)  # lane and episode of its level
         self._begun: list[list[tuple[int, int]]] = [[] for _ in range(num_envs)]
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
-        """Draw episodes: new levels or known ones."""
+        """Draw episodes, of new or stored levels."""
         for seed, lane, episode in zip(seeds.tolist(), lanes.tolist(), episodes.tolist(), strict=True):
             if tuple(self._keys[lane].tolist()) != (seed, episode):
                 self._keys[lane] = seed, episode
@@ -63,15 +63,15 @@ class ReplayedPaths(PathSource):
         return super().draw(seeds, chosen[:, 0], chosen[:, 1])
 
     def _choose(self, seed: int, lane: int, episode: int) -> tuple[int, int]:
-        known = len(self._scores) >= self._settings.size
-        if not known or uniform(seed, lane, episode, _REPLAY) >= self._settings.share:
+        store_full = len(self._scores) >= self._settings.size
+        if not store_full or uniform(seed, lane, episode, _REPLAY) >= self._settings.share:
             return lane, episode
         levels = list(self._scores)
-        place = np.searchsorted(np.cumsum(self.probabilities()), uniform(seed, lane, episode, _WHICH), side="right")
-        return levels[min(int(place), len(levels) - 1)]
+        number = np.searchsorted(np.cumsum(self.probabilities()), uniform(seed, lane, episode, _CHOICE), side="right")
+        return levels[min(int(number), len(levels) - 1)]
 
     def probabilities(self) -> np.ndarray:
-        """Return how likely each known level is to be the next replay, in the order in which they became known."""
+        """Return the probability of each stored level to be replayed next, in the order in which they were stored."""
         scores = np.array(list(self._scores.values()))
         ranks = np.empty(len(scores))
         ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
@@ -82,18 +82,13 @@ class ReplayedPaths(PathSource):
         return np.asarray((1 - share) * by_rank / by_rank.sum() + share * by_age / by_age.sum())
 
     def begin(self, fresh: np.ndarray) -> None:
-        """Count episodes from here: ``fresh`` (B,) bool tells which environments stand at the start of theirs."""
+        """Count episodes from here; ``fresh``, (B,) bool, marks environments at the start of an episode."""
         for lane, is_fresh in enumerate(fresh.tolist()):
             newest = (int(self._levels[lane, 0]), int(self._levels[lane, 1]))
-            self._begun[lane] = [_NOBODY, newest] if is_fresh else [newest]
+            self._begun[lane] = [_NO_LEVEL, newest] if is_fresh else [newest]
 
     def score(self, advantages: np.ndarray, episode_starts: np.ndarray) -> None:
-        """Learn the regret of the levels that a rollout has played.
-
-        Args:
-            advantages: (T, B) estimates of what actions gained over the value expected.
-            episode_starts: (T, B) whether a step is the first of its episode.
-        """
+        """Update the regrets of a rollout's levels from its advantages and episode starts, (T, B) each."""
         gains = np.maximum(advantages, 0.0)
         for lane in range(gains.shape[1]):
             starts = np.flatnonzero(episode_starts[:, lane]).tolist()
@@ -116,7 +111,7 @@ class ReplayedPaths(PathSource):
         self._played[level] = self._segments
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return a copy of everything that decides the future, as named arrays."""
+        """Return a copy of the state as named arrays."""
         return {
             "levels": np.array([*self._scores], np.int64).reshape(-1, 2),
             "scores": np.array([*self._scores.values()]),
@@ -127,7 +122,7 @@ class ReplayedPaths(PathSource):
         }
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what :meth:`state` returned."""
+        """Restore a state of :meth:`state`."""
         levels = [(lane, episode) for lane, episode in state["levels"].tolist()]
         self._scores = dict(zip(levels, state["scores"].tolist(), strict=True))
         self._played = dict(zip(levels, state["played"].tolist(), strict=True))

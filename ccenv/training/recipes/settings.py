@@ -1,4 +1,4 @@
-"""Settings of the recipes: what a training config says under the key ``recipe``."""
+"""Settings of the recipes, under the key ``recipe`` of a training config."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ccenv.base.config import StrictModel
 Range = tuple[float, float]
 
 
-def _rising(ends: Range) -> Range:
+def _require_rising(ends: Range) -> Range:
     if not ends[0] <= ends[1]:
         raise ValueError(f"[{ends[0]:g}, {ends[1]:g}]: the lower number comes first")
     return ends
 
 
 class Property(StrictModel):
-    """What a policy must do in a box of states: a bound of its action.
+    """A bound of a policy's action over a box of states.
 
     Attributes:
-        name: for results.
-        box: range of each signal, the same in all intervals of the history; signals that are not named: any value.
-        at_most: upper bound of the action; None: none.
-        at_least: lower bound of it.
+        name: in results.
+        box: range of each signal, the same in all intervals of the history; other signals take any value.
+        at_most: upper bound of the action, or None.
+        at_least: lower bound of the action, or None.
     """
 
     name: str = Field(min_length=1, max_length=60)
-    box: dict[str, Annotated[Range, AfterValidator(_rising)]]
+    box: dict[str, Annotated[Range, AfterValidator(_require_rising)]]
     at_most: float | None = Field(default=None, ge=-1, le=1)
     at_least: float | None = Field(default=None, ge=-1, le=1)
 
     @model_validator(mode="after")
-    def _says_something(self) -> Property:
+    def _check_bounds(self) -> Property:
         for name, ends in self.box.items():
             row = signal(name)
             if not row.low <= ends[0] <= ends[1] <= row.high:
@@ -55,18 +55,18 @@ class Property(StrictModel):
 
 
 class CertificateSettings(StrictModel):
-    """A certificate in the loss: bounds of the action over boxes of states are pushed to where a property holds ([Canopy]).
+    """A certificate in the loss, which pushes bounds of the action over boxes of states towards a property ([Canopy]).
 
-    After the gradient steps of each iteration come ``steps`` steps down the mean of how far the bounds of random pieces of each
-    box miss the property by.
+    The gradient steps of each iteration are followed by ``steps`` steps on the mean distance by which the bounds of random pieces
+    of each box violate the property.
 
     Attributes:
-        properties: what is certified.
+        properties: to certify.
         piece: length of a piece, as a share of the box in each direction.
         pieces: pieces of each property per step.
         steps: gradient steps per iteration.
-        learning_rate: of them, of an Adam of their own.
-        margin: by which the bounds are to keep the property.
+        learning_rate: of a separate Adam for these steps.
+        margin: by which the bounds must keep the property.
     """
 
     properties: tuple[Property, ...] = Field(min_length=1, max_length=16)
@@ -78,13 +78,13 @@ class CertificateSettings(StrictModel):
 
 
 class ImitationSettings(StrictModel):
-    """Imitation of an oracle that knows the path: DAgger towards the window that fills it and no buffer (Indigo of [Pantheon]).
+    """Imitation of an oracle that knows the path: DAgger to the window that fills the path and no buffer (Indigo, [Pantheon]).
 
     Attributes:
-        window_bdp: the oracle's window, in products of the flow's share of the link's rate and the propagation RTT.
-        teacher_share: share of the decisions of the first iteration that the oracle takes; the others are the policy's.
-        teacher_decay: by which that share shrinks from iteration to iteration.
-        keep: newest examples that are learnt from.
+        window_bdp: the oracle's window, in units of the flow's share of the link rate times the propagation RTT.
+        teacher_share: share of the first iteration's decisions that the oracle takes; the policy takes the others.
+        teacher_decay: factor on that share from iteration to iteration.
+        keep: number of newest examples to learn from.
         gradient_steps: per iteration, on ``ppo.batch_size`` examples each.
     """
 
@@ -96,14 +96,14 @@ class ImitationSettings(StrictModel):
 
 
 class PreferenceSettings(StrictModel):
-    """One policy for many preferences: weights of objectives are a part of what it sees, and weigh its reward (MOCC).
+    """One policy for many preferences: the weights of objectives are part of its observation and weigh its reward (MOCC).
 
-    Each episode has weights of its own, drawn evenly from those that add up to 1.
+    Each episode draws its weights uniformly from the simplex.
 
     Attributes:
         objectives: weights of reward terms, by the objective's name.
-        default: the preference of the policy where nobody gives one.
-        only: no draws: each episode has the default (a control run).
+        default: preference of the policy where none is given.
+        only: every episode has the default preference (a control run).
     """
 
     objectives: dict[str, Weights] = Field(min_length=2, max_length=8)
@@ -111,7 +111,7 @@ class PreferenceSettings(StrictModel):
     only: bool = False
 
     @model_validator(mode="after")
-    def _names_fit(self) -> PreferenceSettings:
+    def _check_names(self) -> PreferenceSettings:
         if set(self.default) != set(self.objectives) or abs(sum(self.default.values()) - 1.0) > 1e-6:
             raise ValueError(f"default: one weight for each of {', '.join(self.objectives)} is needed; they must add up to 1")
         if not all(name.isidentifier() for name in self.objectives):
@@ -120,28 +120,28 @@ class PreferenceSettings(StrictModel):
 
     def reward(self) -> dict[str, float]:
         """Return the weights of reward terms at the default preference."""
-        found: dict[str, float] = {}
+        weights_of_terms: dict[str, float] = {}
         for name, weights in self.objectives.items():
             for term, weight in weights.items():
-                found[term] = found.get(term, 0.0) + self.default[name] * weight
-        return found
+                weights_of_terms[term] = weights_of_terms.get(term, 0.0) + self.default[name] * weight
+        return weights_of_terms
 
 
 class GapSettings(StrictModel):
-    """A curriculum by the gap to a baseline: what the policy does worst at against a classic CCA is trained more ([Genet]).
+    """A curriculum by the gap to a baseline: networks on which the policy falls behind a classic CCA are trained more ([Genet]).
 
     Each round draws boxes in the ranges of the scenario, plays the policy and the baseline in each, and promotes the box with the
     largest gap of rewards: from then on ``share`` of the environments draw from it, the others as before.
 
     Attributes:
         baseline: the classic CCA.
-        start_step: plain training until here.
+        start_step: plain training before it.
         round_steps: environment steps of a round.
-        share: of the environments that a promoted box gets; 0: none, and no search (a control run).
+        share: share of the environments for a promoted box; 0: none, and no search (a control run).
         width: of a box, as a share of each range.
-        boxes: that a round compares.
-        networks: that each of them is compared on.
-        decisions: of a comparison.
+        boxes: compared in a round.
+        networks: per box in the comparison.
+        decisions: per network in the comparison.
     """
 
     baseline: str = "bbr1"
@@ -159,10 +159,10 @@ class GapSettings(StrictModel):
 
 
 class Recipe(StrictModel):
-    """What is added to PPO; at most one of them.
+    """The recipe on top of PPO; plain PPO if all are None.
 
     Attributes:
-        certificate, imitation, preferences, gap: see there; None: plain PPO.
+        certificate, imitation, preferences, gap: at most one of them, see there.
     """
 
     certificate: CertificateSettings | None = None
@@ -172,33 +172,25 @@ class Recipe(StrictModel):
 
     @property
     def asked(self) -> str:
-        """Name of the one that is set; empty: none."""
+        """Name of the recipe that is set, or an empty string."""
         return next((name for name in type(self).model_fields if getattr(self, name) is not None), "")
 
     def reward(self) -> dict[str, Any]:
-        """Return the reward that stands for that of the environment, as an argument of it; empty: its own."""
+        """Return the reward that replaces the environment's, as its argument; empty if there is none."""
         return {} if self.preferences is None else {"reward": self.preferences.reward()}
 
     def check(self, packet: dict[str, Any] | None, algorithm: str, *, own_times: bool, robust: bool, python: bool) -> None:
-        """Raise ValueError for a recipe that a run cannot have.
-
-        Args:
-            packet: the run's packet environment; None: another one.
-            algorithm: of the run.
-            own_times: flows decide at their own times.
-            robust: there are robust rounds.
-            python: rollouts are the library's own.
-        """
-        asked = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if not asked:
+        """Raise ValueError for a recipe that does not fit the settings of a run."""
+        enabled = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if not enabled:
             return
-        where = f"recipe.{asked[0]}"
-        if len(asked) > 1:
-            raise ValueError(f"recipe: {' and '.join(asked)} are set; one of them is allowed")
+        key = f"recipe.{enabled[0]}"
+        if len(enabled) > 1:
+            raise ValueError(f"recipe: {' and '.join(enabled)} are set; one of them is allowed")
         if packet is None or algorithm != "ppo" or own_times or robust:
-            raise ValueError(f"{where}: it is for PPO senders per packet that decide at once, without mixture and robust rounds")
+            raise ValueError(f"{key}: it is for PPO senders per packet that decide at once, without mixture and robust rounds")
         if packet.get("contract") is not None or packet.get("n_actions") is not None:
-            raise ValueError(f"{where}: it is for actions that are numbers, outside contracts")
+            raise ValueError(f"{key}: it is for actions that are numbers, outside contracts")
         if self.preferences is not None and "reward" in packet:
             raise ValueError("recipe.preferences: the objectives are the reward; leave packet.reward out")
         if self.preferences is not None and not python:

@@ -17,16 +17,16 @@ class RllibConfig(StrictModel):
     """A run of RLlib's PPO.
 
     Attributes:
-        trainer: ``"rllib"``, which tells these configs from the others.
+        trainer: ``"rllib"``, which distinguishes these configs.
         name: of the run and its policies; by default the name of the file.
         seed: of everything random.
         plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other;
-            ``"flows"``: all ``"external"`` flows learn with one policy, each as an agent of its own; ``"packet"`` and
-            ``"packet_flows"``: the same as ``"sender"`` and ``"flows"`` on ``ccenv/Packet-v0``.
+            ``"flows"``: all ``"external"`` flows learn one policy, each as a separate agent; ``"packet"`` and
+            ``"packet_flows"``: as ``"sender"`` and ``"flows"``, on ``ccenv/Packet-v0``.
         iterations: of RLlib.
         environment: arguments of the environment.
         num_envs: environments per runner; RLlib batches the policies of a duel, not its environments.
-        num_env_runners: processes that play; 0: in the learner's own.
+        num_env_runners: processes that play; 0: the learner's own.
         num_cpus: that a local Ray may use.
         address: of a Ray cluster, or ``"auto"``; None: start Ray on this machine.
         train_batch_size: steps per iteration.
@@ -67,8 +67,8 @@ class RllibConfig(StrictModel):
         settings = self.settings()
         external = settings.senders.count(EXTERNAL)
         if (external < 2 if self.plays == "flows" else external != 1) or settings.is_discrete:
-            many = "two or more 'external' senders" if self.plays == "flows" else "exactly one 'external' sender"
-            raise ValueError(f"environment: {many} and a continuous action are needed")
+            senders = "two or more 'external' senders" if self.plays == "flows" else "exactly one 'external' sender"
+            raise ValueError(f"environment: {senders} and a continuous action are needed")
         if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):
             raise ValueError("environment: a duel needs one model and one flow")
         return self
@@ -79,14 +79,14 @@ class RllibConfig(StrictModel):
         if settings.n_actions is not None:
             raise ValueError("environment.n_actions: RLlib's runs have continuous actions; leave it out")
         if (flows < 2) if self.plays == "packet_flows" else (flows != 1):
-            many = "two or more 'external' senders" if self.plays == "packet_flows" else "exactly one 'external' sender"
-            raise ValueError(f"environment.scenario: {many} are needed (got {flows})")
+            senders = "two or more 'external' senders" if self.plays == "packet_flows" else "exactly one 'external' sender"
+            raise ValueError(f"environment.scenario: {senders} are needed (got {flows})")
         if flows > 1 and not settings.clock.common:
             raise ValueError("environment.clock: flows that share a policy must decide at once; set common: true")
 
     @property
     def is_packet(self) -> bool:
-        """Whether the environment is one of packets."""
+        """Whether the environment is a packet environment."""
         return self.plays in {"packet", "packet_flows"}
 
     def packet_settings(self) -> PacketSettings:

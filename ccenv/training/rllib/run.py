@@ -1,11 +1,8 @@
-"""RLlib (new API stack): PPO on the native batch, self-play on ``ccenv/Duel-v0``, several flows that share a policy.
+"""Training with RLlib (new API stack): PPO on the native batch, self-play on ``ccenv/Duel-v0``, flows that share a policy.
 
-On this machine, or on a cluster with ``address``. RLlib's own checkpoints use pickle and are not written: after each iteration a
-run leaves its policies as ccenv's files, and what it has learnt as arrays (``ccenv.training.rllib.run``).
-
-What an RLlib run has learnt, as named arrays: weights, moments of Adam, coefficients of the KL term. Never pickle.
-
-Episodes that runners have begun are not among them: a resumed run begins new ones.
+Runs use this machine, or a cluster at ``address``. RLlib's own checkpoints use pickle and are not written: after each iteration a
+run writes its policies as ccenv's files, and weights, moments of Adam and KL coefficients as named arrays. Episodes in progress
+are not stored; a resumed run begins new ones.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ _STEP = "step"  # Adam's count of updates, one number
 
 
 def pack(algorithm: Any) -> dict[str, np.ndarray]:
-    """Return copies of what the learner of an algorithm holds."""
+    """Return copies of a learner's weights, Adam moments and KL coefficients as named arrays."""
     state = algorithm.learner_group.get_state()["learner"]
     out: dict[str, np.ndarray] = {}
     for module, weights in state["rl_module"].items():
@@ -57,22 +54,24 @@ def pack(algorithm: Any) -> dict[str, np.ndarray]:
 
 
 def unpack(algorithm: Any, tensors: dict[str, np.ndarray]) -> None:
-    """Put back what :func:`pack` returned, and let the runners have it.
+    """Restore what :func:`pack` returned, and send it to the runners.
 
     Raises:
         InputError: if names or shapes do not fit the algorithm's modules.
     """
     state = algorithm.learner_group.get_state()
-    own = state["learner"]
-    wanted = {f"{_MODULE}{module}/{name}": np.shape(value) for module, w in own["rl_module"].items() for name, value in w.items()}
-    given = {name: value.shape for name, value in tensors.items() if name.startswith(_MODULE)}
+    learner = state["learner"]
+    expected_shapes = {
+        f"{_MODULE}{module}/{name}": np.shape(value) for module, w in learner["rl_module"].items() for name, value in w.items()
+    }
+    stored_shapes = {name: value.shape for name, value in tensors.items() if name.startswith(_MODULE)}
     optimizers = {name.removeprefix(_OPTIMIZER).partition("/")[0] for name in tensors if name.startswith(_OPTIMIZER)}
-    if wanted != given or not optimizers <= set(own["optimizer"]):
+    if expected_shapes != stored_shapes or not optimizers <= set(learner["optimizer"]):
         raise InputError("checkpoint: the weights do not fit the config")
-    for module, weights in own["rl_module"].items():
+    for module, weights in learner["rl_module"].items():
         for name in weights:
             weights[name] = tensors[f"{_MODULE}{module}/{name}"]
-    for optimizer, entry in own["optimizer"].items():
+    for optimizer, entry in learner["optimizer"].items():
         moments: dict[int, dict[str, Any]] = {}
         prefix = f"{_OPTIMIZER}{optimizer}/"
         for name, value in tensors.items():
@@ -82,7 +81,7 @@ def unpack(algorithm: Any, tensors: dict[str, np.ndarray]) -> None:
         entry["state"]["state"] = moments
     algorithm.learner_group.set_state(state)
     coefficients = _learner(algorithm).curr_kl_coeffs_per_module
-    for module in own["rl_module"]:
+    for module in learner["rl_module"]:
         coefficients[module].fill_(float(tensors[f"{_KL}{module}"][0]))
     algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
 
@@ -97,25 +96,25 @@ _LAYERS = ("encoder.encoder.net.mlp.", "encoder.actor_encoder.net.mlp.")  # shar
 COLUMNS = ("iteration", "steps", "sender_return", "network_return")
 CONFIG, CHECKPOINT, PROGRESS = "config.yaml", "checkpoint", "progress.csv"
 _MOST_PROGRESS_BYTES = 64 << 20
-_SEEDS_APART = 1_000_003  # random numbers of a run that goes on from one iteration, and of the next
-_FREE = ("iterations", "address", "num_cpus", "n_paths")  # what a run that goes on may have otherwise
+_SEEDS_APART = 1_000_003  # between the seeds of runs resumed from consecutive iterations
+_FREE = ("iterations", "address", "num_cpus", "n_paths")  # settings that may differ in a resumed run
 
 
 @dataclass(frozen=True)
 class RllibResult:
-    """What a run came to.
+    """Result of a finished run.
 
     Attributes:
-        folder: with policy.safetensors (the sender) and, of a duel, network/ (the adversary).
-        iterations: done.
+        folder: with policy.safetensors (the sender) and, for a duel, network/ (the adversary).
+        iterations: number of iterations.
         steps: environment steps.
         seconds: wall time of training, without Ray's start and the evaluation.
-        cpu_seconds: processor time of the same in this process; with runners or learners in other processes theirs is missing.
-        returns: mean episode return of sender and network in each iteration; of a zero-sum duel they mirror each other.
-        evaluation: of the sender in the config's own world, on the set of paths for reports; of a duel against the usual mixture.
-        common: of the sender alone in the common world (``evaluate_sender``); None where it shares its link.
-        duel: of the sender against the network that learned beside it, on paths of the environment; None without one.
-        resumed_from_iterations: iteration that this call went on from; 0: from the start.
+        cpu_seconds: processor time of this process; that of runners and learners in other processes is missing.
+        returns: mean episode return of sender and network in each iteration; in a zero-sum duel they are opposite.
+        evaluation: of the sender in the config's own world, on ``PathSet.REPORT``; for a duel against the default mixture.
+        common: of the sender alone in the common world (``evaluate_sender``); None if it shares its link.
+        duel: of the sender against the network trained with it, on paths of the environment; None without one.
+        resumed_from_iterations: iteration that this call resumed from; 0: from the start.
     """
 
     folder: FilePath
@@ -133,16 +132,16 @@ class RllibResult:
 def train_rllib(
     config: RllibConfig, folder: FilePath, report: Callable[[int, int], None] | None = None, *, fresh: bool = False
 ) -> RllibResult:
-    """Train with RLlib, or go on with an interrupted run of the same config in the same folder.
+    """Train with RLlib, or resume an interrupted run of the same config in the same folder.
 
-    A resumed run goes on from the last whole iteration with the same weights, moments and KL coefficients. It begins new episodes
-    and draws other random numbers, so it does not repeat the uninterrupted run.
+    A resumed run continues from the last complete iteration with the same weights, moments and KL coefficients. It begins new
+    episodes and draws other random numbers, so it does not repeat the uninterrupted run.
 
     Raises:
-        MissingExtraError: if something that it needs is not installed.
+        MissingExtraError: if a needed extra is not installed.
         InputError: if the folder holds something else, or a run of another config.
-        CcenvError: if no Ray cluster answers at ``address``, or training left the finite numbers; the policies of the iteration
-            before are kept.
+        CcenvError: if no Ray cluster answers at ``address``, or if policies are no longer finite; those of the iteration before
+            are kept.
     """
     require_extra("ray", "rllib")
     require_extra("torch", "train")
@@ -150,21 +149,21 @@ def train_rllib(
         require_extra("pettingzoo", "duel")
     if folder.exists() and (not folder.is_dir() or not (is_empty(folder) or (folder / CONFIG).is_file())):
         raise InputError(f"{folder}: holds something else than a run of RLlib; choose another --out")
-    known = None if fresh else _known(config, folder)
-    if known is None or known.iteration < config.iterations:
+    state = None if fresh else _read_state(config, folder)
+    if state is None or state.iteration < config.iterations:
         _start_ray(config)
     make_folder(folder)
     with locked(folder, "training run"):
-        return _train(config, folder, known, report)
+        return _train(config, folder, state, report)
 
 
-def _known(config: RllibConfig, folder: FilePath) -> TrainingState | None:
-    """Return the checkpoint of an interrupted run; None: there is none."""
+def _read_state(config: RllibConfig, folder: FilePath) -> TrainingState | None:
+    """Return the checkpoint of an interrupted run; None if there is none."""
     state = read_checkpoint(folder / CHECKPOINT)
     if state is None:
         return None
-    stored, mine = read_yaml(folder / CONFIG), config.model_dump(mode="json")
-    if not isinstance(stored, dict) or any(stored.get(key) != mine[key] for key in mine if key not in _FREE):
+    stored, current = read_yaml(folder / CONFIG), config.model_dump(mode="json")
+    if not isinstance(stored, dict) or any(stored.get(key) != current[key] for key in current if key not in _FREE):
         raise InputError(f"{folder}: holds a run of another config; choose another --out, or --fresh to discard it")
     if state.iteration > config.iterations:
         raise InputError(f"{folder}: has already trained {state.iteration} iterations, more than iterations {config.iterations}")
@@ -172,23 +171,23 @@ def _known(config: RllibConfig, folder: FilePath) -> TrainingState | None:
 
 
 def _train(
-    config: RllibConfig, folder: FilePath, known: TrainingState | None, report: Callable[[int, int], None] | None
+    config: RllibConfig, folder: FilePath, state: TrainingState | None, report: Callable[[int, int], None] | None
 ) -> RllibResult:
-    """Train in a folder that is held."""
+    """Train in a locked folder."""
     import ray
 
-    begin = 0 if known is None else known.iteration
-    clock = Stopwatch() if known is None else Stopwatch(known.seconds, known.cpu_seconds)
-    rows = [] if known is None else _read_progress(folder / PROGRESS, begin)
+    begin = 0 if state is None else state.iteration
+    clock = Stopwatch() if state is None else Stopwatch(state.seconds, state.cpu_seconds)
+    rows = [] if state is None else _read_progress(folder / PROGRESS, begin)
     algorithm = None
     try:
-        if known is None:
+        if state is None:
             shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
         write_atomic(folder / CONFIG, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
         if begin < config.iterations:
             algorithm = _algorithm(config, begin)
-            if known is not None:
-                unpack(algorithm, known.tensors)
+            if state is not None:
+                unpack(algorithm, state.tensors)
         clock.start()
         for iteration in range(begin, config.iterations):
             before = int(rows[begin - 1]["steps"]) if begin else 0
@@ -204,8 +203,8 @@ def _train(
             algorithm.stop()
         ray.shutdown()
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
-    own, common, duel = _evaluate(config, folder)
-    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel, begin)
+    evaluation, common, duel = _evaluate(config, folder)
+    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, evaluation, common, duel, begin)
     record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash(train_rllib)]}
     write_atomic(folder / "run.json", json_bytes(record, indent=2))
     return result
@@ -219,11 +218,11 @@ def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evalua
     if config.is_packet:
         return evaluate_packet(config.packet_settings(), sender, config.n_paths), None, None
     world = config.settings()
-    own = evaluate_in_world(world, sender, config.n_paths)
+    evaluation = evaluate_in_world(world, sender, config.n_paths)
     common = evaluate_sender(sender, config.n_paths) if len(world.senders) == 1 else None
     if config.plays != "duel":
-        return own, common, None
-    return own, common, evaluate_in_world(world, sender, config.n_paths, adversary=load_adversary(folder / NETWORK))
+        return evaluation, common, None
+    return evaluation, common, evaluate_in_world(world, sender, config.n_paths, adversary=load_adversary(folder / NETWORK))
 
 
 def _start_ray(config: RllibConfig) -> None:
@@ -232,7 +231,7 @@ def _start_ray(config: RllibConfig) -> None:
         return
     host, colon, port = config.address.removeprefix("ray://").rpartition(":")
     try:
-        if colon and port.isdigit():  # Ray itself ends the process when nobody answers
+        if colon and port.isdigit():  # without an answer Ray would end the process
             socket.create_connection((host, int(port)), timeout=CONNECT_LIMIT_S).close()
         start_ray(address=config.address)
     except (OSError, RuntimeError, ValueError) as error:
@@ -241,7 +240,7 @@ def _start_ray(config: RllibConfig) -> None:
 
 
 def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
-    """Build RLlib's algorithm; one that goes on from an iteration draws other random numbers than from the start."""
+    """Build RLlib's algorithm; its random numbers depend on the iteration that it resumes from."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -276,11 +275,11 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
         chosen.environment(environments[config.plays], env_config=env_config)
         chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
         policies = {SENDER, NETWORK} if config.plays == "duel" else {SENDER}
-        chosen.multi_agent(policies=policies, policy_mapping_fn=_policy_of)
+        chosen.multi_agent(policies=policies, policy_mapping_fn=_choose_policy)
     return chosen.build_algo()
 
 
-def _policy_of(agent: Any, episode: Any, **_: Any) -> str:
+def _choose_policy(agent: Any, episode: Any, **_: Any) -> str:
     return NETWORK if agent == NETWORK else SENDER
 
 
@@ -289,9 +288,9 @@ def _row(result: dict[str, Any], iteration: int, steps_before: int) -> dict[str,
     by_module = runners.get("module_episode_returns_mean") or {}
     returns = {SENDER: by_module.get(SENDER, runners.get("episode_return_mean")), NETWORK: by_module.get(NETWORK)}
     row: dict[str, Any] = {"iteration": iteration, "steps": steps_before + int(runners["num_env_steps_sampled_lifetime"])}
-    for who, value in returns.items():
-        known = value is not None and np.isfinite(value)
-        row[f"{who}_return"] = float(value) if known and value is not None else None
+    for side, value in returns.items():
+        is_finite = value is not None and np.isfinite(value)
+        row[f"{side}_return"] = float(value) if is_finite and value is not None else None
     return row
 
 
@@ -304,7 +303,7 @@ def _write_progress(file: FilePath, rows: list[dict[str, Any]]) -> None:
 
 
 def _read_progress(file: FilePath, iterations: int) -> list[dict[str, Any]]:
-    """Return the rows of so many iterations. Raises InputError if they are not there."""
+    """Return the rows of the first iterations. Raises InputError if they are missing."""
     rows: list[dict[str, Any]] = []
     try:
         for row in list(csv.DictReader(io.StringIO(read_text(file, _MOST_PROGRESS_BYTES))))[:iterations]:
@@ -318,14 +317,14 @@ def _read_progress(file: FilePath, iterations: int) -> list[dict[str, Any]]:
 
 
 def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int) -> None:
-    """Write the policies as they act without noise, if all of them are finite."""
+    """Write the policies without exploration noise, if all of them are finite."""
     from ccenv.adversaries.learned import save_adversary
     from ccenv.agents.learned import save_policy
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
-    sender, network = _players(config, algorithm)
-    for player in (sender.policy if isinstance(sender, ContractSender) else sender, network):
-        if player is not None and not all(np.isfinite(array).all() for array in (*player.weights, *player.biases)):
+    sender, network = _make_policies(config, algorithm)
+    for policy in (sender.policy if isinstance(sender, ContractSender) else sender, network):
+        if policy is not None and not all(np.isfinite(array).all() for array in (*policy.weights, *policy.biases)):
             kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
             raise CcenvError(
                 f"training left the finite numbers in iteration {iteration + 1}; {kept}. "
@@ -337,12 +336,12 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
         save_adversary(folder / NETWORK, network, notes)
 
 
-def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ContractSender, MlpAdversary | None]:
-    """Return the policies for the engines: their mean actions."""
+def _make_policies(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ContractSender, MlpAdversary | None]:
+    """Return the policies for the engines; they take the mean actions."""
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    sees = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
-    policy = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
+    interface = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
+    policy = PolicySender(config.name, weights, biases, "tanh", interface, inner=inner_cca(interface, config.name))
     contract = (config.packet_settings() if config.is_packet else config.settings()).contract_program()
     sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
     if config.plays != "duel":

@@ -300,11 +300,11 @@ def _shown(content: bytes, folder: Path) -> object:
 
 
 def _demo(content: bytes, folder: Path) -> object:
-    from ccenv.cli.demo import STAGES, _open
+    from ccenv.cli.demo import STAGES, _open_stages
 
     (folder / "demo").mkdir(exist_ok=True)
     (folder / "demo" / STAGES).write_bytes(content)
-    return _open(folder / "demo", False)
+    return _open_stages(folder / "demo", False)
 
 
 def _json_seed(data: Any) -> list[bytes]:

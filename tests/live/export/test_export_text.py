@@ -21,7 +21,7 @@ from ccenv.base.provenance import VERSION
 from ccenv.cli import main as cli
 from ccenv.live.export import ExportError, export_bpf
 from ccenv.live.export import bpf as compiling
-from ccenv.live.export.bpf import constants_of, whole_terms
+from ccenv.live.export.bpf import export_constants, whole_terms
 
 Capture = pytest.CaptureFixture[str]
 
@@ -199,8 +199,8 @@ def test_a_file_of_another_kind_is_refused(capsys: Capture) -> None:
 def test_coefficients_that_just_fit_are_exact() -> None:
     """28 bits are taken with 12 bits after the point; one more is refused."""
     just = Program("just", Leaf(expression(C_L=str(2**28 - 1))))
-    assert constants_of(just).fraction_bits == 12
-    assert constants_of(shipped_program("cc_qdel")).fraction_bits == 24
+    assert export_constants(just).fraction_bits == 12
+    assert export_constants(shipped_program("cc_qdel")).fraction_bits == 24
     assert whole_terms(expression(C_L="3/4", C_U="-1/6")) == ((("C_L", 9), ("C_U", -2)), 12)
     with pytest.raises(ExportError, match="need 29 bits"):
         export_bpf(Program("over", Leaf(expression(C_L=str(2**28)))))
@@ -210,7 +210,7 @@ def test_coefficients_that_just_fit_are_exact() -> None:
 @pytest.mark.parametrize("probe_rtts", [1, 64])
 def test_the_history_holds_what_is_read_back(jitter_s: float, probe_rtts: int) -> None:
     """An ACK's 64 steps, D, the longest window, and what is in flight; BPF storage of a socket has less than 64 KB."""
-    c = constants_of(replace(shipped_program("cc_qdel"), probe_window_rtts=probe_rtts), jitter_s=jitter_s)
+    c = export_constants(replace(shipped_program("cc_qdel"), probe_window_rtts=probe_rtts), jitter_s=jitter_s)
     assert c.ring & (c.ring - 1) == 0
     assert c.ring >= 2 * 64 + 16 + (128 if jitter_s else 1) + max(82, c.probe_steps)
     assert 16 * c.ring + 600 < 65_000

@@ -16,9 +16,9 @@ from ccenv.agents.programs import BOOLEANS, INPUTS, interval
 from ccenv.base.errors import InputError
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.replay.exact import ReplayError
-from ccenv.training.contracts.boxes import below, by_side, directions, widened
-from ccenv.training.contracts.known import Known
-from ccenv.training.contracts.obstacles import SHAPE, allows, obstacle_around, obstacle_of, widest
+from ccenv.training.contracts.boxes import by_side, directions, is_below, widen_program
+from ccenv.training.contracts.known import AnswerStore
+from ccenv.training.contracts.obstacles import SHAPE, allows_trace, find_obstacle, find_widest, obstacle_around
 from ccenv.training.contracts.widen import Widening
 from ccenv.training.contracts.width import Visits, gains, visits, width_log2
 
@@ -38,22 +38,22 @@ def belief(rng):
 )
 def test_larger_levels_allow_more_at_every_belief(a, b, seed):
     low, high = tuple(min(x, y) for x, y in zip(a, b, strict=True)), tuple(max(x, y) for x, y in zip(a, b, strict=True))
-    assert below(low, high)
+    assert is_below(low, high)
     inputs = belief(np.random.default_rng(seed))
-    inside, around = (interval(widened(QDEL, levels, "c"), inputs) for levels in (low, high))
+    inside, around = (interval(widen_program(QDEL, levels, "c"), inputs) for levels in (low, high))
     assert around.lo <= inside.lo <= inside.hi <= around.hi
 
 
 def test_level_zero_is_the_program_and_scales_keep_segments():
-    assert widened(QDEL, (0,) * N, QDEL.name) == replace(QDEL)
+    assert widen_program(QDEL, (0,) * N, QDEL.name) == replace(QDEL)
     ways = directions(BASE)
-    up = widened(BASE, tuple(int((w.leaf, w.end, w.kind) == (2, 1, "scale")) for w in ways), "c")
+    up = widen_program(BASE, tuple(int((w.leaf, w.end, w.kind) == (2, 1, "scale")) for w in ways), "c")
     leaf = [rule for rule in up.rules() if getattr(rule, "most", None) is not None]
     assert len(leaf) == 1
     assert leaf[0].most.coefficient("C_L") == Fraction(21, 20) * leaf[0].rate.coefficient("C_L")
     assert leaf[0].most.coefficient("MSS/Rm") == leaf[0].rate.coefficient("MSS/Rm")
     with pytest.raises(InputError, match="levels"):
-        widened(QDEL, (0,), "c")
+        widen_program(QDEL, (0,), "c")
 
 
 TASK = Widening(QDEL, 0.7, 60.0, samples=5)
@@ -62,22 +62,23 @@ ZERO, ONE, TWO = ((level,) * N for level in (0, 1, 2))
 
 def test_answers_decide_boxes_and_survive_a_kill(tmp_path):
     file = tmp_path / "answers.jsonl"
-    known = Known.open(file, QDEL, {"u": 1}, TASK.queries)
+    known = AnswerStore.open(file, QDEL, {"u": 1}, TASK.queries)
     known.store(TASK.queries(ONE)["F.5"], ONE, "proved", 1.0, {}, 0.5)
     known.store(TASK.queries(TWO)["F.5"], TWO, "undecided", 5.0, {}, 5.0)
     file.write_bytes(file.read_bytes() + b'{"levels": [1,')  # killed while writing
-    again = Known.open(file, QDEL, {"u": 1}, TASK.queries)
+    again = AnswerStore.open(file, QDEL, {"u": 1}, TASK.queries)
     assert again.answers == 2 and again.answer("F.5", ZERO, 1.0) == "proved" and again.answer("F.6", ZERO, 1.0) is None
     assert again.proved_itself("F.5", ONE) and not again.proved_itself("F.5", ZERO)
     assert again.answer("F.5", TWO, 5.0) == "undecided" and again.answer("F.5", TWO, 6.0) is None
     assert again.answer("F.5", (3, *TWO[1:]), 5.0) == "undecided"  # a wider one takes longer still
     assert again.answer("F.5", (1,) * (N - 1) + (2,), 1.0) is None
     (half_way,) = again.too_slow(5.0)
-    assert allows(half_way, by_side(QDEL, TWO)) and not allows(half_way, by_side(QDEL, ONE)) and again.too_slow(6.0) == []
+    assert allows_trace(half_way, by_side(QDEL, TWO)) and not allows_trace(half_way, by_side(QDEL, ONE))
+    assert again.too_slow(6.0) == []
     for other, question in ((BASE, {"u": 1}), (QDEL, {"u": 2})):
         with pytest.raises(InputError, match="another program or other constants"):
-            Known.open(file, other, question, TASK.queries)
-    assert Known.open(file, QDEL, {"u": 2}, TASK.queries, fresh=True).held == {}
+            AnswerStore.open(file, other, question, TASK.queries)
+    assert AnswerStore.open(file, QDEL, {"u": 2}, TASK.queries, fresh=True).held == {}
 
 
 GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "seconds": 1}
@@ -100,13 +101,13 @@ GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "se
 )
 def test_damaged_answers_are_refused(tmp_path, change, said):
     file = tmp_path / "answers.jsonl"
-    Known.open(file, QDEL, {}, TASK.queries)
+    AnswerStore.open(file, QDEL, {}, TASK.queries)
     head = file.read_bytes()
     file.write_bytes(head + json.dumps(GOOD).encode() + b"\n")
-    assert Known.open(file, QDEL, {}, TASK.queries).answers == 1
+    assert AnswerStore.open(file, QDEL, {}, TASK.queries).answers == 1
     file.write_bytes(head + json.dumps(GOOD | change).encode() + b"\n")
     with pytest.raises(InputError, match=f"answers.jsonl, line 2: .*{said}"):
-        Known.open(file, QDEL, {}, TASK.queries)
+        AnswerStore.open(file, QDEL, {}, TASK.queries)
 
 
 @pytest.fixture(scope="module")
@@ -122,19 +123,19 @@ def refuted():
 def test_an_obstacle_says_which_contracts_allow_a_counterexample(refuted):
     """The same by the exact replay of the whole trace with each contract."""
     levels, query, values = refuted
-    obstacle = obstacle_of(QDEL, query, widened(QDEL, levels, "c"), values)
-    assert obstacle and allows(obstacle, by_side(QDEL, levels)) and not allows(obstacle, by_side(QDEL, ZERO))
+    obstacle = find_obstacle(QDEL, query, widen_program(QDEL, levels, "c"), values)
+    assert obstacle and allows_trace(obstacle, by_side(QDEL, levels)) and not allows_trace(obstacle, by_side(QDEL, ZERO))
     rng, seen = np.random.default_rng(0), set()
     for _ in range(40):
         other = tuple(int(rng.integers(0, way.most + 1)) for way in directions(QDEL))
         asked = replace(TASK.queries(other)["F.7 utilisation"], setting=query.setting)
         try:
-            obstacle_of(QDEL, asked, widened(QDEL, other, "c"), values)
+            find_obstacle(QDEL, asked, widen_program(QDEL, other, "c"), values)
             replays = True
         except ReplayError as error:
             assert "rate within" in str(error)
             replays = False
-        assert allows(obstacle, by_side(QDEL, other)) == replays
+        assert allows_trace(obstacle, by_side(QDEL, other)) == replays
         seen.add(replays)
     assert seen == {True, False}
 
@@ -142,18 +143,18 @@ def test_an_obstacle_says_which_contracts_allow_a_counterexample(refuted):
 def test_a_changed_counterexample_is_no_obstacle(refuted, tmp_path):
     levels, query, values = refuted
     file = tmp_path / "answers.jsonl"
-    Known.open(file, QDEL, {}, TASK.queries).store(query, levels, "refuted", 1.0, values, 0.5)
-    assert len(Known.open(file, QDEL, {}, TASK.queries).obstacles) == 1
+    AnswerStore.open(file, QDEL, {}, TASK.queries).store(query, levels, "refuted", 1.0, values, 0.5)
+    assert len(AnswerStore.open(file, QDEL, {}, TASK.queries).obstacles) == 1
     head, row = file.read_bytes().splitlines()
     for name in ("rate_2", "C_L_1", "G_1"):
         forged = json.loads(row)
         forged["values"][name] = "99"
         file.write_bytes(head + b"\n" + json.dumps(forged).encode() + b"\n")
         with pytest.raises(InputError, match="does not replay"):
-            Known.open(file, QDEL, {}, TASK.queries)
+            AnswerStore.open(file, QDEL, {}, TASK.queries)
     steady = {name: Fraction(1) if name.startswith("rate") else value for name, value in values.items()}
     with pytest.raises(ReplayError):
-        obstacle_of(QDEL, query, widened(QDEL, levels, "c"), steady)
+        find_obstacle(QDEL, query, widen_program(QDEL, levels, "c"), steady)
 
 
 def test_the_widest_contract_avoids_every_obstacle():
@@ -168,13 +169,13 @@ def test_the_widest_contract_avoids_every_obstacle():
         best = -np.inf
         for levels in np.ndindex(*(m + 1 for m in most)):
             sides = by_side(QDEL, levels)
-            if not any(allows(obstacle, sides) for obstacle in obstacles):
+            if not any(allows_trace(obstacle, sides) for obstacle in obstacles):
                 best = max(best, sum(table[side][pair] for side, pair in sides.items()))
-        found = widest(QDEL, table, obstacles, ZERO, most)
+        found = find_widest(QDEL, table, obstacles, ZERO, most)
         sides = by_side(QDEL, found)
-        assert not any(allows(obstacle, sides) for obstacle in obstacles)
+        assert not any(allows_trace(obstacle, sides) for obstacle in obstacles)
         assert sum(table[side][pair] for side, pair in sides.items()) == pytest.approx(best, abs=1e-4)
-    assert widest(QDEL, table, [obstacle_around(QDEL, ONE)], ONE, most) is None
+    assert find_widest(QDEL, table, [obstacle_around(QDEL, ONE)], ONE, most) is None
 
 
 def test_width_is_that_of_visited_beliefs():
@@ -182,11 +183,11 @@ def test_width_is_that_of_visited_beliefs():
     assert seen.shares.sum() == pytest.approx(1) and len(seen.shares) == 2
     assert width_log2(QDEL, seen) == 0
     ways = directions(QDEL)
-    doubled = widened(QDEL, tuple(2 * int(w.end == 1 and w.kind == "scale") for w in ways), "c")
+    doubled = widen_program(QDEL, tuple(2 * int(w.end == 1 and w.kind == "scale") for w in ways), "c")
     few = Visits(seen.beliefs[:50], seen.leaves[:50], seen.shares)
     assert 0 < width_log2(doubled, few) <= np.log2(1.1) + 1e-9
     rng, table = np.random.default_rng(2), gains(QDEL, few)
     for _ in range(5):
         levels = tuple(int(rng.integers(0, way.most + 1)) for way in ways)
         added = sum(table[side][pair] for side, pair in by_side(QDEL, levels).items())
-        assert added == pytest.approx(width_log2(widened(QDEL, levels, "c"), few), rel=1e-9)
+        assert added == pytest.approx(width_log2(widen_program(QDEL, levels, "c"), few), rel=1e-9)

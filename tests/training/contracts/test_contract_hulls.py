@@ -14,7 +14,7 @@ from ccenv.agents.programs import BOOLEANS, INPUTS, interval, load_program, pars
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import load_suite
-from ccenv.training.contracts.boxes import directions, widened
+from ccenv.training.contracts.boxes import directions, widen_program
 from ccenv.training.contracts.hull import hull
 from ccenv.training.contracts.report import frontier_picture, read_data, table
 
@@ -31,7 +31,7 @@ def belief(rng):
 
 def test_a_hull_allows_what_each_program_sends():
     ways = directions(QDEL)
-    programs = [widened(QDEL, tuple(3 * int(i == n) for i in range(len(ways))), "c") for n in range(len(ways))]
+    programs = [widen_program(QDEL, tuple(3 * int(i == n) for i in range(len(ways))), "c") for n in range(len(ways))]
     around = hull(programs, "hull")
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -105,11 +105,11 @@ def test_a_hull_from_the_command_line(tmp_path, capsys):
     (tmp_path / "mixed").mkdir()
     for name in ("cc_qdel", "cc_probe_fast", "cc_probe_drain"):
         (tmp_path / "mixed" / f"{name}.json").write_text(to_json(make_sender(name).program))
-    (tmp_path / "mixed" / "z.json").write_text(to_json(widened(QDEL, (1,) * N, "wide")))
+    (tmp_path / "mixed" / "z.json").write_text(to_json(widen_program(QDEL, (1,) * N, "wide")))
     assert main(["contract", "hull", str(tmp_path / "mixed"), "--out", str(tmp_path / "m.json"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["programs"], told["left_out"]) == (2, 2)
-    assert load_program(tmp_path / "m.json").rule == widened(QDEL, (1,) * N, "wide").rule
+    assert load_program(tmp_path / "m.json").rule == widen_program(QDEL, (1,) * N, "wide").rule
     (tmp_path / "none").mkdir()
     assert main(["contract", "hull", str(tmp_path / "none"), "--out", str(tmp_path / "n.json")]) == 2
     assert "no program" in capsys.readouterr().err and not (tmp_path / "n.json").exists()

@@ -16,7 +16,7 @@ from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
 from ccenv.training.contracts import known as known_module
 from ccenv.training.contracts import search as search_module
-from ccenv.training.contracts.boxes import directions, moved
+from ccenv.training.contracts.boxes import directions, move_end
 from ccenv.training.contracts.obstacles import SHAPE
 from ccenv.training.contracts.report import read_data, write_report
 from ccenv.training.contracts.widen import Widening, widen
@@ -61,7 +61,7 @@ def fake_obstacle(program, query, contract, values):
     table = np.zeros(SHAPE, np.bool_)
     for pair in np.ndindex(SHAPE):
         table[pair] = (
-            not lowest <= moved(leaf.ends[min(side[1], len(leaf.ends) - 1)], *pair, side[1]).coefficient("C_L") <= largest
+            not lowest <= move_end(leaf.ends[min(side[1], len(leaf.ends) - 1)], *pair, side[1]).coefficient("C_L") <= largest
         )
     return {side: table}
 
@@ -69,7 +69,7 @@ def fake_obstacle(program, query, contract, values):
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(search_module, "Verifier", FakeVerifier)
-    monkeypatch.setattr(known_module, "obstacle_of", fake_obstacle)
+    monkeypatch.setattr(known_module, "find_obstacle", fake_obstacle)
     FakeVerifier.asked, FakeVerifier.limits = [], {"F.7 utilisation": (Fraction(9, 20), Fraction(23, 10))}
     return FakeVerifier
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.training.league.games import Payoffs, against, equilibrium
+from ccenv.training.league.games import Payoffs, equilibrium, payoffs_against
 
 
 def one_scene(matrix: list[list[float]], nominal: list[float] | None = None, share: float = 0.5) -> Payoffs:
@@ -54,7 +54,7 @@ def test_nobody_gains_by_leaving_an_equilibrium(shape: tuple[int, int, int], sha
     found = equilibrium(payoffs)
     assert found.senders.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(found.networks.sum(axis=0), 1.0)
-    assert against(payoffs, found.networks).max() == pytest.approx(found.value, abs=1e-7)
+    assert payoffs_against(payoffs, found.networks).max() == pytest.approx(found.value, abs=1e-7)
     nominal = (1 - share) * found.senders @ payoffs.nominal.mean(axis=1)
     for j in range(shape[1]):
         of_network = nominal + share * (found.senders @ payoffs.attacked[:, j]).mean()

@@ -13,8 +13,8 @@ from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.envs.curve.distribution import DRAWN, PathSource, SomeGivenPaths
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.training.evaluation import evaluate_in_world
-from ccenv.training.league.answers import lanes_of
-from ccenv.training.league.games import MixedGame, draw_scenes, nominal_scores, payoffs_on, scene_of
+from ccenv.training.league.answers import assign_environments
+from ccenv.training.league.games import MixedGame, draw_scenes, make_scene, nominal_scores, play_payoffs
 from ccenv.training.path_sets import PathSet
 
 CONFIG = small()
@@ -23,8 +23,8 @@ PATHS, HOLD_OUTS = draw_scenes(CONFIG)
 
 def test_a_payoff_is_what_the_trace_says() -> None:
     sender, one = make_sender("bbr1"), make_adversary("square")
-    value = payoffs_on(CONFIG, sender, PATHS[0], [one])[0]
-    trace = Game(scene_of(CONFIG, sender, PATHS[0])).trace(one)
+    value = play_payoffs(CONFIG, sender, PATHS[0], [one])[0]
+    trace = Game(make_scene(CONFIG, sender, PATHS[0])).trace(one)
     first = CONFIG.warmup_rtts * CONFIG.steps_per_rtt
     capacity = trace.link_rate_Bps[first + 1 :].sum() * trace.header.dt_s
     measured = float((trace.S[-1] - trace.S[first]).sum() - (trace.L[-1] - trace.L[first]).sum()) / capacity
@@ -34,10 +34,10 @@ def test_a_payoff_is_what_the_trace_says() -> None:
 
 def test_a_mixture_gets_the_mean_and_the_worst_is_kept() -> None:
     senders = [make_sender(name) for name in ("cc_probe_drain", "reno")]
-    game = MixedGame([scene_of(CONFIG, sender, PATHS[1]) for sender in senders], [0.6, 0.2])
+    game = MixedGame([make_scene(CONFIG, sender, PATHS[1]) for sender in senders], [0.6, 0.2])
     draw = np.random.default_rng(0)
     networks = [RecordedAdversary(f"{n}", draw.random((CONFIG.run_steps, 4))) for n in range(5)]
-    own = np.array([payoffs_on(CONFIG, sender, PATHS[1], networks) for sender in senders])
+    own = np.array([play_payoffs(CONFIG, sender, PATHS[1], networks) for sender in senders])
     np.testing.assert_allclose(game.play_adversaries(networks[:3]), (0.75 * own[0] + 0.25 * own[1])[:3], rtol=1e-12)
     game.play_adversaries(networks[3:])
     mixed = 0.75 * own[0] + 0.25 * own[1]
@@ -48,7 +48,7 @@ def test_a_mixture_gets_the_mean_and_the_worst_is_kept() -> None:
 
 def test_nominal_scores_are_those_of_the_evaluation() -> None:
     sender = make_sender("cc_probe_drain")
-    world = CONFIG.trained(0, 1).environment
+    world = CONFIG.training_config(0, 1).environment
     known = evaluate_in_world(world, sender, CONFIG.nominal_paths, CONFIG.seed, path_set=PathSet.SELECT)
     assert nominal_scores(CONFIG, sender).mean() == pytest.approx(known.score, rel=1e-12)
 
@@ -77,6 +77,6 @@ def test_attacked_lanes_play_the_scenes_and_others_what_they_would_without() -> 
 
 
 def test_environments_are_divided_by_the_mixture() -> None:
-    scene, network = lanes_of(CONFIG, np.array([[0.5, 0.0], [0.5, 1.0]]))
+    scene, network = assign_environments(CONFIG, np.array([[0.5, 0.0], [0.5, 1.0]]))
     assert scene.tolist() == [DRAWN] * 4 + [0, 0, 1, 1]
     assert network.tolist()[4:] == [0, 1, 1, 1]

@@ -20,7 +20,7 @@ from small import SMALL, small
 from ccenv.agents import make_sender
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_of
-from ccenv.training.league.games import Mixtures, Payoffs, draw_scenes, payoffs_on
+from ccenv.training.league.games import Mixtures, Payoffs, draw_scenes, play_payoffs
 from ccenv.training.league.run import _exploitability, league
 from ccenv.training.league.store import LeagueFolder, NetworkPart
 
@@ -53,7 +53,7 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
     store, paths = LeagueFolder(played), draw_scenes(config)[0]
     sender = make_sender(str(played / "senders" / "round-01"))
     found = [store.network(store.part(f"networks/round-00-scene-0{k}", NetworkPart).networks[1]) for k in range(2)]
-    attacked = [payoffs_on(config, sender, path, [one])[0] for path, one in zip(paths, found, strict=True)]
+    attacked = [play_payoffs(config, sender, path, [one])[0] for path, one in zip(paths, found, strict=True)]
     value = 0.5 * data["nominal"][3] + 0.5 * sum(attacked) / 2
     assert data["payoffs"][3][3] == pytest.approx(value, rel=1e-12)
     for name in ("payoffs.png", "exploitability.png"):
