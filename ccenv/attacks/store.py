@@ -46,14 +46,7 @@ class StoredBudget(StrictModel):
 
 
 def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
-    """Read the findings of an attack with their traces.
-
-    Args:
-        file: ``attack.json`` in the folder of the attack.
-        key: hash of everything that decides the attack.
-
-    Returns:
-        dict: adversary -> the entry of the file, and its finding.
+    """Read the entries of ``attack.json`` by adversary, each with its finding; ``key`` hashes all that decides the attack.
 
     Raises:
         InputError: if the file is not the result of this attack, or moves are missing or damaged.
@@ -103,16 +96,9 @@ class AttackFolder:
     """
 
     def __init__(self, folder: FilePath, key: str, fresh: bool = False, first_row: int = 0) -> None:
-        """Check the folder; nothing is written yet.
+        """Check the folder, without writing; ``key`` hashes all that decides the attack, ``fresh`` discards stored findings.
 
-        Args:
-            folder: of the attack.
-            key: hash of everything that decides the attack.
-            fresh: discard stored findings.
-            first_row: at which the measured window starts, for the files of moves.
-
-        Raises:
-            InputError: if the folder holds something else.
+        Raises InputError if the folder holds something else.
         """
         self.first_row = first_row
         self.folder = folder

@@ -97,10 +97,9 @@ def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_d
 
 
 def late_start_outcome(name: str, ratio: Fraction, flows: int, folder: FilePath) -> tuple[Outcome, dict[str, Any], Setting]:
-    """Return whether flows of a sender starve by a late start, for ``ccenv verify fairness``.
+    """Return outcome, description and setting of a late start, for ``ccenv verify fairness``.
 
-    Returns:
-        tuple: the outcome, ``refuted`` with a trace or ``unknown`` with a reason; its description; its setting.
+    The outcome is ``refuted`` with a trace, or ``unknown`` with a reason.
     """
     from ccenv.agents import make_sender
     from ccenv.proofs.claims.report import Outcome, save_counterexample

@@ -179,11 +179,9 @@ def _check_preconditions(game: Game, found: Found, within: bool, wanted: np.ndar
 
 
 def search(slowest_share: float = 1 / 256, rates: int = 24) -> SlowLink:
-    """Build the construction.
+    """Build the construction: smallest ratio of the emulated to the real link rate, in (0, 0.5], and 2 to 256 rates.
 
-    Args:
-        slowest_share: smallest ratio of the emulated to the real link rate, in (0, 0.5]; one segment per Rm at least.
-        rates: how many rates are tried, 2 to 256.
+    At least one segment per Rm is emulated.
     """
     return SlowLink(
         number("slow_link", "slowest_share", slowest_share, above=0, high=0.5),

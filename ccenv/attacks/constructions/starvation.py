@@ -274,12 +274,7 @@ def _deterministic(game: Game, rates: np.ndarray, steps: int) -> bool:
 
 
 def search(ratio: float = 20.0, converge_rtts: int = 2000) -> Starvation:
-    """Build the construction.
-
-    Args:
-        ratio: ratio of the two throughputs asked for, above 1.
-        converge_rtts: Rm until a flow alone counts as converged, 10 to 100,000.
-    """
+    """Build the construction: target ratio of the two throughputs above 1, convergence within 10 to 100,000 Rm."""
     return Starvation(
         number("starvation", "ratio", ratio, above=1, high=1e6),
         int(number("starvation", "converge_rtts", converge_rtts, low=10, high=100_000, whole=True)),

@@ -206,12 +206,7 @@ def _run_together(game: Game, slow: _Solo, fast: _Solo, jitter_steps: int) -> tu
 
 
 def search(ratio: float = 20.0, rtts: int = 400) -> StrongStarvation:
-    """Build the construction.
-
-    Args:
-        ratio: ratio of the two throughputs asked for, above 1.
-        rtts: longest trace in Rm, 10 to 10,000.
-    """
+    """Build the construction: target ratio of the two throughputs above 1, traces of at most 10 to 10,000 Rm."""
     return StrongStarvation(
         number("strong_starvation", "ratio", ratio, above=1, high=1e6),
         int(number("strong_starvation", "rtts", rtts, low=10, high=10_000, whole=True)),

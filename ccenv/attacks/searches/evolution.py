@@ -203,9 +203,5 @@ def _list_failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: n
 
 
 def search(population: int = 128) -> Evolution:
-    """Build the search.
-
-    Args:
-        population: scenarios per generation, 4 to 2048.
-    """
+    """Build the search with 4 to 2048 scenarios per generation."""
     return Evolution(int(number("evolution", "population", population, low=4, high=2048, whole=True)))

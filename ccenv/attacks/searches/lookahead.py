@@ -91,15 +91,12 @@ class Look:
 
 
 def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
-    """Build moves decision by decision; keep the worst prefixes.
+    """Build moves decision by decision, keeping the worst prefixes; return the worst sequence (n_steps, 2 + 2 N) and its outcome.
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
     are ranked by the bytes delivered until the end of the horizon: since the measured window began, or before that since the
     decision; in proof timing by the worst window so far or the one that ends with the horizon; for other goals by their outcome.
     The first corner of the best plans is then played.
-
-    Returns:
-        tuple: the worst complete sequence (n_steps, 2 + 2 N), and its outcome.
     """
     K = game.scene.steps_per_rtt
     options = plans(game)
@@ -215,13 +212,7 @@ BEAM_WEIGHT = 2.0
 
 
 def search_beam(width: int = 16, interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
-    """Build the search.
-
-    Args:
-        width: prefixes kept, 1 to 256.
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
+    """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
     return build_look_ahead("beam", BEAM_WEIGHT, width, interval_rtts, horizon_rtts)
 
 
@@ -229,10 +220,5 @@ GREEDY_WEIGHT = 0.5
 
 
 def search_greedy(interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
-    """Build the search.
-
-    Args:
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
+    """Build the search: 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
     return build_look_ahead("greedy", GREEDY_WEIGHT, 1, interval_rtts, horizon_rtts)

@@ -102,13 +102,7 @@ class Mutation:
 
 
 def search(width: int = 8, interval_rtts: int = 2, horizon_rtts: int = 16) -> Mutation:
-    """Build the search.
-
-    Args:
-        width: prefixes kept, 1 to 256.
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
+    """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
     return Mutation(
         Look(
             int(number("mutation", "width", width, low=1, high=256, whole=True)),

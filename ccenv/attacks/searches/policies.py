@@ -161,12 +161,7 @@ class PolicyCem:
 
 
 def search_policy_cem(population: int = 64, changes: float = MUTATION_SHARE) -> PolicyCem:
-    """Build the search.
-
-    Args:
-        population: most policies per generation, 4 to 4096.
-        changes: share of the budget for mutations of the worst policy's moves, 0 to 0.9.
-    """
+    """Build the search: at most 4 to 4096 policies per generation; 0 to 0.9 of the budget mutates the worst policy's moves."""
     most = int(number("policy_cem", "population", population, low=4, high=4096, whole=True))
     return PolicyCem(most, float(number("policy_cem", "changes", changes, low=0, high=0.9)))
 
@@ -226,9 +221,5 @@ class PolicyCmaEs:
 
 
 def search_policy_cma_es(population: int = 32) -> PolicyCmaEs:
-    """Build the search.
-
-    Args:
-        population: policies per generation, 4 to 1024.
-    """
+    """Build the search with 4 to 1024 policies per generation."""
     return PolicyCmaEs(int(number("policy_cma_es", "population", population, low=4, high=1024, whole=True)))

@@ -88,11 +88,7 @@ class CmaEs:
 
 
 def search_cma_es(population: int = 64) -> CmaEs:
-    """Build the search.
-
-    Args:
-        population: patterns per generation, 4 to 1024.
-    """
+    """Build the search with 4 to 1024 patterns per generation."""
     return CmaEs(int(number("cma_es", "population", population, low=4, high=1024, whole=True)))
 
 
@@ -223,12 +219,7 @@ class Cem:
 
 
 def search_cem(population: int = 256, elite_share: float = 0.1) -> Cem:
-    """Build the search.
-
-    Args:
-        population: most patterns per generation, 4 to 4096.
-        elite_share: share of a generation to which the next one is fitted, in (0, 0.5].
-    """
+    """Build the search: at most 4 to 4096 patterns per generation; the next one is fitted to a share in (0, 0.5]."""
     return Cem(
         int(number("cem", "population", population, low=4, high=4096, whole=True)),
         number("cem", "elite_share", elite_share, above=0, high=0.5),

@@ -203,12 +203,7 @@ def _extract_policy(game: Game, model: Any) -> MlpAdversary:
 
 
 def search(environments: int = 64, hidden: int = 16) -> PolicyPpo:
-    """Build the search.
-
-    Args:
-        environments: parallel runs, 1 to 256.
-        hidden: units of each of the two hidden layers, 1 to 128.
-    """
+    """Build the search: 1 to 256 parallel runs, 1 to 128 units in each of the two hidden layers."""
     return PolicyPpo(
         int(number("policy_ppo", "environments", environments, low=1, high=256, whole=True)),
         int(number("policy_ppo", "hidden", hidden, low=1, high=128, whole=True)),

@@ -201,13 +201,7 @@ def begins_at_state(v: View, state: Trace) -> Any:
 
 
 def search(steps: int = 8, asks: int = 3, time_limit_s: float = 5.0) -> Solver:
-    """Build the search.
-
-    Args:
-        steps: W, length of a continuation in Rm, 2 to 20.
-        asks: most questions per continuation, 1 to 20.
-        time_limit_s: per question, above 0.
-    """
+    """Build the search: W of 2 to 20 Rm, 1 to 20 questions per continuation, and a time limit above 0 per question."""
     return Solver(
         int(number("solver", "steps", steps, low=2, high=20, whole=True)),
         int(number("solver", "asks", asks, low=1, high=20, whole=True)),

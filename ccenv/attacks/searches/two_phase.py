@@ -96,9 +96,5 @@ class TwoPhase:
 
 
 def search(population: int = 64) -> TwoPhase:
-    """Build the search.
-
-    Args:
-        population: most patterns per generation, 4 to 4096.
-    """
+    """Build the search with at most 4 to 4096 patterns per generation."""
     return TwoPhase(int(number("two_phase", "population", population, low=4, high=4096, whole=True)))

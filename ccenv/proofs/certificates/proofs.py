@@ -113,11 +113,7 @@ class ProofChecker:
         return "ethos and the proof rules of CPC"
 
     def decide(self, text: str, limit_s: float) -> str:
-        """Decide a query with a proof.
-
-        Returns:
-            str: CHECKED, ``sat``, or ``unknown`` for a limit and for a proof that is incomplete or rejected.
-        """
+        """Return CHECKED, ``sat``, or ``unknown`` for a limit and for a proof that is incomplete or rejected."""
         with tempfile.TemporaryDirectory() as folder:
             query, proof = FilePath(folder) / "query.smt2", FilePath(folder) / "proof.eo"
             query.write_text(text, encoding="utf-8")

@@ -187,11 +187,8 @@ def _describe_failure(query: Query, result: Result, run: EnvelopeRun, left_s: fl
 def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:
     """Decide the claim of a row's bound again, with the limits of a run; ``run.recheck`` must confirm if given.
 
-    Returns:
-        tuple: hash of the query, comparable with the row's ``query_sha256``, and its verdict.
-
-    Raises:
-        UnknownNameError: for an unknown metric.
+    Returns the hash of the query, comparable with the row's ``query_sha256``, and its verdict. Raises UnknownNameError for an
+    unknown metric.
     """
     if row["metric"] not in METRICS:
         raise unknown_name("metric of an envelope", str(row["metric"]), METRICS)

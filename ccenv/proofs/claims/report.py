@@ -199,10 +199,9 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
 
 
 def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Result, str]:
-    """Look for a trace that breaks a claim of which a step fails: one that returns to its state and can be repeated for ever.
+    """Look for a trace that breaks a claim of which a step fails, by returning to its state, so that it repeats for ever.
 
-    Returns:
-        tuple: the query for such a trace and its result, or the failed ones if there is none; and the finding in words.
+    Returns its query and result, or the failed ones if there is none, and the finding in words.
     """
     cycle = cycle_query(query)
     if isinstance(cycle, str):

@@ -69,8 +69,7 @@ def find_objection(replay: Mapping[str, Any]) -> str | None:
 def run_in_engine(trace: Trace, view: View, values: dict[str, Any], sender: SmtSender, probe_window: int) -> dict[str, Any]:
     """Replay a counterexample in the engine with its sender deciding.
 
-    Returns:
-        dict: ``engine``, "reproduced" or "differs"; ``engine_relative_difference``; ``engine_sender``: who decided.
+    Returns ``engine`` ("reproduced" or "differs"), ``engine_relative_difference`` and ``engine_sender``, who decided.
     """
     decide = EngineSender(view, values, sender, probe_window, trace.header.path.bdp_bytes)
     who = f"{sender.name} decided each step on what the engine delivered"

@@ -33,7 +33,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
     if largest > LARGEST or setting.samples > MOST_SAMPLES:
         return None
 
-    def scale_up(x: Fraction) -> int:
+    def units(x: Fraction) -> int:
         return int(Fraction(x) * scale)
 
     out = np.zeros((), dtype=TRACE)
@@ -41,23 +41,19 @@ def trace_of_view(view: View) -> np.ndarray | None:
     out["samples"], out["jitter"], out["link"] = n, setting.jitter_steps, scale
     out["exact_waste"] = setting.model != "ccac"
     out["past_known"] = setting.delay_rule == "sound"
-    out["alpha"], out["beta"] = scale_up(view.alpha), -1 if view.beta is None else scale_up(view.beta)
-    out["G"], out["E"], out["C_L"], out["C_U"] = (
-        scale_up(view.G[0]),
-        scale_up(view.E[0]),
-        scale_up(view.C_L[0]),
-        scale_up(view.C_U[0]),
-    )  # type: ignore[index]
+    out["alpha"], out["beta"] = units(view.alpha), -1 if view.beta is None else units(view.beta)
+    out["G"], out["E"] = units(view.G[0]), units(view.E[0])
+    out["C_L"], out["C_U"] = units(view.C_L[0]), units(view.C_U[0])  # type: ignore[index]
     out["lost"], out["seen"] = bool(view.lost_at_0), bool(view.loss_seen[0])
     if view.C_L_lambda is not None and view.q_U is not None:
         slack = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
-        out["probes"], out["C_L_lambda"], out["q_U"] = 1, scale_up(view.C_L_lambda[0]), scale_up(view.q_U[0])
+        out["probes"], out["C_L_lambda"], out["q_U"] = 1, units(view.C_L_lambda[0]), units(view.q_U[0])
         out["late_kept"] = setting.beliefs.lambda_delay == "kept"
         out["first_late"] = bool(view.first_late[0][slack])
     out["windows"] = windows_code(setting.beliefs)
     is_held = _is_held(view)
     out["hold"] = is_held
-    past = [scale_up(x) for x in view.E_before]
+    past = [units(x) for x in view.E_before]
     limit = setting.sent_before_at_most
     # Older bytes came all at once, or as fast as the query allows.
     most = None if limit is None else math.floor((limit[0] + limit[1] * view.alpha) * scale)
@@ -65,8 +61,8 @@ def trace_of_view(view: View) -> np.ndarray | None:
         past.append(min([-LARGEST, *past]) if most is None else past[-1] - most)
     out["E_before"] = past[:PAST]
     out["waste"][:], out["serve"][:] = -1, -1
-    out["G_at"][:n] = [scale_up(x) for x in view.G]
-    out["S_at"][:n] = [scale_up(x) for x in view.S]
+    out["G_at"][:n] = [units(x) for x in view.G]
+    out["S_at"][:n] = [units(x) for x in view.S]
     delays = [max([m for m, flag in flags.items() if flag], default=0) for flags in view.late]
     out["delay"] = delays[0]
     out["delay_at"][:n] = delays

@@ -154,9 +154,7 @@ def check_report(file: FilePath) -> None:
 def write_report(data: dict[str, Any], file: FilePath) -> None:
     """Write the page of an answer, optionally with ``ranking`` and ``engine``; bars are logarithmic.
 
-    Raises:
-        InputError: for a file that does not end in .html.
-        MissingExtraError: without Jinja2.
+    Raises as :func:`check_report` does.
     """
     check_report(file)
     import jinja2

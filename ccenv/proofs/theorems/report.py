@@ -86,12 +86,9 @@ def _describe_reason(proof: Proof, folder: FilePath) -> str | None:
 def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     """Return the report of a theorem on another grid, and write the traces that break its lemmas.
 
-    Returns:
-        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
-            grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    It has ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
+    grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``. Raises
+    CcenvError if the folder cannot be written.
     """
     loaded = cell.loaded
     name = f"K{loaded.setting.steps_per_rtt}-D{_stem(str(loaded.setting.jitter))}"
@@ -131,12 +128,9 @@ def _hash_asked(one: Decided) -> str | None:
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
     """Return the report of a search for lassos, and write the traces that can be repeated for ever.
 
-    Returns:
-        dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``
-            (yes, none, unknown), ``traces`` in the order in which they repeat, and ``reason``.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    It has ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found`` (yes,
+    none, unknown), ``traces`` in the order in which they repeat, and ``reason``. Raises CcenvError if the folder cannot be
+    written.
     """
     claims = {}
     for claim, one in zip(loaded.claims, found, strict=True):

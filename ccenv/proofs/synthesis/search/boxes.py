@@ -98,18 +98,9 @@ def _equal_rates(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int
 def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:
     """List the decisions of a run of ``simulate``: programs that agree on them run identically up to the last step run.
 
-    Args:
-        trace: the TRACE record.
-        row: the program: indices of three conditions and four rates.
-        conditions: CONDITION records.
-        rates: RATE records.
-        timed: of :func:`timed_masks`.
-        curves: of ``simulate``, with rates of 0 in steps that were not run.
-        holes: (n,) int64, filled with the hole of each decision.
-        masks: (n,) uint64, filled with the conditions or rates that decide equally.
-
-    Returns:
-        int: number of decisions.
+    ``row`` is the program, indices of three conditions and four rates; ``timed`` comes from :func:`timed_masks` and ``curves``
+    from ``simulate``, with rates of 0 in steps that were not run. ``holes`` (n,) int64 is filled with the hole of each decision,
+    ``masks`` (n,) uint64 with the conditions or rates that decide equally. Returns the number of decisions.
     """
     count = 0
     D, alpha = trace.jitter, trace.alpha
