@@ -1,1 +1,1 @@
-"""Searching adversaries: the moves of a legal network that hurt one sender most."""
+"""Adversaries that search for the legal network that hurts a sender most."""

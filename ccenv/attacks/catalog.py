@@ -1,10 +1,6 @@
-"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary.
+"""The registry of searches, the default panel, and adversaries that are played as they are: scripted, learned, and replays.
 
-The network moves of a solver's counterexample, played over and over against any sender.
-
-A counterexample ([CCmatic] s.4, CEGIS) says how a network defeats one sender; often it hurts others too.
-
-A scripted or learned adversary, played as it is.
+A replay repeats the network moves of a solver's counterexample ([CCmatic] s.4, CEGIS), which often hurt other senders too.
 """
 
 from __future__ import annotations
@@ -74,38 +70,34 @@ PANELS: dict[str, tuple[str, ...]] = {
     "v1": ("corners", "slow_link", "random_search", "cem", "greedy", "beam"),
     "v2": ("corners", "slow_link", "cem", "two_phase", "mutation", "policy_cem"),
 }
-"""The panels by version: adversaries that need no extra. Records name the adversaries that they were made with."""
+"""The panels by version: adversaries without extra dependencies. Records name their adversaries."""
 
 PANEL: tuple[str, ...] = PANELS["v2"]
-"""The adversaries of an attack if nobody names others."""
+"""The default adversaries of an attack."""
 
 
 class Search(Protocol):
     """A search over moves.
 
-    One that needs more than one run at least also has ``least_flow_steps(game)``: what the smallest budget must be, or what it
-    takes where the weight is 0.
-
-    Attributes:
-        weight: its part of a common budget; 0: it needs a fixed number of steps, whatever the budget.
+    A search of more than one run also has ``least_flow_steps(game)``: its smallest budget, or its cost if the weight is 0.
     """
 
     @property
     def weight(self) -> float:
-        """Part of a common budget."""
+        """Share of a common budget; 0: it needs a fixed number of steps, whatever the budget."""
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
+        """Search for at most so many flow-steps and return the worst run found."""
 
 
 def make_search(spec: str, *, code: bool = True) -> Search:
-    """Build a search, or wrap what is played as it is.
+    """Build a search, or wrap an adversary that is played as it is.
 
     Args:
         spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
             files of a learned one, a solver's trace (``.npz``), or code of a user: a plugin, or a Python file with an adversary
             (``ccenv.adversaries.load``) or a function ``search`` that returns a Search.
-        code: the spec may name code of a user: the user named it, not a suite or a record of others.
+        code: the spec may name code of a user, because the user gave it and not a suite or a record of others.
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -127,35 +119,31 @@ def make_search(spec: str, *, code: bool = True) -> Search:
 
 
 def _user_search(spec: str) -> Search:
-    asked = read_spec(spec)
-    user = load_file(asked.file, "adversary", [*SEARCHES.names(), *ADVERSARIES.names()])
-    name = asked.attribute or "search"
+    user_spec = read_spec(spec)
+    user = load_file(user_spec.file, "adversary", [*SEARCHES.names(), *ADVERSARIES.names()])
+    name = user_spec.attribute or "search"
     build_search = getattr(user.module, name, None)
     if name != "search" or build_search is None:
         return Scripted(spec)
-    search: Search = call(build_search, asked.parameters, asked.where, user.path)
+    search: Search = call(build_search, user_spec.parameters, user_spec.where, user.path)
     if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):
-        raise InputError(f"{asked.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
+        raise InputError(f"{user_spec.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
     return search
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Play the moves of a trace file; a step of the trace lasts one Rm.
-
-    Attributes:
-        file: a trace with one step per Rm on ideal, cbr_delay or ccac, such as ``ccenv verify`` stores.
-    """
+    """Plays the moves of a trace file with one step per Rm on ideal, cbr_delay or ccac, as ``ccenv verify`` stores."""
 
     file: str
     weight: float = 0.0
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what it takes: a run per step of the trace."""
+        """Return the cost: a run per step of the trace."""
         return load_trace(self.file).n_steps * game.run_flow_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the run of the worst shift: which step of the trace comes first changes the outcome."""
+        """Return the run of the worst shift, since the outcome depends on the first step."""
         from ccenv.attacks.game import Found
         from ccenv.proofs.formulas.moves import as_adversary
 
@@ -171,19 +159,15 @@ class Replay:
 
 @dataclass(frozen=True)
 class Scripted:
-    """One run against an adversary of ``ccenv.adversaries``.
-
-    Attributes:
-        spec: what ``ccenv.adversaries.load.load_adversary`` takes.
-    """
+    """One run against an adversary of ``ccenv.adversaries``, by its spec for ``load_adversary``."""
 
     spec: str
     weight: float = 0.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Build the adversary; the attack itself plays it."""
+        """Build the adversary, which the attack plays."""
         from ccenv.attacks.game import Found
 
-        found = Found(load_adversary(self.spec))
+        result = Found(load_adversary(self.spec))
         game.flow_steps += game.run_flow_steps
-        return found
+        return result

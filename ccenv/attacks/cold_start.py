@@ -1,11 +1,11 @@
-"""The solver as an adversary that starts cold: an empty path, beliefs that know nothing, the engine's own first step.
+"""The solver as an adversary from a cold start: an empty path, uninformed beliefs, the engine's first step.
 
 Two questions about the windows of a claim, in runs of whole belief periods (``ccenv.proofs.theorems.periods``):
 
-- ``worst_cold_start``: the worst window that ends at some round trip. Its moves are played against the sender's own code, and
-  what counts is what the engine measured.
-- ``cold_bound``: what no such window falls below, wherever it lies. Windows of the first period are asked for from the cold start
-  itself, later ones from any state one period before the one in which they begin: every run has such a state.
+- ``worst_cold_start``: the worst window that ends at some round trip. Its moves are played against the sender's code, and the
+  engine's measurement counts.
+- ``cold_bound``: a lower bound for such windows at any time. Windows of the first period start from the cold start itself, later
+  ones from any state one period before the one in which they begin, which every run has.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ccenv.proofs.theorems.periods import Periods
 
 ENDS_RTTS = (13, 17, 20, 23, 25)
-"""Round trips at which the windows end that are looked for from a cold start."""
+"""Ends of the windows from a cold start, in round trips."""
 
 FINEST = Fraction(1, 64)
-"""How close a bound and what lies above it come."""
+"""Resolution of the bounds."""
 
 NOTHING_KNOWN = 1000
 """C_U at the start, in C: the engine's is infinite."""
@@ -41,13 +41,7 @@ Start = Literal["cold", "any"]
 
 @dataclass(frozen=True)
 class Window:
-    """The samples of a window in a run of the solver, T of them.
-
-    Attributes:
-        run: the run.
-        first: sample at which the window begins, in Rm from the run's start.
-        last: number of the window's last sample, T - 1.
-    """
+    """A window of T samples in a run of the solver: from sample ``first`` of the run, with last index ``last`` = T - 1."""
 
     run: Periods
     first: int
@@ -55,14 +49,14 @@ class Window:
 
     def series(self, name: str) -> list[Term]:
         """Return ``rate``, ``inflight``, ``queue`` or a belief, sample by sample."""
-        places = [self.run.at(self.first + step) for step in range(self.last + 1)]
+        positions = [self.run.at(self.first + step) for step in range(self.last + 1)]
         if name in ("inflight", "queue"):
-            return [getattr(view, name)(t) for view, t in places]
-        return [getattr(view, name)[t] for view, t in places]
+            return [getattr(view, name)(t) for view, t in positions]
+        return [getattr(view, name)[t] for view, t in positions]
 
     @property
     def delivered(self) -> Term:
-        """Bytes delivered in it."""
+        """Bytes delivered in the window."""
         return self.run.delivered(self.first, self.first + self.last)
 
 
@@ -72,7 +66,7 @@ def still_window(beliefs: frozenset[str]) -> Callable[[Window], Formula]:
 
     def premise(window: Window) -> Formula:
         rests = [window.series(name) for name in ("rate", "inflight", "queue")]
-        parts = [here == series[0] for series in map(window.series, sorted(beliefs)) for here in series[1:]]
+        parts = [later == series[0] for series in map(window.series, sorted(beliefs)) for later in series[1:]]
         return all_of([*parts, *(series[-1] <= series[1] for series in rests)])
 
     return premise
@@ -95,14 +89,13 @@ def converged_window(low: Fraction, high: Fraction, most_queue: Fraction) -> Cal
 
 @dataclass(frozen=True)
 class ColdStart:
-    """What the solver says of windows in runs from a cold start.
+    """The solver's results on windows in runs from a cold start.
 
     Attributes:
         utilisation: of the worst window that the engine reproduced, or None.
         legal: the independent checker accepts its trace.
-        none_below: no window that ends at one of ``ends_rtts`` uses less than this, by the solver; None: not asked.
-        ends_rtts: ends of the windows looked at.
-        bound: no window of any run from a cold start uses less, wherever it lies; None: nothing decided.
+        none_below: by the solver no window that ends at one of ``ends_rtts`` uses less; None: not asked.
+        bound: no window of any run from a cold start uses less, at any time; None: undecided.
         seconds: of the solver.
     """
 
@@ -116,15 +109,14 @@ class ColdStart:
 
 @dataclass
 class Questions:
-    """Asks for windows that use less of the link than a number.
+    """Queries for windows below some utilisation.
 
     Attributes:
-        scene: proof timing; path, model, sender, and the claim whose windows count.
+        scene: in proof timing, with the claim whose windows count.
         premise: of the claim, as a formula.
         spec: name of the sender's encoding.
         buffer: name of the solver's buffer; its size is the path's.
         time_limit_s: per solver call.
-        seed: of the solver.
         seconds: of all answers.
     """
 
@@ -137,19 +129,16 @@ class Questions:
     seconds: float = 0.0
 
     def ask(self, start: Start, end: int, less_than: Fraction) -> tuple[Answer, Periods]:
-        """Ask for a run with such a window that ends at a sample, and uses less.
+        """Ask for a run with a window of lower utilisation that ends at a sample, in Rm from the run's start.
 
-        Args:
-            start: ``cold``, or ``any`` state that one sample allows.
-            end: sample, in Rm from the run's start.
-            less_than: utilisation.
+        It starts ``cold``, or in ``any`` state that the laws of one sample allow.
         """
         from ccenv.proofs.solver.solvers import Store, solve, version_of
 
-        run = _run(self.spec, self.scene.model, self.buffer, end)
+        run = _build_run(self.spec, self.scene.model, self.buffer, end)
         window = Window(run, end + 1 - self.scene.claim.samples, self.scene.claim.samples - 1)
         counted = window.last - run.first.setting.jitter_steps
-        path = list(self._cold(run.first) if start == "cold" else self._path(run.first))
+        path = list(self._cold_state(run.first) if start == "cold" else self._path_numbers(run.first))
         text = run.text(*path, self.premise(window), window.delivered < less_than * counted)
         store = Store()
         answer = store.load(text, version_of("z3"))
@@ -165,18 +154,18 @@ class Questions:
         path = self.scene.path
         return Fraction(path.link_rate_Bps * path.flows[0].rtt_s / path.mss_bytes).limit_denominator(10_000)
 
-    def _path(self, v: View) -> Iterator[Any]:
-        """Yield the path's numbers."""
+    def _path_numbers(self, v: View) -> Iterator[Any]:
+        """Yield MSS and buffer of the path."""
         path = self.scene.path
         yield v.alpha == 1 / self._segments
         if v.beta is not None:
             yield v.beta == Fraction(path.buffer_bytes / path.mss_bytes).limit_denominator(10_000) / self._segments
 
-    def _cold(self, v: View) -> Iterator[Any]:
-        """Yield the engine's initial state: an empty path, nothing sent or seen before, C_L = MSS/Rm, C_U unknown."""
+    def _cold_state(self, v: View) -> Iterator[Any]:
+        """Yield the engine's initial state: an empty path, no past, C_L = MSS/Rm, C_U unknown."""
         from ccenv.proofs.solver.terms import negate
 
-        yield from self._path(v)
+        yield from self._path_numbers(v)
         yield from (value == 0 for value in (v.E[0], v.G[0], *v.E_before))
         yield v.rate[0] == v.alpha
         if v.beta is not None:
@@ -193,7 +182,7 @@ class Questions:
 
 
 @lru_cache(maxsize=32)
-def _run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
+def _build_run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
     from ccenv.proofs.claims.claims import BELIEF_BOUNDS
     from ccenv.proofs.formulas.encode import Needs
     from ccenv.proofs.formulas.setting import BeliefRules, Setting
@@ -206,20 +195,20 @@ def _run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
 
 
 def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None:
-    """Return the largest multiple of FINEST of which it is proved that no window of a run from a cold start uses less."""
+    """Return the largest multiple of FINEST that is proved as a lower bound for windows of runs from a cold start."""
     from ccenv.proofs.claims.lemma_run import bisect
     from ccenv.proofs.theorems.periods import PERIOD_RTTS
 
     last = ask.scene.claim.samples - 1
-    places: list[tuple[Start, int]] = [("any", PERIOD_RTTS + first + last) for first in range(PERIOD_RTTS)]
-    places += [("cold", first + last) for first in range(PERIOD_RTTS)]
+    windows: list[tuple[Start, int]] = [("any", PERIOD_RTTS + first + last) for first in range(PERIOD_RTTS)]
+    windows += [("cold", first + last) for first in range(PERIOD_RTTS)]
 
     def decide(value: Fraction) -> tuple[Any, Any]:
-        for place in list(places):
-            answer, _ = ask.ask(*place, value)
+        for window in list(windows):
+            answer, _ = ask.ask(*window, value)
             if answer.status != "unsat":
-                places.remove(place)
-                places.insert(0, place)  # where one was found there may be a worse one
+                windows.remove(window)
+                windows.insert(0, window)  # there may be a worse one
                 return ("refuted" if answer.status == "sat" else "unknown"), None
         return "verified", None
 
@@ -227,26 +216,26 @@ def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None
 
 
 def worst_cold_start(ask: Questions, low: Fraction, most: Fraction, ends_rtts: Sequence[int] = ENDS_RTTS) -> ColdStart:
-    """Find the worst window of a run from a cold start, and what none falls below."""
+    """Find the worst window of a run from a cold start, and a lower bound."""
     proved = cold_bound(ask, low, most)
     floor, best = max(low, proved or low), most
-    found, legal, floors = [], True, []
+    utilisations, legal, floors = [], True, []
     for end in ends_rtts:
         none_below = floor
         while best - none_below > FINEST:
-            asked = _between(none_below, best)
-            answer, run = ask.ask("cold", end, asked)
+            tried = _choose_between(none_below, best)
+            answer, run = ask.ask("cold", end, tried)
             if answer.status == "unsat":
-                none_below = asked
+                none_below = tried
                 continue
             if answer.status != "sat":
                 break
-            value, is_legal = _played(ask.scene, run, answer, end)
+            value, is_legal = _play_run(ask.scene, run, answer, end)
             legal = legal and is_legal
-            found.append(value)
-            best = min(asked, Fraction(value).limit_denominator(4096)) if value < NO_WINDOW else asked
+            utilisations.append(value)
+            best = min(tried, Fraction(value).limit_denominator(4096)) if value < NO_WINDOW else tried
         floors.append(none_below)
-    reached = [value for value in found if value < NO_WINDOW]
+    reached = [value for value in utilisations if value < NO_WINDOW]
     return ColdStart(
         min(reached, default=None),
         legal,
@@ -257,14 +246,14 @@ def worst_cold_start(ask: Questions, low: Fraction, most: Fraction, ends_rtts: S
     )
 
 
-def _between(low: Fraction, high: Fraction) -> Fraction:
+def _choose_between(low: Fraction, high: Fraction) -> Fraction:
     """Return a multiple of FINEST near the middle, above low."""
     steps = int((high - low) / FINEST / 2)
     return (int(low / FINEST) + max(1, steps)) * FINEST
 
 
-def _played(scene: Scene, run: Periods, answer: Answer, end: int) -> tuple[float, bool]:
-    """Play the network's moves of a run against the sender's own code; return the worst window's utilisation and legality."""
+def _play_run(scene: Scene, run: Periods, answer: Answer, end: int) -> tuple[float, bool]:
+    """Play the network's moves of a run against the sender's code; return the worst window's utilisation and legality."""
     from ccenv.proofs.formulas.moves import as_adversary
     from ccenv.proofs.formulas.view import as_trace
 

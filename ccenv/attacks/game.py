@@ -1,6 +1,6 @@
-"""The game that searches play: moves in, what the goal counts out; every engine step is counted.
+"""The game of attack searches: moves in, the goal's outcome out, with every engine step counted; and the goals.
 
-What an adversary aims at: one line per goal, counted in the engine while it searches and measured on the trace it reports.
+A goal is evaluated from the engine's totals during a search, and measured on the reported trace.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from ccenv.network.path import Model, Path, get_model, grid_of
 from ccenv.network.trace import Trace
 
 Counts = Mapping[str, np.ndarray]
-"""What the measured window adds to the engine's totals: A, L, S, delay_byte_s, acked (B, N) and capacity (B,)."""
+"""Increase of the engine's totals in the measured window: A, L, S, delay_byte_s, acked (B, N) and capacity (B,)."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One aim of an adversary.
+    """One goal of an adversary.
 
     Attributes:
-        name: how commands and suites call it.
-        metric: of ``ccenv.network.metrics.table``, what is reported.
-        least_flows: flows that it needs.
-        outcome: of several runs, (B,); lower is worse for the sender. What searches make as low as they can.
-        summary: one line.
+        name: in commands and suites.
+        metric: the reported one of ``ccenv.network.metrics.table``.
+        least_flows: number of flows that it needs.
+        outcome: of several runs, (B,), which searches minimise; lower is worse for the sender.
     """
 
     name: str
@@ -46,12 +45,12 @@ class Goal:
     summary: str
 
     def measure(self, trace: Trace, first_row: int) -> float | None:
-        """Return the metric of a trace from a row on; None where it is undefined."""
+        """Return the metric of a trace from a row on, or None if it is undefined."""
         value = OF_TRACE[self.metric](Window(trace, first_row, trace.n_steps))
         return None if np.isnan(value) else value
 
     def badness(self, value: float | None) -> float:
-        """Return what orders values of the metric: lower is worse for the sender, an undefined value is no harm."""
+        """Return the sort key of a value of the metric: lower is worse for the sender; an undefined value is no harm."""
         return np.inf if value is None else METRICS[self.metric].sign * value
 
 
@@ -101,27 +100,27 @@ def goal_of(name: str) -> Goal:
 
 
 SERVICE = FIRST_SERVICE  # of flow 0
-KIND = (1.0, 1.0, 1.0, 0.0)  # of one flow: everything delivered at once, nothing kept, the fastest link, no loss
-MOST_STEPS = 100_000  # of one run: a search holds the moves of several hundred runs at a time
-CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
+KIND = (1.0, 1.0, 1.0, 0.0)  # benign moves of one flow: immediate delivery, no tokens hoarded, the fastest link, no loss
+MOST_STEPS = 100_000  # per run: a search holds the moves of several hundred runs at a time
+CHUNK = 256  # environments per engine: larger batches gain nothing and need memory
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that decides a game besides the moves.
+    """The attack scenario: everything that decides a game besides the moves.
 
     Attributes:
-        sender: the sender under attack; all flows of the path are such senders.
+        sender: under attack, for all flows of the path.
         path: of one flow or several.
         model: network model.
-        timing: ``engine``, or ``smt`` for proof timing (K = 1, losses told by an oracle).
+        timing: ``engine``, or ``smt`` for proof timing (K = 1, losses known from an oracle).
         steps_per_rtt: K.
-        warmup_rtts: Rm before the measured window; the attack runs already.
+        warmup_rtts: Rm before the measured window, already under attack.
         window_rtts: Rm measured.
-        calm_rtts: Rm at the start in which the network is kind.
+        calm_rtts: Rm at the start with a benign network.
         seed: of the sender's random numbers.
-        claim: in proof timing, which windows count.
-        goal: what adversaries aim at, a name of ``ccenv.attacks.game.GOALS``.
+        claim: in proof timing, the windows that count.
+        goal: a name of ``ccenv.attacks.game.GOALS``.
     """
 
     sender: Sender
@@ -137,7 +136,6 @@ class Scene:
     goal: str = UTILISATION
 
     def __post_init__(self) -> None:
-        """Check what the engine does not."""
         if isinstance(self.sender, ExternalSender):
             raise InputError("an external sender cannot be attacked: its rate comes from outside")
         least = goal_of(self.goal).least_flows
@@ -168,14 +166,14 @@ class Scene:
 
 @dataclass
 class Found:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
-        adversary: the moves, playable; None where ``trace`` says it all.
-        trace: of the worst run, if the search made it itself (another path, several flows).
-        first_row: row of that trace at which the measured window starts, if not the scene's.
-        preconditions: name -> whether it held, or the measured value; for constructions.
-        details: anything JSON can hold that helps to understand or replicate the finding.
+        adversary: the playable moves; None if there is only a trace.
+        trace: of the worst run, if the search recorded it itself (another path, several flows).
+        first_row: row of that trace at which the measured window starts, if not the scenario's.
+        preconditions: of constructions: name -> whether it held, or the measured value.
+        details: JSON-ready details that explain or replicate the finding.
     """
 
     adversary: Adversary | None = None
@@ -186,15 +184,12 @@ class Found:
 
 
 class Game:
-    """Play moves against the sender of a scene.
+    """Plays moves against the sender of an attack scenario.
 
-    Attributes:
-        scene: who plays where.
-        flow_steps: engine steps of flows spent so far.
+    ``flow_steps`` are the engine steps of flows spent so far, which ``report`` receives.
     """
 
     def __init__(self, scene: Scene, report: Callable[[int], None] | None = None) -> None:
-        """Start counting at zero; report is called with the flow-steps spent so far."""
         self.scene = scene
         self.flow_steps = 0
         self._report = report
@@ -206,7 +201,7 @@ class Game:
 
     @cached_property
     def goal(self) -> Goal:
-        """What adversaries aim at."""
+        """The goal of the adversaries."""
         return goal_of(self.scene.goal)
 
     @cached_property
@@ -232,7 +227,7 @@ class Game:
 
     @property
     def calm_steps(self) -> int:
-        """Steps in which the network is kind."""
+        """Steps with a benign network at the start."""
         return self.scene.calm_rtts * self.scene.steps_per_rtt
 
     @cached_property
@@ -243,7 +238,7 @@ class Game:
         hoards = self.model.hoards_tokens and jitter[0]
         varies = self.model.varies_rate and (path.link_rate_min_Bps, path.link_rate_max_Bps) != (None, None)
         is_open = {WASTE: hoards, RATE: varies}
-        for i, flow in enumerate(flows):  # where tokens are hoarded, flow 0's service is that of all flows
+        for i, flow in enumerate(flows):  # if tokens are hoarded, flow 0's service is that of all flows
             is_open[SERVICE + i] = jitter[i] and (i == 0 or not self.model.hoards_tokens)
             is_open[SERVICE + len(flows) + i] = flow.loss_budget > 0
         columns = tuple(column for column in sorted(is_open) if is_open[column])
@@ -262,11 +257,7 @@ class Game:
         return tuple(names[column] for column in self.open_moves)
 
     def moves(self, values: np.ndarray) -> np.ndarray:
-        """Return complete moves (B, n_steps, 2 + 2 N) from patterns that are repeated.
-
-        Args:
-            values: (B, length, number of open moves), in [0, 1].
-        """
+        """Return complete moves (B, n_steps, 2 + 2 N) from repeated patterns (B, length, number of open moves) in [0, 1]."""
         B, length, _ = values.shape
         out = np.empty((B, self.n_steps, len(self.kind)))
         out[:] = self.kind
@@ -277,7 +268,7 @@ class Game:
     def engine(
         self, adversaries: Adversary | Sequence[Adversary], n_envs: int, record: bool = False, paths: PathArrays | None = None
     ) -> CurveEngine:
-        """Return a batch of this game; every environment draws the same random numbers."""
+        """Return an engine for a batch of this game; every environment draws the same random numbers."""
         scene = self.scene
         engine = CurveEngine(
             [scene.path] * n_envs if paths is None else paths,
@@ -295,27 +286,23 @@ class Game:
         return engine
 
     def play(self, moves: np.ndarray) -> np.ndarray:
-        """Return what the goal counts under each of several sequences of moves; lower is worse for the sender.
-
-        Args:
-            moves: (B, n_steps, 2 + 2 N).
-        """
+        """Return the goal's outcomes under moves (B, n_steps, 2 + 2 N); lower is worse for the sender."""
         return self.play_adversaries([RecordedAdversary("search", row) for row in moves])
 
     def play_adversaries(self, adversaries: Sequence[Adversary]) -> np.ndarray:
-        """Return what the goal counts against each of several adversaries; lower is worse for the sender."""
+        """Return the goal's outcomes against several adversaries; lower is worse for the sender."""
         groups = [adversaries[i : i + CHUNK] for i in range(0, len(adversaries), CHUNK)]
         return np.concatenate([self._play(group, None)["outcome"] for group in groups])
 
     def play_paths(self, moves: np.ndarray, paths: PathArrays | None) -> dict[str, np.ndarray]:
-        """Play moves on one path each (None: the scene's); return outcome, sent, lost and queue_bdp, (B,) each.
+        """Play moves on one path each (None: the scenario's); return outcome, sent, lost and queue_bdp, (B,) each.
 
         ``sent`` and ``lost`` are bytes of the measured window, ``queue_bdp`` is the queue at its end in units of C*Rm.
         """
         return self._play([RecordedAdversary("search", row) for row in moves], paths)
 
     def _play(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> dict[str, np.ndarray]:
-        engine = self._begun(adversaries, paths)
+        engine = self._start_engine(adversaries, paths)
         engine.advance(self.first_row - int(engine.env("step")[0]))
         before = engine.totals()
         if self.scene.timing == "smt":
@@ -339,8 +326,8 @@ class Game:
             "queue_bdp": engine.queue_bytes / bdp,
         }
 
-    def _begun(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> CurveEngine:
-        """Return an engine at its start; policies, which hold no moves of their own, after the calm beginning."""
+    def _start_engine(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> CurveEngine:
+        """Return an engine at its start; for policies, which have no recorded moves, after the benign beginning."""
         engine = self.engine(adversaries, len(adversaries), paths=paths)
         if self.calm_steps == 0 or not any(isinstance(one, MlpAdversary) for one in adversaries):
             return engine
@@ -353,8 +340,8 @@ class Game:
         return engine
 
     def moves_of(self, adversary: Adversary) -> np.ndarray:
-        """Return the moves that an adversary makes in one run, (n_steps, 2 + 2 N); the run is counted."""
-        engine = self._begun([adversary], None)
+        """Return the moves of an adversary in one run, (n_steps, 2 + 2 N); the run is counted."""
+        engine = self._start_engine([adversary], None)
         first = int(engine.env("step")[0])
         out = np.tile(self.kind, (self.n_steps, 1))
         for row in out[first:]:
@@ -365,8 +352,8 @@ class Game:
         clipped: np.ndarray = np.clip(out, 0.0, 1.0)
         return clipped
 
-    def need_one_flow(self, name: str) -> None:
-        """Raise InputError if an adversary that knows only one flow and the goal utilisation meets another game."""
+    def require_one_flow(self, name: str) -> None:
+        """Raise InputError for an adversary of one flow and the goal utilisation in another game."""
         if self.scene.path.n_flows > 1 or self.scene.goal != UTILISATION:
             raise InputError(
                 f"adversary {name!r} attacks the utilisation of one flow; this is the goal {self.scene.goal!r} with "
@@ -374,22 +361,19 @@ class Game:
             )
 
     def count(self, engine: CurveEngine, steps: int) -> None:
-        """Add what an engine has played to the account."""
+        """Add the steps of an engine to ``flow_steps``."""
         self.flow_steps += engine.n_envs * engine.n_flows * steps
         if self._report is not None:
             self._report(self.flow_steps)
 
     def trace(self, adversary: Adversary) -> Trace:
-        """Return the trace of one complete run against an adversary; not counted: it only writes down what was found."""
+        """Return the trace of one complete run against an adversary, which is not counted."""
         engine = self.engine(adversary, 1, record=True)
         engine.advance(self.n_steps)
         return engine.trace(0)
 
     def measure(self, trace: Trace, first_row: int | None = None) -> float:
-        """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up).
-
-        What the goal measures is ``goal.measure``.
-        """
+        """Return the game's utilisation of a trace from a row on (by default after the warm-up); see also ``goal.measure``."""
         first = self.first_row if first_row is None else first_row
         if self.scene.timing == "smt":
             return float(self.scene.claim.worst(samples_of(trace, first))[0])
@@ -399,6 +383,6 @@ class Game:
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
-    """Return counter-based random numbers that depend on a seed and the name of the search only."""
+    """Return a counter-based generator that depends only on a seed and the name of the search."""
     key = int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "little")
     return np.random.Generator(np.random.Philox(key=[seed, key]))

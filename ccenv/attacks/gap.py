@@ -1,7 +1,7 @@
-"""The adversary gap: the worst that searches find in proof timing, against the bound that the solver proves.
+"""The adversary gap: the worst utilisation that searches find in proof timing, against the bound that the solver proves.
 
-Both speak about the same windows (``ccenv.attacks.windows``) of the same model, K = 1. A gap of zero says that bound
-and search are both exact; a found value below the proved one would say that encoder or engine is wrong.
+Both are about the same windows (``ccenv.attacks.windows``) of the same model, K = 1. A gap of zero means that bound and search
+are both exact; a found value below the proved one would reveal a bug of encoder or engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ccenv.proofs.solver.terms import Formula
 
 BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
-# 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up.
+# 20 segments per Rm: proofs hold for more than 5, and additive senders converge in the warm-up.
 LINK_RATE_MBPS, RTT_MS = 6.0, 40.0
 ROUND_OFF = 1e-6
 COLD_LIMIT_S = 30.0  # each query is one of several per row
@@ -46,7 +46,7 @@ PARTS = 100  # of a row, for progress
 
 @dataclass(frozen=True)
 class _Lemma:
-    """A lemma about a steady state: suite, name, and the premise that its constants make, also as a formula."""
+    """A lemma about a steady state: lemma set, name, and the premise from its constants, also as a formula."""
 
     suite: str
     name: str
@@ -69,35 +69,32 @@ LEMMAS = {
 
 @dataclass(frozen=True)
 class GapRow:
-    """One comparison.
+    """One comparison of a sender on a model and buffer.
 
     Attributes:
-        sender, model, buffer: what was attacked and proved.
         samples: T.
-        windows: which windows count, in words.
+        windows: the windows that count, in words.
         bound: utilisation that the solver proves, or None: no encoding, or nothing proved.
-        found: the worst legal run of such a window that was played in the engine, from whatever start: the lowest of
-            ``searched``, ``cold_start`` and ``free_start``; None: no window met the premise in any run.
-        ratio: found over bound; 1 says that bound and counterexample are both exact.
-        method: what found it: an adversary's name, ``solver, cold start`` or ``solver, free start``.
-        searched: the worst that an adversary of the panel found in those windows, from a cold start. Windows of envelope entries
-            count from the first step on, those of lemmas and of other senders after the warm-up.
-        adversary: who found it.
-        cold_start: the worst of those windows in a run that the solver made up from a cold start, measured in the engine; None:
-            none, or nobody asked.
+        found: the worst legal run of such a window in the engine, from any start: the lowest of ``searched``, ``cold_start`` and
+            ``free_start``; None: no window met the premise in any run.
+        ratio: found over bound; 1 means that bound and counterexample are both exact.
+        method: its origin: an adversary's name, ``solver, cold start`` or ``solver, free start``.
+        searched: the panel's worst in those windows, from a cold start, by ``adversary``. Windows of envelope entries count from
+            the first step on, those of lemmas and of other senders after the warm-up.
+        cold_start: the worst of those windows in a run of the solver from a cold start, measured in the engine; None: none, or
+            not asked.
         cold_ratio: the lower of searched and cold_start over bound.
-        cold_bound: utilisation that the solver proves of those windows in every run from a cold start on this path, wherever they
-            lie; None: not asked, or nothing proved.
+        cold_bound: utilisation that the solver proves of those windows in every run from a cold start on this path, at any time;
+            None: not asked, or nothing proved.
         cold_bound_ratio: the lower of searched and cold_start over cold_bound.
-        cold_none_below: the solver shows that no run uses less in a window that ends at one of ``cold_ends_rtts``; None: not
+        cold_none_below: by the solver no run uses less in a window that ends at one of ``cold_ends_rtts`` (in Rm); None: not
             asked.
-        cold_ends_rtts: ends of the windows that the solver looked for from a cold start, in Rm.
         refuted: utilisation just above the bound, for which the solver has a counterexample, or None.
-        free_start: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
+        free_start: utilisation of that counterexample in the engine, from the solver's state with the sender deciding; None if
             there is none, or the engine does not reproduce it.
         found_in_any_window: the worst of all windows, whatever the premise.
-        holds: found is not below bound, and nothing found from a cold start below cold_bound.
-        legal: all traces, the counterexample's too, were accepted by the independent checker.
+        holds: found is not below bound, and no finding from a cold start is below cold_bound.
+        legal: the independent checker accepts all traces, including the counterexample's.
         flow_steps: of the searches.
         seconds: of proof and searches.
     """
@@ -128,13 +125,13 @@ class GapRow:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class _Bound:
-    """A proved bound, the counterexample just beyond it, and whether its windows are looked for from the first step on."""
+    """A proved bound, the counterexample just beyond it, and whether its windows count from the first step on."""
 
     claim: Claim
     proved: float | None = None
@@ -158,20 +155,19 @@ def adversary_gap(
 ) -> list[GapRow]:
     """Compare found and proved utilisation of several senders.
 
-    Belief programs: an envelope entry on the strongest model that their beliefs allow, and the steady state of their lemma suite
-    where there is one. Other senders have no encoding of their own: the worst window of T = 10 samples, without a bound.
+    Belief programs have an envelope entry on the strongest model that their beliefs allow, and the steady state of their lemma
+    set if there is one. Other senders have no encoding: the worst window of T = 10 samples, without a bound.
 
     Args:
-        senders: what ``ccenv.agents.make_sender`` takes.
+        senders: specs for ``ccenv.agents.make_sender``.
         buffer: large (6 BDP, D = Rm), small (CD/2) or infinite.
         samples: T of the envelope entries.
-        adversaries: who attacks.
+        adversaries: of the attacks.
         budget_flow_steps: per row.
         seed: of searches and solver.
         time_limit_s: per solver call; of the cold-start queries at most COLD_LIMIT_S.
-        cold_ends_rtts: round trips at which the windows end that the solver looks for from a cold start; none: nor is a bound of
-            such runs proved.
-        report: called with the number of finished and of all senders, in hundredths.
+        cold_ends_rtts: ends of the solver's windows from a cold start, in round trips; none: no bound of such runs either.
+        report: receives the number of finished and of all senders, in hundredths.
 
     Raises:
         UnknownNameError: for an unknown buffer or sender.
@@ -185,11 +181,11 @@ def adversary_gap(
     Setting("ccac", buffer, samples)  # refuses a T out of range, also where no row needs it
     number("gap", "time_limit_s", time_limit_s, above=0)
     path = gap_path(buffer)
-    players = [(spec, make_sender(spec)) for spec in senders]
+    named_senders = [(spec, make_sender(spec)) for spec in senders]
     rows = []
-    for done, (spec, sender) in enumerate(players):
-        model = _model(sender)
-        for prove in _claims(spec, sender, model, buffer, samples, seed, time_limit_s):
+    for done, (spec, sender) in enumerate(named_senders):
+        model = _choose_model(sender)
+        for prove in _list_bounds(spec, sender, model, buffer, samples, seed, time_limit_s):
             begin = time.perf_counter()
             bound = prove()
             result = attack(
@@ -203,30 +199,30 @@ def adversary_gap(
                 warmup_rtts=0 if bound.from_cold else DEFAULT_RTTS,
                 window_rtts=2 * DEFAULT_RTTS if bound.from_cold else DEFAULT_RTTS,
                 claim=bound.claim,
-                report=None if report is None else partial(_tell, report, done, len(players)),
+                report=None if report is None else partial(_report_progress, report, done, len(named_senders)),
             )
             cold = None
             if cold_ends_rtts and bound.claim.encoded is not None and bound.proved is not None:
-                ask = Questions(result.scene, bound.claim.encoded, spec, buffer, min(time_limit_s, COLD_LIMIT_S), seed)
+                questions = Questions(result.scene, bound.claim.encoded, spec, buffer, min(time_limit_s, COLD_LIMIT_S), seed)
                 most = Fraction(min(result.worst_utilisation, 1.0)).limit_denominator(1024)
-                cold = worst_cold_start(ask, Fraction(bound.proved).limit_denominator(1024), most, cold_ends_rtts)
-            rows.append(_row(result, buffer, bound, cold, time.perf_counter() - begin))
+                cold = worst_cold_start(questions, Fraction(bound.proved).limit_denominator(1024), most, cold_ends_rtts)
+            rows.append(_build_row(result, buffer, bound, cold, time.perf_counter() - begin))
         if report is not None:
-            report(PARTS * (done + 1), PARTS * len(players))
+            report(PARTS * (done + 1), PARTS * len(named_senders))
     return rows
 
 
-def _tell(report: Callable[[int, int], None], done: int, total: int, spent: int, allowed: int) -> None:
-    """Tell how far an attack has come, in parts of a row."""
+def _report_progress(report: Callable[[int, int], None], done: int, total: int, spent: int, allowed: int) -> None:
+    """Report the progress of an attack, in parts of a row."""
     report(PARTS * done + PARTS * spent // max(allowed, 1), PARTS * total)
 
 
 def gap_path(buffer: str) -> Path:
-    """Return the path of the comparison: no scene of ``ccenv attack``, so no training has attacked on it."""
+    """Return the path of the comparison: no attack scenario of ``ccenv attack``, so no training has used it."""
     return make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
 
 
-def _model(sender: Sender) -> str:
+def _choose_model(sender: Sender) -> str:
     if isinstance(sender, ProgramSender):
         from ccenv.proofs.formulas.setting import Setting
         from ccenv.proofs.senders.program import ProgramSmtSender
@@ -236,18 +232,18 @@ def _model(sender: Sender) -> str:
     return "ccac"
 
 
-def _claims(
+def _list_bounds(
     spec: str, sender: Sender, model: str, buffer: str, samples: int, seed: int, time_limit_s: float
 ) -> list[Callable[[], _Bound]]:
     if not isinstance(sender, ProgramSender) or sender.start is not None:
         return [lambda: _Bound(ANY_WINDOW)]
-    claims = [lambda: _envelope(spec, model, buffer, samples, seed, time_limit_s)]
+    claims = [lambda: _bisect_envelope(spec, model, buffer, samples, seed, time_limit_s)]
     if spec in LEMMAS and buffer == "large":
-        claims.append(lambda: _steady(LEMMAS[spec], seed, time_limit_s))
+        claims.append(lambda: _bisect_steady(LEMMAS[spec], seed, time_limit_s))
     return claims
 
 
-def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_limit_s: float) -> _Bound:
+def _bisect_envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_limit_s: float) -> _Bound:
     """Bisect the utilisation of still windows, with C_U and C_L_lambda as the engine computes them."""
     from ccenv.proofs.claims.claims import BELIEF_BOUNDS
     from ccenv.proofs.claims.envelope import METRICS
@@ -279,12 +275,12 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
         needed = BELIEF_BOUNDS | sender.needs(setting).bounds
         encoded = None if needed & ONLY_ON_CBR_DELAY else still_window(needed)  # their time-outs are not encoded
         claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress", encoded=encoded)
-        replayed, legal = _replayed(bracket.evidence.get(str(bracket.refuted)))
-    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted), replayed, legal, from_cold=True)
+        replayed, legal = _measure_replay(bracket.evidence.get(str(bracket.refuted)))
+    return _Bound(claim, _to_float(bracket.proved), _to_float(bracket.refuted), replayed, legal, from_cold=True)
 
 
 def _still_query(value: Fraction, setting: Setting, sender: SmtSender) -> Query:
-    """Return the query of one trace on which no belief moves and rate, bytes in flight and queue do not rise: it uses so much."""
+    """Return the query for this utilisation of a trace on which no belief moves, nor rate, bytes in flight or queue rise."""
     from ccenv.proofs.claims import properties
     from ccenv.proofs.claims.claims import BELIEF_BOUNDS, starts_consistent
     from ccenv.proofs.claims.verifier import Query
@@ -302,8 +298,8 @@ def _still_query(value: Fraction, setting: Setting, sender: SmtSender) -> Query:
     return Query("utilisation", setting, sender, claim, "constant")
 
 
-def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
-    """Bisect the steady utilisation of a lemma suite."""
+def _bisect_steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
+    """Bisect the steady utilisation of a lemma set."""
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
     from ccenv.proofs.claims.lemmas import constants_of, load_suite
 
@@ -313,7 +309,7 @@ def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
         run = LemmaRun(lemma.suite, suite.default_setting, suite.default_T, True, **limits)
         outcome = run_lemma(run, lemma.name).to_dict()
         bisection = outcome.get("bisection", {})
-        replayed, legal = _replayed(bisection.get("refuted_by"))
+        replayed, legal = _measure_replay(bisection.get("refuted_by"))
     constants = constants_of(suite, suite.default_setting, suite.default_T)
     encoded = None if lemma.encoded is None else lemma.encoded(constants)
     text = f"T = {suite.default_T}, steady state of lemma {lemma.name}"
@@ -322,8 +318,8 @@ def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
     return _Bound(claim, proved, bisection.get("refuted"), replayed, legal)
 
 
-def _replayed(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
-    """Return the utilisation of a counterexample that the engine reproduces, None if it does not, and whether it is legal."""
+def _measure_replay(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
+    """Return the utilisation of a counterexample in the engine, None if it is not reproduced, and whether it is legal."""
     if evidence is None:
         return None, True
     trace = load_trace(evidence["trace"])
@@ -335,22 +331,22 @@ def _replayed(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
     return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / counted_bytes, legal
 
 
-def _number(value: Fraction | None) -> float | None:
+def _to_float(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
+def _build_row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
     proved = bound.proved
     searched = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
     cold_start = cold.utilisation if cold is not None else None
     methods = {result.worst_adversary: searched, COLD_START: cold_start, FREE_START: bound.replayed}
     reached = {name: value for name, value in methods.items() if value is not None}
     method = min(reached, key=lambda name: reached[name], default=None)
-    found = None if method is None else reached[method]
+    lowest = None if method is None else reached[method]
     worst_cold = min((value for name, value in reached.items() if name != FREE_START), default=None)
     cold_bound = None if cold is None else cold.bound
-    kept = [(found, proved), (worst_cold, cold_bound)]
-    holds = all(value >= least - ROUND_OFF for value, least in kept if value is not None and least is not None)
+    comparisons = [(lowest, proved), (worst_cold, cold_bound)]
+    holds = all(value >= least - ROUND_OFF for value, least in comparisons if value is not None and least is not None)
     return GapRow(
         sender=result.sender,
         model=result.scene.model,
@@ -358,32 +354,32 @@ def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | Non
         samples=bound.claim.samples,
         windows=bound.claim.text,
         bound=proved,
-        found=found,
-        ratio=_ratio(found, proved),
+        found=lowest,
+        ratio=_divide(lowest, proved),
         method=method,
         searched=searched,
         adversary=result.worst_adversary,
         cold_start=cold_start,
-        cold_ratio=_ratio(worst_cold, proved),
+        cold_ratio=_divide(worst_cold, proved),
         cold_bound=cold_bound,
-        cold_bound_ratio=_ratio(worst_cold, cold_bound),
+        cold_bound_ratio=_divide(worst_cold, cold_bound),
         cold_none_below=None if cold is None else cold.none_below,
         cold_ends_rtts=() if cold is None else cold.ends_rtts,
         refuted=bound.refuted,
         free_start=bound.replayed,
-        found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
-        holds=None if proved is None or found is None else holds,
+        found_in_any_window=min(_measure_any_window(result, name) for name in result.by_adversary),
+        holds=None if proved is None or lowest is None else holds,
         legal=result.legal and bound.legal and (cold is None or cold.legal),
         flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
         seconds=round(seconds, 1),
     )
 
 
-def _ratio(found: float | None, bound: float | None) -> float | None:
+def _divide(found: float | None, bound: float | None) -> float | None:
     return None if found is None or not bound else found / bound
 
 
-def _any_window(result: AttackResult, name: str) -> float:
+def _measure_any_window(result: AttackResult, name: str) -> float:
     claim = Claim(result.scene.claim.samples, always, "")
     trace = result.by_adversary[name].trace
     return float(claim.worst(samples_of(trace, DEFAULT_RTTS))[0])

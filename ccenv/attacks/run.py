@@ -1,4 +1,4 @@
-"""Attack a sender: several adversaries on one path under one budget; what is reported has been replayed and checked."""
+"""Attack a sender with several adversaries on one path under one budget; every reported trace is replayed and checked."""
 
 from __future__ import annotations
 
@@ -28,29 +28,26 @@ from ccenv.network.trace import Trace
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
 PYTHON_BUDGET_S = 60.0
-"""Seconds of an attack on a sender in plain Python if nobody gives a budget: 20 million flow-steps would take many minutes."""
+"""Default budget in seconds for a sender in plain Python, for which 20 million flow-steps would take many minutes."""
 _TIMED_S, _TIMED_RUNS = 0.5, 4
 DEFAULT_RTTS = 60  # warm-up and window
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The worst that one adversary found.
+    """The worst run that one adversary found.
 
     Attributes:
-        adversary: its name; where several specs have one name, the spec.
+        adversary: its name; if several specs have one name, the spec.
         spec: name and parameters.
-        worst_utilisation: measured on the recorded trace, as the game counts it.
-        legal: the independent checker accepts the trace.
-        violations: what it says otherwise.
+        worst_utilisation: the game's, on the recorded trace.
+        legal: the independent checker accepts the trace; else see ``violations``.
         flow_steps: engine steps of flows that the search took.
         seconds: wall time; the only field that differs between equal runs.
         preconditions: of a construction: name -> whether it held, or the value measured.
-        details: what helps to understand or replicate the finding.
-        trace: the run.
-        moves: (steps, 4) what a search played, to be played again; None for adversaries that answer to what they see, and for
-            constructions.
-        value: what the goal measures on the trace; None where that is the utilisation, or undefined.
+        details: explain or replicate the finding.
+        moves: (steps, 4) of a search, for replay; None for reactive adversaries and constructions.
+        value: the goal's metric on the trace; None for utilisation, or if undefined.
     """
 
     adversary: str
@@ -70,7 +67,7 @@ class Finding:
         return f"Finding({self.spec}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; trace and moves are left out."""
+        """Return the JSON object, without trace and moves."""
         data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
         if self.value is not None:
             data["value"] = self.value
@@ -85,14 +82,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What an attack came to.
+    """The result of an attack.
 
     Attributes:
         sender: its name.
-        scene: who played where.
-        budget_flow_steps: what was allowed.
         seed: of the searches.
-        by_adversary: name -> finding, in the order given; where several specs have one name, spec -> finding.
+        by_adversary: name -> finding, in the order given; if several specs have one name, spec -> finding.
     """
 
     sender: str
@@ -103,7 +98,7 @@ class AttackResult:
 
     @property
     def worst(self) -> Finding:
-        """The finding that serves the goal best among the legal ones (all of them, unless the engine is broken)."""
+        """The worst legal finding by the goal (all are legal, unless the engine is broken)."""
         goal = goal_of(self.scene.goal)
 
         def badness(finding: Finding) -> float:
@@ -113,17 +108,17 @@ class AttackResult:
 
     @property
     def worst_utilisation(self) -> float:
-        """The lowest utilisation found; with another goal that of the run that serves it best."""
+        """The lowest utilisation found; with another goal that of the worst run by it."""
         return self.worst.worst_utilisation
 
     @property
     def worst_adversary(self) -> str:
-        """Who found it."""
+        """The adversary with the worst finding."""
         return self.worst.adversary
 
     @property
     def trace(self) -> Trace:
-        """Its trace."""
+        """The trace of the worst finding."""
         return self.worst.trace
 
     @property
@@ -140,16 +135,18 @@ class AttackResult:
         import pandas
 
         columns = ("worst_utilisation", "legal", "flow_steps", "seconds")
-        rows = {name: {column: getattr(found, column) for column in columns} for name, found in self.by_adversary.items()}
+        rows = {name: {column: getattr(finding, column) for column in columns} for name, finding in self.by_adversary.items()}
         return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
 
     def _repr_html_(self) -> str:
         """Show the findings and the worst trace in a notebook."""
-        rows = [[name, found.worst_utilisation, found.legal, found.flow_steps] for name, found in self.by_adversary.items()]
+        rows = [
+            [name, finding.worst_utilisation, finding.legal, finding.flow_steps] for name, finding in self.by_adversary.items()
+        ]
         return table(repr(self), ("adversary", "utilisation", "legal", "flow-steps"), rows) + self.trace._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; traces are left out."""
+        """Return the JSON object, without traces."""
         scene = self.scene
         names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
         return {
@@ -195,24 +192,24 @@ def attack(
     Args:
         sender: a sender, a class of PythonSender, or what ``ccenv.agents.load.load_sender`` takes: a name, a program's or
             Python file, a run's folder.
-        path: one of PATHS by name, or any other; several flows are as many such senders.
+        path: one of PATHS by name, or any other; the sender plays all its flows.
         model: network model.
-        adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of users.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
-            rest by their weights, and what one leaves goes to the next. Default: 20 million.
-        budget_s: instead, seconds on this machine: about so many flow-steps as they pay for, which the result names
-            (:func:`flow_steps_within`). For a sender in plain Python the default is 60 s.
+            rest by their weights, and each passes its remainder to the next. Default: 20 million.
+        budget_s: instead, seconds on this machine, converted to flow-steps by :func:`flow_steps_within`; the result has the
+            number. For a sender in plain Python the default is 60 s.
         seed: of searches and senders; equal seeds give equal results.
-        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window that ``claim``
-            speaks about, counted as the proofs count it.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1), where utilisation is that of the worst window of ``claim``,
+            counted as in the proofs.
         steps_per_rtt: K; default 8, and 1 in proof timing.
-        warmup_rtts: Rm before the measured window; the attack runs already.
+        warmup_rtts: Rm before the measured window, already under attack.
         window_rtts: Rm measured.
-        calm_rtts: Rm at the start in which the network is kind.
-        claim: in proof timing, which windows count; by default all of T = 10 samples.
-        goal: what adversaries aim at, a name of ``ccenv.attacks.game.GOALS``; goals for several flows need a path with several.
-        report: called with the flow-steps spent and allowed.
-        finished: called with each finding.
+        calm_rtts: Rm at the start with a benign network.
+        claim: in proof timing, the windows that count; by default all of T = 10 samples.
+        goal: a name of ``ccenv.attacks.game.GOALS``; goals for several flows need a path with several.
+        report: receives the flow-steps spent and allowed.
+        finished: receives each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.
 
     Returns:
@@ -222,9 +219,9 @@ def attack(
         UnknownNameError: for an unknown sender, path, model, goal or adversary.
         InputError: for a number out of range, a model without choices, or a budget below what the adversaries need in all.
     """
-    player = as_sender(sender)
+    target = as_sender(sender)
     scene = Scene(
-        player,
+        target,
         attack_path(path),
         model,
         timing=timing,
@@ -236,10 +233,10 @@ def attack(
         claim=claim,
         goal=goal,
     )
-    searches = _searches(adversaries)
+    searches = _build_searches(adversaries)
     least = _least_budget(searches, Game(scene))
     if budget_flow_steps is None:
-        seconds = default_budget_s(player) if budget_s is None else budget_s
+        seconds = default_budget_s(target) if budget_s is None else budget_s
         budget_flow_steps = DEFAULT_BUDGET if seconds is None else max(least, flow_steps_within(scene, seconds))
     elif budget_s is not None:
         raise InputError("budget_flow_steps and budget_s: give one of them")
@@ -251,13 +248,13 @@ def attack(
         )
     findings: dict[str, Finding] = {}
     spent = 0
-    fixed = [name for name, one in searches.items() if one.search.weight == 0]
+    fixed = [name for name, named in searches.items() if named.search.weight == 0]
     for name in [*fixed, *(name for name in searches if name not in fixed)]:
         if known and name in known:
             findings[name] = known[name]
         else:
-            share = _share(name, searches, findings, budget_flow_steps - spent)
-            findings[name] = _run(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
+            share = _allot_budget(name, searches, findings, budget_flow_steps - spent)
+            findings[name] = _run_search(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
             if finished is not None:
                 finished(findings[name])
         spent += findings[name].flow_steps
@@ -267,16 +264,16 @@ def attack(
                 f"budget: give at least {spent}"
             )
     ordered = {name: findings[name] for name in searches}
-    return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
+    return AttackResult(target.name, scene, budget_flow_steps, seed, ordered)
 
 
 def default_budget_s(sender: Sender) -> float | None:
-    """Return the seconds of an attack on a sender if nobody gives a budget; None: the default is one in flow-steps."""
+    """Return the default budget of a sender in seconds, or None if the default is one in flow-steps."""
     return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
 
 
 def _least_budget(searches: dict[str, _Named], game: Game) -> int:
-    """Return the smallest budget that pays for each adversary by its weight; 0 where none depends on the budget."""
+    """Return the smallest budget that suffices for each adversary by its weight; 0 if none depends on the budget."""
     needs = {
         name: one.search.least_flow_steps(game) if hasattr(one.search, "least_flow_steps") else game.run_flow_steps
         for name, one in searches.items()
@@ -287,14 +284,9 @@ def _least_budget(searches: dict[str, _Named], game: Game) -> int:
 
 
 def flow_steps_within(scene: Scene, seconds: float) -> int:
-    """Return about how many flow-steps of a game this machine plays in a time: 1, 2 or 5 times a power of ten, rounded down.
+    """Return about how many flow-steps this machine plays in a time, rounded down to 1, 2 or 5 times a power of ten.
 
-    Args:
-        scene: the game; some of its runs are played and timed.
-        seconds: > 0.
-
-    Raises:
-        InputError: if ``seconds`` is no positive number.
+    Some runs of the scenario are played and timed. Raises InputError if ``seconds`` is no positive number.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise InputError(f"the budget is {shown(seconds)} s; it must be above 0")
@@ -302,9 +294,9 @@ def flow_steps_within(scene: Scene, seconds: float) -> int:
     moves = game.moves(generator(0, "speed").random((_TIMED_RUNS, game.n_steps, len(game.open_moves))))
     game.play(moves[:1])  # compiles
     first, begin = game.flow_steps, time.perf_counter()
-    while (took := time.perf_counter() - begin) < _TIMED_S:
+    while (elapsed_s := time.perf_counter() - begin) < _TIMED_S:
         game.play(moves)
-    paid = max(1.0, (game.flow_steps - first) / took * seconds)
+    paid = max(1.0, (game.flow_steps - first) / elapsed_s * seconds)
     power: int = 10 ** int(math.log10(paid))
     round_steps = max(factor * power for factor in (1, 2, 5) if factor * power <= paid)
     return min(max(round_steps, game.run_flow_steps), LARGEST_BUDGET)
@@ -318,24 +310,24 @@ class _Named:
     search: Search
 
 
-def _searches(adversaries: Sequence[str]) -> dict[str, _Named]:
+def _build_searches(adversaries: Sequence[str]) -> dict[str, _Named]:
     if isinstance(adversaries, str) or not adversaries:
         raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
     if len(set(adversaries)) != len(adversaries):
         raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
-    short = [spec.partition(":")[0] for spec in adversaries]
-    names = [name if short.count(name) == 1 else spec for name, spec in zip(short, adversaries, strict=True)]
+    names_alone = [spec.partition(":")[0] for spec in adversaries]
+    names = [name if names_alone.count(name) == 1 else spec for name, spec in zip(names_alone, adversaries, strict=True)]
     return {name: _Named(spec, make_search(spec)) for name, spec in zip(names, adversaries, strict=True)}
 
 
-def _share(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
-    """Return the part of what is left of the budget that the next search gets."""
+def _allot_budget(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
+    """Return the next search's part of the remaining budget."""
     weight = searches[name].search.weight
     waiting = sum(one.search.weight for other, one in searches.items() if other not in done)
     return left if weight == 0 else max(0, int(left * weight / waiting))
 
 
-def _run(
+def _run_search(
     name: str,
     named: _Named,
     scene: Scene,
@@ -347,28 +339,28 @@ def _run(
 ) -> Finding:
     game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
     begin = time.perf_counter()
-    found = named.search.run(game, budget, seed)
+    result = named.search.run(game, budget, seed)
     seconds = time.perf_counter() - begin
-    if found.trace is not None:
-        trace = found.trace
-    elif found.adversary is not None:
-        trace = game.trace(found.adversary)
+    if result.trace is not None:
+        trace = result.trace
+    elif result.adversary is not None:
+        trace = game.trace(result.adversary)
     else:
         raise InputError(f"adversary {named.spec!r} came back with nothing to play")
-    here = trace.header.path == scene.path  # a construction may have chosen another one
-    played = found.adversary.moves if here and isinstance(found.adversary, RecordedAdversary) else None
-    first_row = game.first_row if found.first_row is None else found.first_row
+    same_path = trace.header.path == scene.path  # a construction may have chosen another one
+    played = result.adversary.moves if same_path and isinstance(result.adversary, RecordedAdversary) else None
+    first_row = game.first_row if result.first_row is None else result.first_row
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
         name,
         named.spec,
-        game.measure(trace, found.first_row),
+        game.measure(trace, result.first_row),
         not violations,
         violations,
         game.flow_steps,
         round(seconds, 3),
-        found.preconditions,
-        found.details,
+        result.preconditions,
+        result.details,
         trace,
         played,
         None if scene.goal == UTILISATION else game.goal.measure(trace, min(first_row, trace.n_steps - 1)),

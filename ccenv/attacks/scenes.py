@@ -1,4 +1,4 @@
-"""The scenes on which attacks are compared: those that training may use, and those that worst cases are published on."""
+"""The attack scenarios on which senders are compared: those for training, and those for published worst cases."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ PATHS: dict[str, Path] = {
 
 TRAINING, REPORT = "training", "report"
 SCENE_SETS: dict[str, tuple[str, ...]] = {TRAINING: ("deep", "shallow", "infinite"), REPORT: ("long_jitter", "narrow")}
-"""Every scene is in one set. Training against attacks may use those of the first; nothing is trained or chosen on the second."""
+"""Every attack scenario is in one set. Training may use those of the first; nothing is trained or chosen on the second."""
 
 
 def scene_of(path: Path) -> str | None:
-    """Return the name of a scene, None for any other path."""
-    return next((name for name, known in PATHS.items() if known == path), None)
+    """Return the name of an attack scenario's path, None for any other path."""
+    return next((name for name, scene_path in PATHS.items() if scene_path == path), None)
 
 
 def scene_set(name: str | None) -> str | None:
-    """Return the set that a scene is in, None for any other path."""
-    return next((which for which, names in SCENE_SETS.items() if name in names), None)
+    """Return the set of an attack scenario, None for any other path."""
+    return next((set_name for set_name, names in SCENE_SETS.items() if name in names), None)
 
 
 def attack_path(path: Path | str) -> Path:
-    """Return a path given as such or by name. Raises UnknownNameError."""
+    """Return a path, or that of a name. Raises UnknownNameError."""
     if isinstance(path, Path):
         return path
     if path not in PATHS:

@@ -1,4 +1,4 @@
-"""An attack in a folder: result, traces, and what an interrupted attack has finished."""
+"""The folder of an attack: result, traces, and the finished findings of an interrupted attack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = ("trace", "moves")  # of a finding
 
 
 class StoredFinding(StrictModel):
-    """A finding as the file has it; see :class:`Finding`."""
+    """A finding in the file; see :class:`Finding`."""
 
     spec: str
     worst_utilisation: float = Field(allow_inf_nan=False)
@@ -40,20 +40,13 @@ class StoredFinding(StrictModel):
 
 
 class StoredBudget(StrictModel):
-    """The budget that an attack began with: one in seconds is so many flow-steps only on the machine where it began."""
+    """The initial budget of an attack in flow-steps, since one in seconds depends on the machine."""
 
     budget_flow_steps: int | None = Field(ge=1, strict=True)
 
 
 def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
-    """Read the findings of an attack with their traces.
-
-    Args:
-        file: ``attack.json`` in the folder of the attack.
-        key: hash of everything that decides the attack.
-
-    Returns:
-        dict: adversary -> the entry of the file, and what it says.
+    """Read the entries of ``attack.json`` by adversary, each with its finding; ``key`` hashes all that decides the attack.
 
     Raises:
         InputError: if the file is not the result of this attack, or moves are missing or damaged.
@@ -69,13 +62,13 @@ def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], F
         stored = validate(StoredFinding, entry, f"{file}: {name}")
         trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
         moves = None if stored.moves is None else load_moves(resolve_inside(file.parent, stored.moves, f"{file}: moves")).moves
-        told = stored.model_dump(exclude={"trace", "ratio", "moves"})
-        out[name] = (entry, Finding(adversary=name, trace=trace, moves=moves, **told))
+        fields = stored.model_dump(exclude={"trace", "ratio", "moves"})
+        out[name] = (entry, Finding(adversary=name, trace=trace, moves=moves, **fields))
     return out
 
 
 def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
-    """Return the moves of a finding as a file has them. Raises InputError if it has none."""
+    """Return the moves of a finding for a file. Raises InputError if it has none."""
     if finding.moves is None:
         raise InputError(f"{finding.adversary} played no fixed moves")
     header = finding.trace.header
@@ -95,26 +88,17 @@ def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
 
 
 class AttackFolder:
-    """Write findings as they come; read them back if the same attack was interrupted. Use it as a context: one attack at a time.
+    """Stores findings as they come, and restores those of the same attack if interrupted; a context for one attack at a time.
 
     Attributes:
-        folder: where.
         findings: finished ones of the same attack, by adversary.
-        first_row: at which the measured window starts.
-        budget_flow_steps: of the attack, where it has begun; None: nothing is stored yet.
+        budget_flow_steps: of a stored attack; None: nothing is stored yet.
     """
 
     def __init__(self, folder: FilePath, key: str, fresh: bool = False, first_row: int = 0) -> None:
-        """Remember what is wanted; nothing is written yet.
+        """Check the folder, without writing; ``key`` hashes all that decides the attack, ``fresh`` discards stored findings.
 
-        Args:
-            folder: where to write.
-            key: hash of everything that decides the attack.
-            fresh: discard what is there.
-            first_row: at which the measured window starts, for the files of moves.
-
-        Raises:
-            InputError: if the folder holds something else.
+        Raises InputError if the folder holds something else.
         """
         self.first_row = first_row
         self.folder = folder
@@ -128,17 +112,17 @@ class AttackFolder:
             raise InputError(f"{folder} holds something that is not an attack: give another --out")
 
     def __enter__(self) -> AttackFolder:
-        """Hold the folder, made if it is not there, and read it.
+        """Create, lock and read the folder.
 
         Raises:
             InputError: if it holds another attack.
-            CcenvError: if it cannot be made, or another process attacks here.
+            CcenvError: if it cannot be created, or another process uses it.
         """
         file = self.folder / RESULT
         with ExitStack() as opened:
             opened.enter_context(locked(self.folder, "attack"))
             try:
-                # And nothing else that is kept here.
+                # Only files of an attack.
                 for old in [*self.folder.glob("*.npz"), file] if self._fresh and file.is_file() else []:
                     old.unlink()
             except OSError as error:
@@ -149,7 +133,7 @@ class AttackFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         self._open.close()
 
     def _read(self, file: FilePath) -> None:
@@ -161,7 +145,7 @@ class AttackFolder:
         ).budget_flow_steps
 
     def add(self, finding: Finding) -> None:
-        """Store a finding, its trace, and the moves of a search: they can be played again, also on a real kernel."""
+        """Store a finding, its trace, and the moves of a search, which can be replayed, also on a real kernel."""
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._")
         finding.trace.save(self.folder / f"{stem}.npz")
         entry = finding.to_dict() | {"trace": f"{stem}.npz"}
@@ -172,11 +156,11 @@ class AttackFolder:
         self._write({})
 
     def finish(self, result: AttackResult) -> dict[str, Any]:
-        """Store the result; return it with the path of the worst trace."""
+        """Store the result and return it with the path of the worst trace."""
         data = result.to_dict()
         for name, entry in data["by_adversary"].items():
-            entry |= {kind: str(self.folder / file) for kind in FILES if (file := self._entries[name].get(kind))}
-        data |= {kind: file for kind in FILES if (file := data["by_adversary"][result.worst_adversary].get(kind))}
+            entry |= {file_type: str(self.folder / file) for file_type in FILES if (file := self._entries[name].get(file_type))}
+        data |= {file_type: file for file_type in FILES if (file := data["by_adversary"][result.worst_adversary].get(file_type))}
         self._write(data)
         return data
 

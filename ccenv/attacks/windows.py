@@ -1,7 +1,7 @@
-"""Windows of a run in proof timing, as the solver's traces see them: T samples one Rm apart, in units where C = Rm = 1.
+"""Windows of a run in proof timing, like the solver's traces: T samples one Rm apart, in units where C = Rm = 1.
 
-A proved bound says: in every window that meets a premise, at least so much is delivered. To hold a search against it, the search
-must look at the same windows and count as the proof counts (docs/verification.md).
+A proved bound is a least delivery in every window that satisfies a premise. To compare a search with it, the search must consider
+the same windows and count like the proof (docs/verification.md).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.trace import Trace
 
-NO_WINDOW = 100.0  # added where no window meets the premise: worse for a search than any window can be
-STILL = 1e-12  # relative: a belief that moves by less has not moved
+NO_WINDOW = 100.0  # added if no window satisfies the premise: worse for a search than any window
+STILL = 1e-12  # relative: smaller moves of a belief count as none
 TRUE = 1e-9  # relative: round-off of a true belief
 BYTES = ("S", "inflight", "queue", "q_U")
 RATES = ("C_L", "C_U", "C_L_lambda", "rate")
@@ -50,14 +50,13 @@ class SampleLog:
     """Collects the samples of a running engine."""
 
     def __init__(self, engine: CurveEngine) -> None:
-        """Take the first row from where the engine is."""
         self._engine = engine
         self._rows: dict[str, list[np.ndarray]] = {name: [] for name in BYTES + RATES}
         self._next_rate = engine.flow("rate_Bps")[:, 0]
         self.take()
 
     def take(self) -> None:
-        """Add the row at which the engine is now."""
+        """Add the engine's current row."""
         flow = {name: self._engine.flow(name)[:, 0] for name in ("A", "L", "S", "rate_Bps", "q_U_bytes")}
         row = {"S": flow["S"], "inflight": flow["A"] - flow["L"] - flow["S"], "queue": self._engine.queue_bytes}
         row |= {"q_U": flow["q_U_bytes"], "rate": self._next_rate}
@@ -67,7 +66,7 @@ class SampleLog:
             rows.append(row[name])
 
     def samples(self) -> Samples:
-        """Return what was collected, scaled."""
+        """Return the collected samples, scaled."""
         rate = self._engine.env("link_rate_Bps")
         bdp = rate * self._engine.env("dt_s")
         units = dict.fromkeys(BYTES, bdp) | dict.fromkeys(RATES, rate)
@@ -104,42 +103,40 @@ def always(s: Samples, last: int) -> np.ndarray:
 def still(beliefs: frozenset[str]) -> Premise:
     """Beliefs are true and do not move, and there is no progress: rate, bytes in flight and queue do not rise.
 
-    The premise and the excuse of an envelope entry (``ccenv.proofs.claims.envelope``).
-
-    Args:
-        beliefs: those that the proof is about: C_L, C_U, and C_L_lambda and q_U where the sender reads them.
+    The premise and the excuse of an envelope entry (``ccenv.proofs.claims.envelope``). ``beliefs`` are those of the proof: C_L,
+    C_U, and C_L_lambda and q_U if the sender reads them.
     """
 
     def premise(s: Samples, last: int) -> np.ndarray:
         n = len(s.S) - last
-        met = (s.C_L[:n] <= 1 + TRUE) & (s.C_U[:n] >= 1 - TRUE)
+        holds = (s.C_L[:n] <= 1 + TRUE) & (s.C_U[:n] >= 1 - TRUE)
         if "C_L_lambda" in beliefs:
-            met &= s.C_L_lambda[:n] <= 1 + TRUE
+            holds &= s.C_L_lambda[:n] <= 1 + TRUE
         if "q_U" in beliefs:
-            met &= s.q_U[:n] >= s.queue[:n] - TRUE
+            holds &= s.q_U[:n] >= s.queue[:n] - TRUE
         for belief in (getattr(s, name) for name in sorted(beliefs)):
             for step in range(1, last + 1):
-                here, start = belief[step : step + n], belief[:n]
+                now, start = belief[step : step + n], belief[:n]
                 with np.errstate(invalid="ignore"):  # infinite C_U: equal to itself, its distance undefined
-                    met &= (here == start) | (np.abs(here - start) <= STILL * start)
+                    holds &= (now == start) | (np.abs(now - start) <= STILL * start)
         for curve in (s.rate, s.inflight, s.queue):
-            met &= curve[last:] <= curve[1 : 1 + n] * (1 + STILL) + STILL
-        return met
+            holds &= curve[last:] <= curve[1 : 1 + n] * (1 + STILL) + STILL
+        return holds
 
     return premise
 
 
-def _no_timeout(belief: np.ndarray, last: int, sign: int = 1) -> np.ndarray:
+def _only_tightens(belief: np.ndarray, last: int, sign: int = 1) -> np.ndarray:
     """Return whether a belief only tightens before the window's last sample: a lower bound (sign 1) rises, an upper one falls.
 
     The proofs let beliefs time out at the last sample only, where it decides nothing inside the window.
     """
     n = len(belief) - last
-    met = np.ones((n, belief.shape[1]), np.bool_)
+    tightens = np.ones((n, belief.shape[1]), np.bool_)
     for step in range(1, last):
-        before, here = belief[step - 1 : step - 1 + n], belief[step : step + n]
-        met &= sign * here >= sign * before - STILL * before
-    return met
+        before, now = belief[step - 1 : step - 1 + n], belief[step : step + n]
+        tightens &= sign * now >= sign * before - STILL * before
+    return tightens
 
 
 def converged(low: float, high: float, most_queue: float) -> Premise:
@@ -151,10 +148,10 @@ def converged(low: float, high: float, most_queue: float) -> Premise:
     def premise(s: Samples, last: int) -> np.ndarray:
         n = len(s.S) - last
         C_L, C_U = s.C_L[:n], s.C_U[:n]
-        true = (C_L <= 1 + TRUE) & (C_U >= 1 - TRUE)
+        beliefs_true = (C_L <= 1 + TRUE) & (C_U >= 1 - TRUE)
         drained = s.queue[:n] <= most_queue * (1 + s.jitter_steps)
-        kept = _no_timeout(s.C_L, last) & _no_timeout(s.C_U, last, -1)
-        holds: np.ndarray = true & drained & kept & np.less_equal(low, C_L) & np.less_equal(C_U, high)
+        no_timeout = _only_tightens(s.C_L, last) & _only_tightens(s.C_U, last, -1)
+        holds: np.ndarray = beliefs_true & drained & no_timeout & np.less_equal(low, C_L) & np.less_equal(C_U, high)
         return holds
 
     return premise
@@ -169,8 +166,8 @@ def probed(low: float, most_q_U: float) -> Premise:
     def premise(s: Samples, last: int) -> np.ndarray:
         n = len(s.S) - last
         probe, q_U = s.C_L_lambda[:n], s.q_U[:n]
-        true = (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE)
-        holds: np.ndarray = true & _no_timeout(s.C_L_lambda, last) & np.less_equal(low, probe) & (q_U <= most_q_U)
+        beliefs_true = (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE)
+        holds: np.ndarray = beliefs_true & _only_tightens(s.C_L_lambda, last) & np.less_equal(low, probe) & (q_U <= most_q_U)
         return holds
 
     return premise
@@ -178,14 +175,13 @@ def probed(low: float, most_q_U: float) -> Premise:
 
 @dataclass(frozen=True)
 class Claim:
-    """Which windows a bound speaks about.
+    """The windows of a bound.
 
     Attributes:
         samples: T.
         premise: whether a window counts, given the samples and T - 1: (rows - T + 1, B).
-        text: in one line.
         settle: samples at the start of a window that utilisation does not count; T includes them.
-        encoded: the premise as a formula about a window of the solver (``ccenv.attacks.cold_start``), where there is one.
+        encoded: the premise as a formula about a window of the solver (``ccenv.attacks.cold_start``), if any.
     """
 
     samples: int
@@ -195,16 +191,15 @@ class Claim:
     encoded: Callable[..., Any] | None = None
 
     def worst(self, s: Samples) -> np.ndarray:
-        """Return the smallest utilisation of the windows that count, (B,); at least NO_WINDOW where none does.
+        """Return the smallest utilisation of the windows that count, (B,); at least NO_WINDOW if none does.
 
-        Utilisation is S(T-1) - S(0) over C*((T-1) Rm - D), from the settled sample on, property ``utilisation`` of
-        ``ccenv.proofs.claims.properties``.
+        Utilisation is S(T-1) - S(0) over C*((T-1) Rm - D), from the settled sample on, as in ``ccenv.proofs.claims.properties``.
         """
         last = self.samples - 1
-        used = (s.S[last:] - s.S[self.settle : len(s.S) - last + self.settle]) / (last - self.settle - s.jitter_steps)
-        met = self.premise(s, last)
-        counted: np.ndarray = np.where(met, used, np.inf).min(axis=0)
-        return np.where(np.isfinite(counted), counted, NO_WINDOW + used.min(axis=0))
+        utilisation = (s.S[last:] - s.S[self.settle : len(s.S) - last + self.settle]) / (last - self.settle - s.jitter_steps)
+        counts = self.premise(s, last)
+        counted: np.ndarray = np.where(counts, utilisation, np.inf).min(axis=0)
+        return np.where(np.isfinite(counted), counted, NO_WINDOW + utilisation.min(axis=0))
 
 
 ANY_WINDOW = Claim(10, always, "every window of T = 10 samples")

@@ -19,7 +19,7 @@ MAX_SPEC_CHARS = 2_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name: target ``"module:attribute"``, imported at first use; tags to filter by; older names, read but not listed."""
+    """A registered name: target ``"module:attribute"``, imported at first use; tags to filter by; aliases that are read."""
 
     name: str
     target: str

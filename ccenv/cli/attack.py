@@ -295,7 +295,7 @@ def attack_packets(
     """
     from ccenv.agents.identity import sender_hash
     from ccenv.agents.load import load_sender
-    from ccenv.attacks.boxes.run import attack_boxes, drawn_by
+    from ccenv.attacks.boxes.run import attack_boxes, draw_scenario
     from ccenv.attacks.boxes.searches import SEARCHES
     from ccenv.attacks.run import DEFAULT_BUDGET
     from ccenv.base.errors import InputError
@@ -323,7 +323,7 @@ def attack_packets(
     distribution = load_distribution(scenario)
     settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "budget_flow_steps": steps, "seed": seed}
     settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
-    played = drawn_by(distribution, seed).model_dump(mode="json")
+    played = draw_scenario(distribution, seed).model_dump(mode="json")
     key = hash_of({**settings, "scenario": played, "sender": sender_hash(sender), "code": code_hash(attack_boxes)})
     with locked(out, "attack"):
         if fresh and (out / RESULT).is_file():

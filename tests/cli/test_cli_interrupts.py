@@ -145,7 +145,7 @@ def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
 def test_an_external_solver_ends_with_the_process_that_asked() -> None:
     code = (
         "import ccenv.proofs.solver.solvers as s; print('at work', flush=True); "
-        "s._external(['sh', '-c', 'exec sleep 600'], '', 600)"
+        "s._run_external(['sh', '-c', 'exec sleep 600'], '', 600)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -15,7 +15,7 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.program import delay_thresholds, rule_rate
 from ccenv.proofs.theorems.grid import on_grid
 from ccenv.proofs.theorems.language import on_trace, parse
-from ccenv.proofs.theorems.sampled import Sampled, can_be_sampled, known_of, on_samples, setting_of
+from ccenv.proofs.theorems.sampled import Sampled, can_be_sampled, list_known_formulas, on_samples, setting_of
 from ccenv.proofs.theorems.theorem import LoadedTheorem, load_theorem
 
 pytest.importorskip("z3")
@@ -174,7 +174,7 @@ def test_legal_traces_seen_once_per_rtt_obey_the_looser_laws(name, steps, jitter
     for loaded, trace in runs(name, steps, jitter, 3):
         assert holds(formula for _, formula in laws.network(trace))  # legal on its own grid, in exact numbers
         seen = once_per_rtt(trace, loaded)
-        known = list(known_of(seen, loaded))
+        known = list(list_known_formulas(seen, loaded))
         assert len(known) > 300 and holds(known)
         for peak, values in (("peak_inflight", trace.inflight), ("peak_queue", trace.queue)):
             most = max(values(t) for t in range(1, trace.setting.samples))

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from ccenv.proofs.claims.claims import Thresholds, build_claim
-from ccenv.proofs.claims.cycles import leaves
+from ccenv.proofs.claims.cycles import list_departures
 from ccenv.proofs.claims.fairness import algorithm1_query
 from ccenv.proofs.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.properties import Property
@@ -137,7 +137,7 @@ def test_replayer_rejects_traces_of_a_broken_encoding(law: str) -> None:
 
 
 def _leave_in_order(v: View) -> Formula:
-    total, own = leaves(v, 3)
+    total, own = list_departures(v, 3)
     return all_of(implies(total > v.E[1], mine >= flow.E[1]) for mine, flow in zip(own, v.flows, strict=True))
 
 

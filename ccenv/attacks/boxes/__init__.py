@@ -1,1 +1,1 @@
-"""Attacks per packet: the delay element as adversary."""
+"""Attacks per packet, with delay elements as adversaries."""

@@ -1,4 +1,4 @@
-"""The worst that a scenario's jitter boxes can do to one sender, by several searches: found, replayed, checked."""
+"""Attack a sender with a scenario's delay elements, by several searches; every finding is replayed and checked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
 
 
 class StoredBoxFinding(StrictModel):
-    """A finding as a file has it, with the name of its trace's file; see :class:`BoxFinding`."""
+    """A finding in a file, with the name of its trace's file; see :class:`BoxFinding`."""
 
     worst_utilisation: float = Field(allow_inf_nan=False)
     legal: bool = Field(strict=True)
@@ -45,19 +45,15 @@ class StoredBoxFinding(StrictModel):
 
 @dataclass(frozen=True)
 class BoxFinding:
-    """The worst that one adversary found.
+    """The worst run that one adversary found.
 
     Attributes:
-        adversary: its name.
         worst_utilisation: share of the link that the attacked flows got.
-        legal: the independent checker accepts the trace, with the slack of whole packets.
-        violations: what it says otherwise.
-        runs: that the search took.
-        flow_steps: the same in ticks of 10 ms times flows.
+        legal: the independent checker accepts the trace, with the slack of whole packets; else see ``violations``.
+        runs: cost of the search; ``flow_steps``: the same in ticks of 10 ms times flows.
         seconds: wall time; the only field that differs between equal runs.
-        trace: the run.
-        pattern: what the boxes played, as JSON has it; None for a scripted adversary.
-        value: what the goal measures; None where that is the utilisation.
+        pattern: moves of the delay elements as JSON; None for a scripted adversary.
+        value: the goal's metric; None for utilisation.
     """
 
     adversary: str
@@ -75,7 +71,7 @@ class BoxFinding:
         return f"BoxFinding({self.adversary}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; the trace is left out."""
+        """Return the JSON object, without the trace."""
         data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "runs", "flow_steps", "seconds")}
         data |= {"violations": list(self.violations)} if self.violations else {}
         data |= {} if self.value is None else {"value": self.value}
@@ -84,15 +80,14 @@ class BoxFinding:
 
 @dataclass(frozen=True)
 class BoxAttack:
-    """What an attack came to.
+    """The result of an attack.
 
     Attributes:
         sender: its name.
-        scenario: as it was played.
-        seed: of the searches, and of what ranges draw.
-        kind_utilisation: where the boxes let everything go.
+        scenario: as played.
+        seed: of the searches, and of draws from ranges.
+        kind_utilisation: without any delay by the delay elements.
         by_adversary: name -> finding, in the order given.
-        goal: what the boxes aimed at.
     """
 
     sender: str
@@ -111,20 +106,20 @@ class BoxAttack:
         require_extra("pandas", "bench")
         import pandas
 
-        rows = {name: {column: getattr(found, column) for column in _COLUMNS} for name, found in self.by_adversary.items()}
+        rows = {name: {column: getattr(finding, column) for column in _COLUMNS} for name, finding in self.by_adversary.items()}
         return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
 
     def _repr_html_(self) -> str:
         """Show the findings and the worst trace in a notebook."""
-        rows = [[name, *(getattr(found, column) for column in _COLUMNS)] for name, found in self.by_adversary.items()]
+        rows = [[name, *(getattr(finding, column) for column in _COLUMNS)] for name, finding in self.by_adversary.items()]
         return table(repr(self), ("adversary", *_COLUMNS), rows) + self.worst.trace._repr_html_()
 
     @property
     def worst(self) -> BoxFinding:
-        """The finding that serves the goal best: by default the one with the lowest utilisation."""
+        """The worst finding by the goal, by default the one with the lowest utilisation."""
         sign = box_goal(self.goal).sign
-        found = self.by_adversary.values()
-        return min(found, key=lambda one: one.worst_utilisation if one.value is None else sign * one.value)
+        findings = self.by_adversary.values()
+        return min(findings, key=lambda finding: finding.worst_utilisation if finding.value is None else sign * finding.value)
 
     @property
     def legal(self) -> bool:
@@ -132,7 +127,7 @@ class BoxAttack:
         return all(finding.legal for finding in self.by_adversary.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; traces are left out."""
+        """Return the JSON object, without traces."""
         return {
             "sender": self.sender,
             "worst_utilisation": self.worst.worst_utilisation,
@@ -161,28 +156,28 @@ def attack_boxes(
     finished: Callable[[BoxFinding], None] | None = None,
     known: Mapping[str, BoxFinding] | None = None,
 ) -> BoxAttack:
-    """Look for what a scenario's jitter boxes must do to hurt a sender most.
+    """Look for the moves of a scenario's delay elements that hurt a sender most.
 
     Args:
-        sender: plays every flow whose sender is ``external``; without any, flow 0.
-        distribution: a scenario; of ranges, one draw that depends on the seed alone is played.
-        adversaries: searches (``box_searches.SEARCHES``), or scripted adversaries by name, which play the boxes themselves.
+        sender: of every flow whose sender is ``external``; without any, of flow 0.
+        distribution: a scenario; from ranges one draw that depends on the seed alone is played.
+        adversaries: searches (``SEARCHES``), or scripted adversaries by name.
         budget_flow_steps: ticks of 10 ms times flows in all.
         seed: of the searches and of the draw.
-        warmup_rtts: before the measured window; the attack runs already.
+        warmup_rtts: before the measured window, already under attack.
         window_rtts: measured.
-        goal: what the boxes aim at, a name of ``box_goals.GOALS``.
-        report: called with the flow-steps spent and allowed.
-        finished: called with each finding as soon as it is there.
-        known: findings of the same attack, interrupted: they are not looked for again.
+        goal: a name of ``ccenv.simulation.boxes.goals.GOALS``.
+        report: receives the flow-steps spent and allowed.
+        finished: receives each finding at once.
+        known: findings of the same, interrupted attack, which are not searched again.
 
     Raises:
         UnknownNameError: for an unknown adversary.
-        InputError: for a scenario without a box to play, or with several links; a budget that does not pay for one run.
+        InputError: for a scenario without a delay element to play, or with several links; a budget below one run.
     """
-    player = as_sender(sender)
-    scenario = drawn_by(distribution, seed)
-    senders, attacked = senders_of(scenario, player)
+    target = as_sender(sender)
+    scenario = draw_scenario(distribution, seed)
+    senders, attacked = senders_of(scenario, target)
 
     def game(players: Mapping[str, ScriptedAdversary] | None = None) -> BoxGame:
         return BoxGame(
@@ -205,51 +200,53 @@ def attack_boxes(
             f"the budget is {budget_flow_steps} flow-steps; {', '.join(players)} take at least {least} in all: raise the budget"
         )
     first.trace(KIND)  # raises where no trace can be made, before anything is searched
-    kind = first.measure(KIND)[0]
+    benign = first.measure(KIND)[0]
     findings: dict[str, BoxFinding] = {}
     spent = 0
-    for place, name in enumerate(adversaries):
+    for index, name in enumerate(adversaries):
         if known and name in known:
             findings[name] = known[name]
             spent += known[name].flow_steps
             continue
         begin = time.perf_counter()
-        own = game({EXTERNAL: players[name]})
+        box_game = game({EXTERNAL: players[name]})
         if name in SEARCHES:
-            waiting = sum(other in SEARCHES for other in adversaries[place:])
-            runs = (budget_flow_steps - spent) // waiting // own.steps_of_run - 1
-            boxes: BoxPlayer | None = search(own, name, runs, seed)
+            waiting = sum(other in SEARCHES for other in adversaries[index:])
+            runs = (budget_flow_steps - spent) // waiting // box_game.steps_of_run - 1
+            boxes: BoxPlayer | None = search(box_game, name, runs, seed)
         else:
             boxes = None
-        found, value = own.measure(boxes or KIND)
-        trace = own.trace(boxes or KIND)
+        utilisation, value = box_game.measure(boxes or KIND)
+        trace = box_game.trace(boxes or KIND)
         violations = tuple(one.message for one in check_packet_trace(trace))
-        steps = own.runs * own.steps_of_run
+        steps = box_game.runs * box_game.steps_of_run
         spent += steps
         seconds = round(time.perf_counter() - begin, 3)
-        aimed = None if goal == UTILISATION else value
+        goal_value = None if goal == UTILISATION else value
         pattern = None if boxes is None else boxes.to_dict()
-        findings[name] = BoxFinding(name, found, not violations, violations, own.runs, steps, seconds, trace, pattern, aimed)
+        findings[name] = BoxFinding(
+            name, utilisation, not violations, violations, box_game.runs, steps, seconds, trace, pattern, goal_value
+        )
         if finished is not None:
             finished(findings[name])
         if report is not None:
             report(min(spent, budget_flow_steps), budget_flow_steps)
-    return BoxAttack(player.name, replace_sender(first.scenario, attacked, player.name), seed, kind, findings, goal)
+    return BoxAttack(target.name, replace_sender(first.scenario, attacked, target.name), seed, benign, findings, goal)
 
 
-def drawn_by(distribution: ScenarioDistribution, seed: int) -> Scenario:
-    """Return the scenario that an attack with a seed plays."""
+def draw_scenario(distribution: ScenarioDistribution, seed: int) -> Scenario:
+    """Return the scenario of an attack with a seed."""
     return distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, len(distribution.leaves)])))
 
 
 def senders_of(scenario: Scenario, player: Sender) -> tuple[list[Sender], list[int]]:
-    """Return the sender of each flow, and the flows that the player plays: the external ones; without any, flow 0."""
+    """Return the sender of each flow, and the attacked flows: the external ones; without any, flow 0."""
     attacked = [index for index, flow in enumerate(scenario.flows) if flow.sender == EXTERNAL] or [0]
     return [player if index in attacked else load_sender(flow.sender) for index, flow in enumerate(scenario.flows)], attacked
 
 
 def replace_sender(scenario: Scenario, attacked: Sequence[int], name: str) -> Scenario:
-    """Return a scenario in which some flows have another sender's name."""
+    """Return a scenario with another sender's name in some flows."""
     flows = tuple(
         flow.model_copy(update={"sender": name}) if index in attacked else flow for index, flow in enumerate(scenario.flows)
     )
@@ -257,16 +254,16 @@ def replace_sender(scenario: Scenario, attacked: Sequence[int], name: str) -> Sc
 
 
 def named_boxes(scenario: Scenario, players: Mapping[str, ScriptedAdversary] | None) -> dict[str, ScriptedAdversary]:
-    """Return the adversaries of the boxes that have a name of their own, and those that are given."""
+    """Return the adversaries of delay elements by name: those of the scenario, and the given ones."""
     names = {flow.jitter.adversary for flow in scenario.flows if flow.jitter.adversary} - {EXTERNAL}
     return {name: scripted(name) for name in names} | dict(players or {})
 
 
 def scripted(name: str) -> ScriptedAdversary:
     """Return a scripted adversary. Raises UnknownNameError, or InputError for one of another kind."""
-    player = load_adversary(name)
-    if not isinstance(player, ScriptedAdversary):
+    adversary = load_adversary(name)
+    if not isinstance(adversary, ScriptedAdversary):
         raise InputError(
             f"adversary {name!r} is not scripted; jitter boxes are played by {', '.join(SEARCHES)} or a scripted one"
         )
-    return player
+    return adversary

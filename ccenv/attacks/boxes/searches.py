@@ -1,7 +1,7 @@
-"""Searches for what attacking jitter boxes play: constants, periodic patterns, patterns of two phases, small policies.
+"""Searches over the moves of delay elements: constants, periodic patterns, patterns of two phases, small policies.
 
 ``cem`` is the cross-entropy method (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2); ``two_phase`` and
-``policy_cem`` are the same method over the numbers of what they play, and several shapes share the budget.
+``policy_cem`` apply it to their parameters, and several shapes share the budget.
 """
 
 from __future__ import annotations
@@ -38,18 +38,14 @@ Build = Callable[[np.ndarray], BoxPlayer]
 
 
 class BoxSearch(NamedTuple):
-    """A search: what its boxes play, and how it looks for the worst; with so many runs and random numbers."""
+    """A search: the adversary of its delay elements, and a function of game, number of runs and random numbers."""
 
     adversary: ScriptedAdversary
     run: Callable[[BoxGame, int, np.random.Generator], BoxPlayer]
 
 
 def search(game: BoxGame, name: str, runs: int, seed: int) -> BoxPlayer:
-    """Return the worst that a search finds with so many runs.
-
-    Raises:
-        InputError: for a budget that does not pay for one run.
-    """
+    """Return the worst adversary that a search finds in so many runs. Raises InputError for less than one run."""
     if runs < 1:
         raise InputError(f"adversary {name!r} has a budget below one run of {game.steps_of_run} flow-steps: raise the budget")
     return SEARCHES[name].run(game, runs, np.random.Generator(np.random.Philox(key=[seed, 1])))
@@ -69,7 +65,7 @@ def _cem(game: BoxGame, runs: int, rng: np.random.Generator) -> BoxPlayer:
 
 
 def _two_phase(game: BoxGame, runs: int, rng: np.random.Generator) -> BoxPlayer:
-    """Search patterns of whole RTTs, as near as ticks allow, and the moment of the switch."""
+    """Search patterns of whole RTTs, as far as ticks allow, and the time of the switch."""
 
     def build(n: int, hold_ticks: int) -> Build:
         def of(row: np.ndarray) -> BoxPlayer:
@@ -103,34 +99,34 @@ SEARCHES: Mapping[str, BoxSearch] = {
     "two_phase": BoxSearch(PHASES, _two_phase),
     "policy_cem": BoxSearch(POLICY, _policy_cem),
 }
-"""All searches by name: the panel, in the order in which it attacks."""
+"""All searches by name, in the panel's order."""
 PATTERN_SEARCHES = tuple(name for name, one in SEARCHES.items() if one.adversary is PATTERN)
-"""Those that find periodic patterns: what robust rounds train against."""
+"""Searches for periodic patterns, against which robust rounds train."""
 
 
 def _shapes(ticks_of_rtt: int) -> list[tuple[int, int]]:
-    """Return lengths and holds of patterns that repeat after whole RTTs, as near as ticks allow; the finest last."""
-    found = []
+    """Return lengths and holds of patterns that repeat after whole RTTs, as far as ticks allow; the finest last."""
+    shapes = []
     for period in PERIODS_RTTS:
         ticks = period * ticks_of_rtt
         hold = -(-ticks // PATTERN_VALUES)
-        found.append((max(2, round(ticks / hold)), hold))
-    return list(dict.fromkeys(found))
+        shapes.append((max(2, round(ticks / hold)), hold))
+    return list(dict.fromkeys(shapes))
 
 
 def _share(
     game: BoxGame, runs: int, rng: np.random.Generator, arms: Sequence[tuple[Build, np.ndarray, np.ndarray, bool]]
 ) -> BoxPlayer:
-    """Let several shapes share the runs; return the worst of all. An arm: how to build, mean, deviation, whether in [0, 1]."""
+    """Share the runs among shapes and return the worst of all. An arm: builder, mean, deviation, whether in [0, 1]."""
     best: BoxPlayer = KIND
     worst = np.inf
-    chosen = arms[: max(1, runs // POPULATION)]
-    for build, first_mean, first_std, inside in chosen:
+    arms_tried = arms[: max(1, runs // POPULATION)]
+    for build, first_mean, first_std, bounded in arms_tried:
         mean, std = first_mean, first_std
-        population = min(POPULATION, max(1, runs // len(chosen)))
-        for _ in range(max(1, runs // len(chosen) // population)):
+        population = min(POPULATION, max(1, runs // len(arms_tried)))
+        for _ in range(max(1, runs // len(arms_tried) // population)):
             drawn = mean + std * rng.standard_normal((population, len(mean)))
-            drawn = np.clip(drawn, 0.0, 1.0) if inside else drawn
+            drawn = np.clip(drawn, 0.0, 1.0) if bounded else drawn
             players = [build(row) for row in drawn]
             outcome = game.play(players)
             order = np.argsort(outcome, kind="stable")

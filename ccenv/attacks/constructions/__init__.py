@@ -1,1 +1,1 @@
-"""The constructive proofs of [Starvation] as adversaries: emulate a network by the jitter of another one."""
+"""The constructive proofs of [Starvation] as adversaries, which emulate one network by the jitter of another."""

@@ -1,6 +1,6 @@
-"""Delay convergence ([Starvation] s.2, Definition 1): the range of delays in which a sender ends up on an ideal link.
+"""Delay convergence ([Starvation] s.2, Definition 1), the range of a sender's delays on an ideal link, and joint initial states.
 
-Initial states of a proof: flows that have converged elsewhere, put together on one link with a queue of our choice.
+:func:`join_flows` puts flows that have converged alone on one link with a chosen queue.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ccenv.network.path import Path
 
 @dataclass(frozen=True)
 class Converged:
-    """What a sender alone on ideal links does after its convergence. Arrays have one entry per link rate, ascending.
+    """Behaviour of a sender alone on ideal links after its convergence. Arrays have one entry per link rate, ascending.
 
     Attributes:
         link_rate_Bps: C.
         delay_min_s, delay_max_s: range of the queueing delay after convergence (d_min - Rm and d_max - Rm).
         throughput_Bps: long-term throughput x(C).
-        drift_s: by how much the range still moved between the two halves of what was measured.
+        drift_s: change of the range between the two halves of the measurement.
     """
 
     link_rate_Bps: np.ndarray
@@ -43,7 +43,7 @@ class Converged:
 
 
 def ideal_path(path: Path, link_rate_Bps: float) -> Path:
-    """Return the one-flow path of another rate with an infinite buffer; D stays: a sender may know it."""
+    """Return the one-flow path of another rate with an infinite buffer; D stays, since a sender may know it."""
     return path.model_copy(update={"link_rate_Bps": float(link_rate_Bps), "buffer_bytes": np.inf, "flows": path.flows[:1]})
 
 
@@ -55,7 +55,7 @@ def solo_engine(
     seed: int | None = None,
     record: bool = True,
 ) -> CurveEngine:
-    """Return one environment per link rate in which the sender is alone and the network kind: [Starvation]'s ideal path."""
+    """Return one environment per link rate with the sender alone on a benign network: [Starvation]'s ideal path."""
     engine = CurveEngine(
         [ideal_path(game.scene.path, rate) for rate in rates_Bps],
         model="cbr_delay",
@@ -99,7 +99,7 @@ def measure_convergence(
 
 
 def queueing_delay_s(engine: CurveEngine) -> np.ndarray:
-    """Return the time that a byte arriving now would wait, (B,)."""
+    """Return the queueing delay of a byte arriving now, (B,)."""
     waiting: np.ndarray = engine.queue_bytes / engine.env("link_rate_now_Bps")
     return waiting
 
@@ -110,28 +110,28 @@ _P_RING = 4  # of the rings of a flow: S twice, E, L, P
 def join_flows(solo: Snapshot, engine: CurveEngine, tokens_bytes: float, departed_bytes: np.ndarray) -> None:
     """Put the flows of one snapshot, each alone in its environment so far, on the one shared link of an engine.
 
-    Each flow keeps its sender's state and everything that was sent, delivered and seen; the link is new: so many bytes have left
-    it, the rest of what is under way waits in it.
+    Each flow keeps its sender's state and all bytes sent, delivered and seen. The link is new: ``tokens_bytes`` have left it, and
+    the rest of the bytes in flight waits in it.
 
     Args:
         solo: of an engine of N environments with one flow each, at the same step, with the same rings and the same senders.
         engine: one environment of N flows, freshly reset.
         tokens_bytes: total that has left the shared link (G).
-        departed_bytes: (N,) what of each flow has left it (P_i), at least what was delivered.
+        departed_bytes: (N,) bytes of each flow that have left it (P_i), at least those delivered.
 
     Raises:
         InputError: if the engines do not fit together.
     """
-    own = engine.snapshot()
+    target = engine.snapshot()
     arrays = {name: array.copy() for name, array in solo.arrays.items()}
     for name in ("_flow", "_ring", "_states"):
-        if arrays[name].shape != own.arrays[name].shape:
-            raise InputError(f"flows cannot be joined: {name} has shape {arrays[name].shape}, not {own.arrays[name].shape}")
-    flow, env = arrays["_flow"], own.arrays["_env"]
+        if arrays[name].shape != target.arrays[name].shape:
+            raise InputError(f"flows cannot be joined: {name} has shape {arrays[name].shape}, not {target.arrays[name].shape}")
+    flow, env = arrays["_flow"], target.arrays["_env"]
     step = int(arrays["_env"]["step"][0])
     mask = len(arrays["_ring"]) // (len(flow) * FLOW_RINGS) - 1
     rings = arrays["_ring"].reshape(len(flow), FLOW_RINGS, mask + 1)
-    flow["jitter_steps"], flow["jitter_s"] = own.arrays["_flow"]["jitter_steps"], own.arrays["_flow"]["jitter_s"]
+    flow["jitter_steps"], flow["jitter_s"] = target.arrays["_flow"]["jitter_steps"], target.arrays["_flow"]["jitter_s"]
     flow["P"] = departed_bytes
     rings[:, _P_RING, step & mask] = departed_bytes
     entered = arrays["_env_ring"].reshape(len(flow), 2, mask + 1)[:, 1].sum(axis=0)  # total E of each environment
@@ -145,18 +145,18 @@ def join_flows(solo: Snapshot, engine: CurveEngine, tokens_bytes: float, departe
     tokens[step & mask] = tokens_bytes
     arrays["_env_ring"] = np.concatenate((tokens, entered))
     for name in ("_adversary_states", "_flow_moves"):
-        arrays[name] = own.arrays[name]
+        arrays[name] = target.arrays[name]
     if "flow_log" in arrays:
         arrays["flow_log"] = np.ascontiguousarray(arrays["flow_log"].swapaxes(0, 2))
-        arrays["env_log"] = np.zeros((1, arrays["flow_log"].shape[1]), own.arrays["env_log"].dtype)
+        arrays["env_log"] = np.zeros((1, arrays["flow_log"].shape[1]), target.arrays["env_log"].dtype)
     engine.restore(Snapshot(arrays))
 
 
 def lift_receive_window(engine: CurveEngine) -> None:
-    """Let flows have any number of bytes in flight.
+    """Allow flows any number of bytes in flight.
 
-    The engine's receive window keeps a queue within its rings on the slowest link that a path allows. Where a construction keeps
-    the delays short itself, that limit would be a limit of the sender and no law.
+    The engine's receive window keeps a queue within its rings on the slowest link that a path allows. If a construction keeps the
+    delays short itself, that limit would restrict the sender without being a law.
     """
     state = engine.snapshot()
     state.arrays["_flow"]["receive_window_bytes"] = np.inf

@@ -1,8 +1,8 @@
 """Starvation by a late start: one flow has the link to itself, then others come, and the network holds every byte for D.
 
-For senders whose beliefs say nothing about a share of a link, so that several flows have no encoding. It is a construction, not
-an emulation: the run is played in the curve engine, and what counts is a cycle in it. Where everything that the flows and the
-network remember comes back after P Rm, the run goes on like that for ever, belief time-outs included.
+For senders whose beliefs say nothing about a share of a link, so that several flows have no encoding. The run is played in the
+curve engine and must end in a cycle: if all state of flows and network returns after P Rm, the run continues like that for ever,
+belief time-outs included.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STEPS_PER_RTT = 8
 RTT_MS = 40.0
-SEGMENTS_PER_RATIO = 8  # C Rm in MSS for each unit of the ratio: the one that is there uses more than a quarter of the link
+SEGMENTS_PER_RATIO = 8  # C Rm in MSS for each unit of the ratio: the first flow uses more than a quarter of the link
 ALONE_RTTS_PER_SEGMENT = 16  # additive senders need a few Rm for each segment
 AFTER_RTTS = 400
 LONGEST_CYCLE_RTTS = 120
@@ -45,12 +45,10 @@ class LateStart:
     """A run that ends in a cycle.
 
     Attributes:
-        ratio: bytes of the flow that gets most over those of the one that gets least, in a cycle.
-        cycle_rtts: length of the cycle.
+        ratio: largest over smallest bytes of a flow in a cycle.
         shares: throughput of each flow over C.
         alone_rtts: Rm that the first flow had to itself.
-        trace: the whole run.
-        legal: the independent checker accepts it.
+        legal: the independent checker accepts the trace of the run.
     """
 
     ratio: float
@@ -65,8 +63,8 @@ def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_d
     """Play a late start; return the cycle in which it ends, None if there is none.
 
     Args:
-        sender: of every flow; D = Rm, a buffer without end.
-        ratio: what is aimed at, 1 to MOST_RATIO: the link carries SEGMENTS_PER_RATIO segments per Rm for each unit of it.
+        sender: of every flow; D = Rm, an infinite buffer.
+        ratio: target, 1 to MOST_RATIO: the link carries SEGMENTS_PER_RATIO segments per Rm for each unit of it.
         flows: 2 to MOST_FLOWS.
         model: ``cbr_delay`` or ``ccac``.
 
@@ -81,35 +79,34 @@ def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_d
     alone_rtts = ALONE_RTTS_PER_SEGMENT * segments
     link_rate_mbps = segments * 1500 * 8e-3 / RTT_MS
     path = make_path(link_rate_mbps=link_rate_mbps, rtt_ms=RTT_MS, jitter_ms=RTT_MS, n_flows=flows)
-    late = [flow.model_copy(update={"start_s": alone_rtts * RTT_MS / 1e3}) for flow in path.flows[1:]]
-    path = path.model_copy(update={"flows": (path.flows[0], *late)})
+    late_flows = [flow.model_copy(update={"start_s": alone_rtts * RTT_MS / 1e3}) for flow in path.flows[1:]]
+    path = path.model_copy(update={"flows": (path.flows[0], *late_flows)})
     slowest = make_adversary("slowest")
     engine = CurveEngine(
         [path], model=model, senders=[sender] * flows, adversary=slowest, steps_per_rtt=STEPS_PER_RTT, record=True
     )
     engine.advance((alone_rtts + AFTER_RTTS) * STEPS_PER_RTT)
     trace = engine.trace(0)
-    cycle = _cycle(trace)
+    cycle = _find_cycle(trace)
     if cycle is None:
         return None
-    got = trace.S[-1] - trace.S[-1 - cycle * STEPS_PER_RTT]
-    shares = got / (cycle * trace.header.path.bdp_bytes)
-    ratio_found = float(got.max() / max(got.min(), 1e-300))
+    received = trace.S[-1] - trace.S[-1 - cycle * STEPS_PER_RTT]
+    shares = received / (cycle * trace.header.path.bdp_bytes)
+    ratio_found = float(received.max() / max(received.min(), 1e-300))
     return LateStart(ratio_found, cycle, tuple(map(float, shares)), alone_rtts, trace, not check_trace(trace))
 
 
 def late_start_outcome(name: str, ratio: Fraction, flows: int, folder: FilePath) -> tuple[Outcome, dict[str, Any], Setting]:
-    """Tell, as ``ccenv verify fairness`` does, whether flows of a sender starve by a late start.
+    """Return outcome, description and setting of a late start, for ``ccenv verify fairness``.
 
-    Returns:
-        tuple: the outcome, ``refuted`` with a trace or ``unknown`` with a reason, what it is about, and its setting.
+    The outcome is ``refuted`` with a trace, or ``unknown`` with a reason.
     """
     from ccenv.agents import make_sender
     from ccenv.proofs.claims.report import Outcome, save_counterexample
     from ccenv.proofs.formulas.setting import Setting
 
     sender = make_sender(name)
-    found = late_start(sender, float(ratio), flows)
+    run = late_start(sender, float(ratio), flows)
     setting = Setting("cbr_delay", samples=3 * STEPS_PER_RTT + 1, steps_per_rtt=STEPS_PER_RTT, past_steps=STEPS_PER_RTT)
     about: dict[str, Any] = {
         "ratio": float(ratio),
@@ -122,29 +119,29 @@ def late_start_outcome(name: str, ratio: Fraction, flows: int, folder: FilePath)
         "setting_name": "sound",
         "buffer": str(setting.buffer),
     }
-    if found is None or not found.legal or found.ratio <= ratio:
+    if run is None or not run.legal or run.ratio <= ratio:
         reason = (
             "C_L_lambda and q_U mean nothing for a share of a link, so several flows have no encoding; and after a late start "
             "on the slowest network no cycle starves one"
         )
         return Outcome("fairness", "unknown", details={"reason": reason}), about, setting
     about["evidence"] |= {
-        "found_ratio": found.ratio,
-        "cycle_rtts": found.cycle_rtts,
-        "shares": list(found.shares),
-        "alone_rtts": found.alone_rtts,
-        "legal": found.legal,
+        "found_ratio": run.ratio,
+        "cycle_rtts": run.cycle_rtts,
+        "shares": list(run.shares),
+        "alone_rtts": run.alone_rtts,
+        "legal": run.legal,
     }
-    told = f"one flow gets {found.ratio:.4g} times another's bytes, in a cycle of {found.cycle_rtts} Rm"
-    file = save_counterexample(found.trace, folder, f"{sender.name}-{flows}-flows-late-start")
-    return Outcome("fairness", "refuted", trace=file, details={"violates": told}), about, setting
+    violation = f"one flow gets {run.ratio:.4g} times another's bytes, in a cycle of {run.cycle_rtts} Rm"
+    file = save_counterexample(run.trace, folder, f"{sender.name}-{flows}-flows-late-start")
+    return Outcome("fairness", "refuted", trace=file, details={"violates": violation}), about, setting
 
 
-def _cycle(trace: Trace) -> int | None:
-    """Return the shortest P, in Rm, with which a run's end repeats itself; None: there is none.
+def _find_cycle(trace: Trace) -> int | None:
+    """Return the shortest period P, in Rm, of a run's end, or None.
 
-    P is a multiple of the beliefs' period. Everything that a row shows must come back after P Rm, for so long that all that is
-    remembered came back too: bytes held by the network (D), and belief windows.
+    P is a multiple of the beliefs' period. All values of a row must return after P Rm, for so long that the memory returned too:
+    bytes held by the network (D), and belief windows.
     """
     bdp, rate = trace.header.path.bdp_bytes, trace.header.path.link_rate_Bps
     state = [trace.A - trace.L - trace.S, trace.E - trace.S, trace.queue_bytes[:, None]]

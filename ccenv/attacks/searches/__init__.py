@@ -1,1 +1,1 @@
-"""Searches for the worst legal network, one file each."""
+"""Searches for the worst legal network."""

@@ -1,9 +1,9 @@
-"""Evolution of whole scenarios, path and moves together, with novelty.
+"""Evolution of path and moves together, with novelty.
 
-A scenario is a path near the given one (link rate, D, buffer) and a periodic pattern of moves. Each generation keeps, side by
-side, those that hurt most and those that behave unlike anything seen before (Lehman, Stanley: Abandoning Objectives, Evolutionary
-Computation 2011: mean distance to the nearest neighbours in an archive of behaviours), so that the result is not one failure but
-several different ones. Behaviour: utilisation, mean queue, loss, and the place in the range of paths.
+A candidate is a path near the given one (link rate, D, buffer) and a periodic pattern of moves. Each generation keeps those that
+hurt most and those with the most novel behaviour (Lehman, Stanley: Abandoning Objectives, Evolutionary Computation 2011: mean
+distance to the nearest neighbours in an archive of behaviours), so that the result is not one failure but several different ones.
+Behaviour: utilisation, mean queue, loss, and the position in the range of paths.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Scenarios:
     def take(self, rows: np.ndarray) -> _Scenarios:
         return _Scenarios(self.genes[rows].copy(), self.period[rows].copy(), self.values[rows].copy())
 
-    def joined(self, other: _Scenarios) -> _Scenarios:
+    def join(self, other: _Scenarios) -> _Scenarios:
         pairs = ((self.genes, other.genes), (self.period, other.period), (self.values, other.values))
         genes, period, values = (np.concatenate(pair) for pair in pairs)
         return _Scenarios(genes, period, values)
@@ -56,54 +56,50 @@ class _Scenarios:
 
 @dataclass(frozen=True)
 class Evolution:
-    """The search.
-
-    Attributes:
-        population: scenarios per generation.
-    """
+    """The search, with ``population`` scenarios per generation."""
 
     population: int
     weight: float = 4.0
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what two scenarios take, the smallest generation."""
+        """Return the cost of the smallest generation, two scenarios."""
         return 2 * game.run_flow_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst scenario; the most different bad ones are in the details."""
-        game.need_one_flow("evolution")
+        """Return the worst scenario, with other different failures in the details."""
+        game.require_one_flow("evolution")
         draw = generator(seed, "evolution")
         runs = affordable(game, budget_flow_steps, "evolution")
         size = min(self.population, max(2, runs))
-        pool = _random(game, draw, size)
-        behaviour = _play(game, pool)
+        pool = _draw_scenarios(game, draw, size)
+        behaviour = _measure_behaviour(game, pool)
         archive, tried = behaviour.copy(), size
         while tried + size <= runs:
-            parents = _parents(behaviour, archive, size)
-            children = _children(game, draw, pool.take(parents))
-            outcome = _play(game, children)
-            archive = np.concatenate((archive, outcome[_novelty(outcome, archive) > LEAST_DISTANCE / 2]))
-            everyone, seen = pool.joined(children), np.concatenate((behaviour, outcome))
-            kept = _survivors(seen, archive, size)
-            pool, behaviour = everyone.take(kept), seen[kept]
+            parents = _select_parents(behaviour, archive, size)
+            children = _make_children(game, draw, pool.take(parents))
+            outcome = _measure_behaviour(game, children)
+            archive = np.concatenate((archive, outcome[_measure_novelty(outcome, archive) > LEAST_DISTANCE / 2]))
+            candidates, behaviours = pool.join(children), np.concatenate((behaviour, outcome))
+            survivors = _select_survivors(behaviours, archive, size)
+            pool, behaviour = candidates.take(survivors), behaviours[survivors]
             tried += size
         order = np.argsort(behaviour[:, 0], kind="stable")
         worst = int(order[0])
-        path = _path(game, pool.genes[worst])
-        trace = _trace(game, pool, worst, path)
-        details = {"tried": tried, "different_failures": _failures(game, pool, behaviour, order)}
+        path = _make_path(game, pool.genes[worst])
+        trace = _record_trace(game, pool, worst, path)
+        details = {"tried": tried, "different_failures": _list_failures(game, pool, behaviour, order)}
         return Found(trace=trace, details=details)
 
 
-def _random(game: Game, draw: np.random.Generator, n: int) -> _Scenarios:
+def _draw_scenarios(game: Game, draw: np.random.Generator, n: int) -> _Scenarios:
     length = max(periods_rtts(game)) * game.scene.steps_per_rtt
     values = draw.random((n, length, len(game.open_moves)))
     values[::2] = np.round(values[::2])
     return _Scenarios(draw.random((n, GENES)), draw.integers(0, len(periods_rtts(game)), n), values)
 
 
-def _children(game: Game, draw: np.random.Generator, parents: _Scenarios) -> _Scenarios:
-    """Return one mutated child per parent; some take the moves of the next one from a random step on."""
+def _make_children(game: Game, draw: np.random.Generator, parents: _Scenarios) -> _Scenarios:
+    """Return one mutated child per parent; some take the moves of the next parent from a random step on."""
     n, length, _ = parents.values.shape
     genes = np.clip(parents.genes + PATH_DEVIATION * draw.standard_normal(parents.genes.shape), 0.0, 1.0)
     crossed = draw.random((n, 1)) < 0.5
@@ -117,8 +113,8 @@ def _children(game: Game, draw: np.random.Generator, parents: _Scenarios) -> _Sc
     return _Scenarios(genes, period, values)
 
 
-def _path(game: Game, genes: np.ndarray) -> Path:
-    """Return the path of a scenario: D is a whole number of steps between one and twice the given one."""
+def _make_path(game: Game, genes: np.ndarray) -> Path:
+    """Return the path of a scenario, with D in whole steps between one and twice the given one."""
     base = game.scene.path
     dt_s = base.flows[0].rtt_s / game.scene.steps_per_rtt
     rate = base.link_rate_Bps * 2.0 ** (RATE_OCTAVES * (2 * genes[0] - 1))
@@ -131,7 +127,7 @@ def _path(game: Game, genes: np.ndarray) -> Path:
     )
 
 
-def _moves(game: Game, pool: _Scenarios, rows: np.ndarray) -> np.ndarray:
+def _expand_moves(game: Game, pool: _Scenarios, rows: np.ndarray) -> np.ndarray:
     moves = np.empty((len(rows), game.n_steps, 4))
     for i, row in enumerate(rows):
         length = periods_rtts(game)[int(pool.period[row])] * game.scene.steps_per_rtt
@@ -139,51 +135,51 @@ def _moves(game: Game, pool: _Scenarios, rows: np.ndarray) -> np.ndarray:
     return moves
 
 
-def _play(game: Game, pool: _Scenarios) -> np.ndarray:
+def _measure_behaviour(game: Game, pool: _Scenarios) -> np.ndarray:
     """Return the behaviour of each scenario: utilisation first, (n, 3 + GENES), each about in [0, 1]."""
     parts = []
     for first in range(0, len(pool.genes), CHUNK):
         rows = np.arange(first, min(first + CHUNK, len(pool.genes)))
-        arrays = PathArrays.from_paths([_path(game, pool.genes[row]) for row in rows], game.scene.steps_per_rtt)
-        run = game.play_paths(_moves(game, pool, rows), arrays)
+        arrays = PathArrays.from_paths([_make_path(game, pool.genes[row]) for row in rows], game.scene.steps_per_rtt)
+        run = game.play_paths(_expand_moves(game, pool, rows), arrays)
         loss = np.minimum(1.0, run["lost"] / np.maximum(run["sent"], 1.0))
         queue = run["queue_bdp"] / (1.0 + run["queue_bdp"])
         parts.append(np.column_stack([np.minimum(1.0, run["outcome"]), queue, loss, pool.genes[rows]]))
     return np.concatenate(parts)
 
 
-def _novelty(behaviour: np.ndarray, archive: np.ndarray) -> np.ndarray:
+def _measure_novelty(behaviour: np.ndarray, archive: np.ndarray) -> np.ndarray:
     """Return the mean distance to the nearest neighbours in the archive."""
     distance = np.sqrt(((behaviour[:, None, :] - archive[None, :, :]) ** 2).sum(axis=2))
     nearest = np.sort(distance, axis=1)[:, : min(NEIGHBOURS, len(archive))]
     return np.asarray(nearest.mean(axis=1))
 
 
-def _survivors(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarray:
-    """Return the rows kept: half for low utilisation, half for novelty."""
+def _select_survivors(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarray:
+    """Return the surviving rows: half for low utilisation, half for novelty."""
     worst = np.argsort(behaviour[:, 0], kind="stable")
-    kept = list(worst[: size - int(NOVEL_SHARE * size)])
-    novel = np.argsort(-_novelty(behaviour, archive), kind="stable")
-    kept += [row for row in novel if row not in set(kept)][: size - len(kept)]
-    return np.array(kept)
+    rows = list(worst[: size - int(NOVEL_SHARE * size)])
+    novel = np.argsort(-_measure_novelty(behaviour, archive), kind="stable")
+    rows += [row for row in novel if row not in set(rows)][: size - len(rows)]
+    return np.array(rows)
 
 
-def _parents(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarray:
+def _select_parents(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarray:
     """Return one parent per child; the better half by either measure has two children."""
-    kept = _survivors(behaviour, archive, max(1, size // 2))
-    return np.resize(kept, size)
+    rows = _select_survivors(behaviour, archive, max(1, size // 2))
+    return np.resize(rows, size)
 
 
-def _trace(game: Game, pool: _Scenarios, row: int, path: Path) -> Any:
-    moves = _moves(game, pool, np.array([row]))[0]
+def _record_trace(game: Game, pool: _Scenarios, row: int, path: Path) -> Any:
+    moves = _expand_moves(game, pool, np.array([row]))[0]
     arrays = PathArrays.from_paths([path], game.scene.steps_per_rtt)
     engine = game.engine(RecordedAdversary("evolution", moves), 1, record=True, paths=arrays)
     engine.advance(game.n_steps)
     return engine.trace(0)
 
 
-def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.ndarray) -> list[dict[str, float | None]]:
-    """Return the worst scenarios that differ from each other; ``buffer_bdp`` is None where the buffer has no end."""
+def _list_failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.ndarray) -> list[dict[str, float | None]]:
+    """Return the worst scenarios that differ from each other; ``buffer_bdp`` is None for an infinite buffer."""
     chosen: list[int] = []
     for row in order:
         if all(np.abs(behaviour[row] - behaviour[other]).max() > LEAST_DISTANCE for other in chosen):
@@ -192,7 +188,7 @@ def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.nda
             break
     out: list[dict[str, float | None]] = []
     for row in chosen:
-        path = _path(game, pool.genes[row])
+        path = _make_path(game, pool.genes[row])
         out.append(
             {
                 "utilisation": float(behaviour[row, 0]),
@@ -207,9 +203,5 @@ def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.nda
 
 
 def search(population: int = 128) -> Evolution:
-    """Build the search.
-
-    Args:
-        population: scenarios per generation, 4 to 2048.
-    """
+    """Build the search with 4 to 2048 scenarios per generation."""
     return Evolution(int(number("evolution", "population", population, low=4, high=2048, whole=True)))

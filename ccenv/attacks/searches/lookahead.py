@@ -1,8 +1,7 @@
-"""Looking ahead on copies of the engine's state: what greedy and beam search share.
+"""Greedy and beam search on engine snapshots.
 
-Beam search on engine snapshots: as greedy, but several prefixes live on, because what hurts later may not hurt now.
-
-Greedy one-step search on engine snapshots: at each decision the corner whose consequences are the worst so far.
+Greedy search takes at each decision the corner with the worst consequences within its horizon; beam search keeps several
+prefixes, because moves that hurt later may not hurt now.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MOST_OPEN = 4  # moves: 16 corners, 256 plans
 
 
 def fork(engine: CurveEngine, sources: np.ndarray) -> None:
-    """Let environment b of an engine go on from where environment sources[b] is."""
+    """Set environment b of an engine to the state of environment sources[b]."""
     state = engine.snapshot()
     arrays = dict(state.arrays)
     for name, array in state.arrays.items():
@@ -35,7 +34,7 @@ def fork(engine: CurveEngine, sources: np.ndarray) -> None:
 
 
 def plans(game: Game) -> np.ndarray:
-    """Return what is tried at each decision: a corner for now and a corner for later, (n, 2, open moves)."""
+    """Return the plans of each decision: a corner for now and a corner for later, (n, 2, open moves)."""
     if len(game.open_moves) > MOST_OPEN:
         raise InputError(f"{len(game.open_moves)} open moves have too many corners to look ahead; at most {MOST_OPEN}")
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(game.open_moves))))
@@ -44,10 +43,10 @@ def plans(game: Game) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Look:
-    """How a search looks ahead.
+    """Parameters of a search that looks ahead.
 
     Attributes:
-        width: prefixes kept: 1 is greedy.
+        width: prefixes kept; 1 is greedy.
         interval_rtts: Rm per decision.
         horizon_rtts: Rm looked ahead, interval included.
     """
@@ -57,15 +56,15 @@ class Look:
     horizon_rtts: int
 
     def flow_steps(self, game: Game) -> int:
-        """Return what it costs, at most."""
+        """Return the largest cost."""
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
         decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
         played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt
         steps = self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
         return steps * game.scene.path.n_flows
 
-    def _smaller(self, game: Game) -> Iterator[Look]:
-        """Yield this search, then cheaper ones: fewer prefixes, then rarer decisions."""
+    def _cheaper_looks(self, game: Game) -> Iterator[Look]:
+        """Yield these parameters, then cheaper ones: fewer prefixes, then rarer decisions."""
         look = self
         yield look
         while look.width > 1 or look.interval_rtts < game.n_steps // game.scene.steps_per_rtt:
@@ -77,12 +76,12 @@ class Look:
             yield look
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what the cheapest of them costs, at most."""
-        return min(look.flow_steps(game) for look in self._smaller(game))
+        """Return the largest cost of the cheapest parameters."""
+        return min(look.flow_steps(game) for look in self._cheaper_looks(game))
 
     def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
-        """Return the first of them that a budget pays for. Raises InputError if none is cheap enough."""
-        for look in self._smaller(game):
+        """Return the first parameters that a budget allows. Raises InputError if none is cheap enough."""
+        for look in self._cheaper_looks(game):
             if look.flow_steps(game) <= budget_flow_steps:
                 return look
         raise InputError(
@@ -92,19 +91,12 @@ class Look:
 
 
 def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
-    """Build moves decision by decision; keep the worst prefixes.
+    """Build moves decision by decision, keeping the worst prefixes; return the worst sequence (n_steps, 2 + 2 N) and its outcome.
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
-    are ranked by what is delivered until the end of the horizon: since the measured window began, or before that since the
-    decision; in proof timing by the worst window so far or the one that ends with the horizon; for other goals by what the
-    goal counts. The first corner of the best plans is then played.
-
-    Args:
-        game: the game; its flow-steps are counted.
-        look: width, interval and horizon.
-
-    Returns:
-        tuple: the worst complete sequence (n_steps, 2 + 2 N), and what the goal counts under it.
+    are ranked by the bytes delivered until the end of the horizon: since the measured window began, or before that since the
+    decision; in proof timing by the worst window so far or the one that ends with the horizon; for other goals by their outcome.
+    The first corner of the best plans is then played.
     """
     K = game.scene.steps_per_rtt
     options = plans(game)
@@ -115,7 +107,7 @@ def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
     prefixes[:] = game.kind
     now, later = (np.tile(options[:, part], (look.width, 1)) for part in (0, 1))
     served = np.zeros((game.n_steps + 1, n))  # of each prefix; rows between decisions are filled in proof timing only
-    counts = engine.totals()  # of each prefix where what is counted begins
+    counts = engine.totals()  # of each prefix where counting begins
 
     def play(values: np.ndarray, steps: int) -> None:
         moves[:, game.open_moves] = values
@@ -142,12 +134,12 @@ def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
         if reach > step + steps:
             play(later, reach - step - steps)
         if game.scene.goal == UTILISATION and game.scene.path.n_flows == 1:
-            rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+            rank = _rank_plans(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
         else:
             rank = game.goal.outcome({name: now_count - counts[name] for name, now_count in engine.totals().items()})
         engine.restore(after)
-        kept = _distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
-        sources = np.repeat(kept, len(options))
+        survivors = _select_distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
+        sources = np.repeat(survivors, len(options))
         fork(engine, sources)
         prefixes, served = prefixes[sources], served[:, sources]
         step += steps
@@ -158,67 +150,56 @@ def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
     return finalists[worst].copy(), float(outcome[worst])
 
 
-def _rank(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
-    """Return what decides which plans are worst, (n,): bytes delivered, lower is worse.
+def _rank_plans(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
+    """Return the ranks of plans, (n,), in bytes delivered: lower is worse.
 
-    Args:
-        game: the game.
-        served: (rows, n) cumulative bytes, known up to row ``done``.
-        at_reach: (n,) the same at the end of the horizon.
-        step: row of the decision.
-        done: row at the end of its interval.
-        reach: row at the end of the horizon.
+    ``served`` (rows, n) are cumulative bytes, known up to row ``done``, the end of the interval of the decision at row ``step``;
+    ``at_reach`` (n,) are those at row ``reach``, the end of the horizon.
     """
     first = game.first_row
     if game.scene.timing != "smt" or reach <= first:
         return np.asarray(at_reach - served[first if step >= first else step])
     last = game.scene.claim.samples - 1
-    whole = served[first + last : done + 1] - served[first : max(first, done + 1 - last)]
+    complete = served[first + last : done + 1] - served[first : max(first, done + 1 - last)]
     coming = at_reach - served[max(first, min(done, reach - last))]
     coming = coming * last / max(1, reach - max(first, min(done, reach - last)))  # a window that is not full yet
-    return np.asarray(np.minimum(coming, whole.min(axis=0)) if len(whole) else coming)
+    return np.asarray(np.minimum(coming, complete.min(axis=0)) if len(complete) else coming)
 
 
-def _distinct(order: np.ndarray, prefixes: np.ndarray, width: int) -> np.ndarray:
-    """Return the first ``width`` rows in order whose prefixes differ; the best is repeated where there are fewer."""
-    seen: set[bytes] = set()
-    kept = []
+def _select_distinct(order: np.ndarray, prefixes: np.ndarray, width: int) -> np.ndarray:
+    """Return the first ``width`` rows in order whose prefixes differ; the best is repeated if there are fewer."""
+    keys: set[bytes] = set()
+    rows = []
     for row in order:
         key = prefixes[row].tobytes()
-        if key not in seen:
-            seen.add(key)
-            kept.append(int(row))
-            if len(kept) == width:
+        if key not in keys:
+            keys.add(key)
+            rows.append(int(row))
+            if len(rows) == width:
                 break
-    return np.array((kept + [kept[0]] * width)[:width])
+    return np.array((rows + [rows[0]] * width)[:width])
 
 
 @dataclass(frozen=True)
 class LookAhead:
-    """A search that looks ahead: greedy with one prefix, beam with several.
-
-    Attributes:
-        name: of the search.
-        look: how far and how often it looks, if the budget allows.
-        weight: its share of a panel's budget.
-    """
+    """A search that looks ahead, as far as the budget allows: greedy with one prefix, beam with several."""
 
     name: str
     look: Look
     weight: float
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what the smallest such search takes."""
+        """Return the cost of the smallest such search."""
         return self.look.least_flow_steps(game)
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst complete sequence of moves that it came upon."""
+        """Return the worst complete sequence of moves."""
         look = self.look.within(game, budget_flow_steps, self.name)
         return Found(RecordedAdversary(self.name, look_ahead(game, look)[0]), details=asdict(look))
 
 
-def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:
-    """Check a search's parameters and build it. Raises InputError for one that is not allowed."""
+def build_look_ahead(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:
+    """Build a search from checked parameters. Raises InputError for one out of range."""
     look = Look(
         int(number(name, "width", width, low=1, high=256, whole=True)),
         int(number(name, "interval_rtts", interval_rtts, low=1, high=100, whole=True)),
@@ -231,24 +212,13 @@ BEAM_WEIGHT = 2.0
 
 
 def search_beam(width: int = 16, interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
-    """Build the search.
-
-    Args:
-        width: prefixes kept, 1 to 256.
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
-    return built("beam", BEAM_WEIGHT, width, interval_rtts, horizon_rtts)
+    """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
+    return build_look_ahead("beam", BEAM_WEIGHT, width, interval_rtts, horizon_rtts)
 
 
 GREEDY_WEIGHT = 0.5
 
 
 def search_greedy(interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
-    """Build the search.
-
-    Args:
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
-    return built("greedy", GREEDY_WEIGHT, 1, interval_rtts, horizon_rtts)
+    """Build the search: 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
+    return build_look_ahead("greedy", GREEDY_WEIGHT, 1, interval_rtts, horizon_rtts)

@@ -1,9 +1,4 @@
-"""A beam that looks far ahead, then changed piece by piece (``ccenv.attacks.searches.mutation``).
-
-The beam (``ccenv.attacks.searches.lookahead``) is narrow and decides every other Rm: a place to begin, for what builds up over
-many Rm and does not repeat. Most of the budget changes its sequence.
-
-Local search over complete sequences of moves: what another search found, changed a little, again and again.
+"""Local search over complete sequences of moves, which improves the result of another search by mutations.
 
 Every generation holds children of the worst sequence so far; a child differs in one to three blocks of steps. The logarithms of
 their lengths are uniform, from one step to 40 Rm, so that single moments and whole phases both change. The worst child becomes
@@ -32,17 +27,9 @@ SET_ALL, SET_ONE, COPY, SHIFT = range(4)
 def mutate(
     game: Game, moves: np.ndarray, outcome: float, budget_flow_steps: int, draw: np.random.Generator
 ) -> tuple[np.ndarray, float]:
-    """Make a sequence of moves worse for the sender.
+    """Make moves (n_steps, 2 + 2 N) with a known outcome worse for the sender; return the worst moves and their outcome.
 
-    Args:
-        game: what is played; its flow-steps are counted.
-        moves: (n_steps, 2 + 2 N).
-        outcome: what the goal counts under them.
-        budget_flow_steps: of all runs; below one generation the moves stay as they are.
-        draw: random numbers.
-
-    Returns:
-        tuple: the worst moves, and what the goal counts under them.
+    A budget below one generation leaves the moves as they are.
     """
     of_run = game.run_flow_steps
     generations = budget_flow_steps // (of_run * (CHILDREN + 1))
@@ -50,13 +37,13 @@ def mutate(
     for _ in range(generations):
         family = np.stack([parent, *(child(game, parent, draw) for _ in range(CHILDREN))])
         outcomes = game.play(family)
-        worst = len(family) - 1 - int(np.argmin(outcomes[::-1]))  # of equals a child: flat ground must be crossed
+        worst = len(family) - 1 - int(np.argmin(outcomes[::-1]))  # prefers a child among equals, to cross plateaus
         parent, best = family[worst], float(outcomes[worst])
     return parent, best
 
 
 def child(game: Game, parent: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """Return a copy in which a few blocks of steps are set to corners, to what stands elsewhere, or shifted in time."""
+    """Return a copy in which a few blocks of steps are set to corners, copied from elsewhere, or shifted in time."""
     K, first = game.scene.steps_per_rtt, game.calm_steps
     columns = np.array(game.open_moves)
     out = parent.copy()
@@ -65,12 +52,12 @@ def child(game: Game, parent: np.ndarray, draw: np.random.Generator) -> np.ndarr
         length = min(n, int(np.exp(draw.uniform(0.0, np.log(LONGEST_RTTS * K)))))
         start = first + int(draw.integers(0, n))
         end = min(start + length, game.n_steps)
-        kind = int(draw.integers(0, 4))
-        if kind == SET_ALL:
+        operation = int(draw.integers(0, 4))
+        if operation == SET_ALL:
             out[start:end, columns] = draw.integers(0, 2, len(columns))
-        elif kind == SET_ONE:
+        elif operation == SET_ONE:
             out[start:end, columns[int(draw.integers(0, len(columns)))]] = draw.integers(0, 2)
-        elif kind == COPY:
+        elif operation == COPY:
             source = first + int(draw.integers(0, n - (end - start) + 1))
             out[start:end] = parent[source : source + end - start]
         else:
@@ -84,17 +71,16 @@ BEAM_SHARE = 0.3  # of the budget, at most
 
 @dataclass(frozen=True)
 class Mutation:
-    """The search.
+    """A narrow beam that decides every other Rm (``ccenv.attacks.searches.lookahead``), then mutations of its sequence.
 
-    Attributes:
-        look: how far and how often the beam looks, if the budget allows.
+    The beam finds attacks that build up over many Rm without repeating; most of the budget goes into mutations.
     """
 
     look: Look
     weight: float = 6.0
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what the smallest beam takes."""
+        """Return the cost of the smallest beam."""
         return self.look.least_flow_steps(game)
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
@@ -116,13 +102,7 @@ class Mutation:
 
 
 def search(width: int = 8, interval_rtts: int = 2, horizon_rtts: int = 16) -> Mutation:
-    """Build the search.
-
-    Args:
-        width: prefixes kept, 1 to 256.
-        interval_rtts: Rm per decision, 1 to 100.
-        horizon_rtts: Rm looked ahead, interval included, 1 to 1000.
-    """
+    """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
     return Mutation(
         Look(
             int(number("mutation", "width", width, low=1, high=256, whole=True)),

@@ -1,10 +1,7 @@
-"""Periodic patterns as what several searches look through: their shapes, and how many runs a budget allows.
+"""Periodic patterns of moves: their shapes, the runs that a budget allows, and two plain searches, constants and random ones.
 
-Constant moves: every combination of 0 and 1 of the open choices, and of 1/2 where it is cheap.
-
-Measured in docs/adversaries.md: constants are the worst that is known for several senders, and per-step searches miss them.
-
-Random periodic patterns: what any cleverer search must beat.
+Constants are the worst known adversaries of several senders, and per-step searches miss them (docs/adversaries.md); random
+patterns are the baseline of every other search.
 """
 
 from __future__ import annotations
@@ -25,11 +22,11 @@ VALUES_PER_RTT = (1, 2, 4)  # and one per step
 
 @dataclass(frozen=True)
 class Shape:
-    """A pattern's shape: coarse ones find what must be held for long, fine ones what must be timed well.
+    """A pattern's shape; coarse ones hold moves for long, fine ones time them well.
 
     Attributes:
-        period_rtts: after so many Rm it repeats.
-        values_per_rtt: values per Rm and move, each held for an equal part of the Rm as near as the grid allows.
+        period_rtts: period in Rm.
+        values_per_rtt: values per Rm and move, each held for an equal part of the Rm as far as the grid allows.
     """
 
     period_rtts: int
@@ -47,7 +44,7 @@ class Shape:
 
 
 def periods_rtts(game: Game) -> tuple[int, ...]:
-    """Return the lengths of patterns that are tried, in Rm."""
+    """Return the periods that are tried, in Rm."""
     return PROOF_PERIODS_RTTS if game.scene.timing == "smt" else PERIODS_RTTS
 
 
@@ -59,7 +56,7 @@ def shapes(game: Game) -> list[Shape]:
 
 
 def affordable(game: Game, budget_flow_steps: int, name: str) -> int:
-    """Return how many runs a budget pays for. Raises InputError if not even one."""
+    """Return the number of runs that a budget allows. Raises InputError for less than one."""
     of_run = game.run_flow_steps
     runs = budget_flow_steps // of_run
     if runs < 1:
@@ -80,12 +77,12 @@ def constants(game: Game, levels: tuple[float, ...] = LEVELS) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Corners:
-    """Play all constant moves."""
+    """Plays all constant moves: combinations of LEVELS of the open choices."""
 
     weight: float = 0.0
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what it takes."""
+        """Return the cost."""
         return int(len(LEVELS) ** len(game.open_moves)) * game.run_flow_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
@@ -105,18 +102,18 @@ def search_corners() -> Corners:
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Draw patterns of 1-4 Rm and all shapes, half of them uniform in [0, 1], half of zeros and ones; keep the worst."""
+    """Draws patterns of 1-4 Rm and all shapes, half of them uniform in [0, 1], half of zeros and ones, and keeps the worst."""
 
     weight: float = 1.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst of as many patterns as the budget allows."""
+        """Return the worst of the patterns that the budget allows."""
         draw = generator(seed, "random_search")
-        every = shapes(game)
+        all_shapes = shapes(game)
         left = affordable(game, budget_flow_steps, "random_search")
-        best, best_moves, best_shape, tried = np.inf, np.empty(0), every[0], 0
+        best, best_moves, best_shape, tried = np.inf, np.empty(0), all_shapes[0], 0
         while left > 0:
-            shape = every[tried // CHUNK % len(every)]
+            shape = all_shapes[tried // CHUNK % len(all_shapes)]
             n = min(left, CHUNK)
             values = draw.random((n, shape.n_values, len(game.open_moves)))
             values[::2] = np.round(values[::2])

@@ -1,15 +1,7 @@
-"""Small policies over the observation of ``ccenv/Network-v0``, as a vector of numbers and as what the kernel evaluates.
+"""Searches over small policies on the observation of ``ccenv/Network-v0``, evaluated in the kernel: cross-entropy and CMA-ES.
 
-Cross-entropy method over small policies that see the state of path and sender (``ccenv/Network-v0``), evaluated in the kernel.
-
-A policy answers what the sender does, so that a few dozen numbers describe what no periodic pattern repeats. Several sizes and
-paces share the budget by successive halving (``ccenv.attacks.searches.population``), each from a narrow and a wide beginning;
-the last part of the budget changes the moves of the worst policy (``ccenv.attacks.searches.mutation``).
-
-CMA-ES over small policies (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
-
-Restarts go through the shapes of ``ccenv.attacks.searches.policies``. Unlike the cross-entropy method it learns how the
-weights of a policy depend on each other. The last part of the budget changes the moves of the worst policy.
+A policy reacts to the sender, so that a few dozen parameters describe attacks beyond periodic patterns. The last part of the
+budget mutates the moves of the worst policy (``ccenv.attacks.searches.mutation``).
 """
 
 from __future__ import annotations
@@ -25,38 +17,38 @@ from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.attacks.game import Found, Game, generator
 from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.searches.patterns import affordable
-from ccenv.attacks.searches.population import Normal, elite_of, halve, population_of
+from ccenv.attacks.searches.population import Normal, choose_elite, choose_population, halve
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.registry import number
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary
 
 MIDDLE = 0.5  # an output of zero is the middle of a move's range
-# How far each input typically moves in a run: weights of one size then mean the same for all of them.
+# Typical range of each input in a run, so that equal weights have equal effects.
 PATH_SCALE = (4.0, 1.0, 1.0, 4.0, 1.0, 6.0, 1.0)
 FLOW_SCALE = (2.0, 2.0, 2.0, 0.2, 1.0, 1.0, 2.0, 4.0, 1.0, 4.0, 1.0, 1.0)
-CONSTANT = (BUFFER, LARGEST_JITTER, BDP_SEGMENTS)  # inputs that stay the same in all runs of a scene
-MUTATION_SHARE = 0.5  # of the budget: for what no policy of this size can do
+CONSTANT = (BUFFER, LARGEST_JITTER, BDP_SEGMENTS)  # inputs that are equal in all runs of an attack scenario
+MUTATION_SHARE = 0.5  # of the budget, for attacks beyond policies of this size
 
 
 @dataclass(frozen=True)
 class PolicyShape:
-    """The size of a policy, and how often it decides.
+    """The size and pace of a policy.
 
     Attributes:
         hidden: units of its one hidden layer (tanh); 0: its moves are linear in the inputs.
-        decision_steps: engine steps for which moves are kept.
+        decision_steps: engine steps per decision.
     """
 
     hidden: int
     decision_steps: int
 
     def n_values(self, game: Game) -> int:
-        """Return how many numbers describe a policy."""
+        """Return the number of parameters of a policy."""
         n_in, n_out = len(_inputs(game)), len(game.open_moves)
         return (n_in + 1) * self.hidden + (self.hidden + 1) * n_out if self.hidden else (n_in + 1) * n_out
 
     def adversary(self, game: Game, values: np.ndarray) -> MlpAdversary:
-        """Return the policy that (n_values,) numbers describe: layer by layer weights, then biases."""
+        """Return the policy of (n_values,) parameters: layer by layer weights, then biases."""
         inputs, scale = _inputs(game), _scale(game)
         widths = [len(inputs), self.hidden, len(game.open_moves)] if self.hidden else [len(inputs), len(game.open_moves)]
         weights, biases, at = [], [], 0
@@ -79,12 +71,12 @@ class PolicyShape:
         )
 
     def play(self, game: Game, values: np.ndarray) -> np.ndarray:
-        """Return what the goal counts against each of several policies, (B, n_values) to (B,)."""
+        """Return the goal's outcomes against several policies, (B, n_values) to (B,)."""
         return game.play_adversaries([self.adversary(game, row) for row in values])
 
 
 def policy_shapes(game: Game) -> list[PolicyShape]:
-    """Return the shapes that are tried: without and with a hidden layer, deciding every Rm, half Rm and quarter of an Rm."""
+    """Return the shapes to try: without and with a hidden layer, deciding every Rm, half Rm and quarter of an Rm."""
     K = game.scene.steps_per_rtt
     steps = sorted({max(1, K // parts) for parts in (1, 2, 4)}, reverse=True)
     return [PolicyShape(hidden, every) for hidden in (0, 4) for every in steps]
@@ -100,7 +92,7 @@ def _inputs(game: Game) -> np.ndarray:
 
 
 def require_playable(game: Game, name: str) -> None:
-    """Raise InputError if policies cannot be kept quiet for the calm beginning of a run."""
+    """Raise InputError if policies cannot be inactive for the benign beginning of a run."""
     if game.calm_steps > game.first_row:
         raise InputError(
             f"adversary {name!r} cannot wait until the measured window has begun: calm_rtts is {game.scene.calm_rtts}, "
@@ -111,14 +103,14 @@ def require_playable(game: Game, name: str) -> None:
 def finish(
     game: Game, name: str, shape: PolicyShape, values: np.ndarray, best: float, left: int, draw: np.random.Generator, **more: Any
 ) -> Found:
-    """Change what a policy does with what is left of a budget (``changed``); the details describe the policy too."""
-    found = changed(game, name, shape.adversary(game, values), best, left, draw)
-    found.details = {**asdict(shape), **found.details, **more}
-    return found
+    """Mutate a policy's moves with the rest of a budget (:func:`mutate_policy`), and add the policy to the details."""
+    result = mutate_policy(game, name, shape.adversary(game, values), best, left, draw)
+    result.details = {**asdict(shape), **result.details, **more}
+    return result
 
 
-def changed(game: Game, name: str, policy: MlpAdversary, best: float, left: int, draw: np.random.Generator) -> Found:
-    """Write down a policy's moves, change them with what is left of a budget, and return the worst sequence, or the policy."""
+def mutate_policy(game: Game, name: str, policy: MlpAdversary, best: float, left: int, draw: np.random.Generator) -> Found:
+    """Record a policy's moves, mutate them with the rest of a budget, and return the worst sequence, or the policy."""
     details = {"before_mutation": best, "after_mutation": best}
     of_run = game.run_flow_steps
     if left < 2 * of_run:
@@ -133,7 +125,7 @@ ELITE_SHARE = 0.125
 UNLIMITED = (-np.inf, np.inf)
 
 
-def _distribution(game: Game, shape: PolicyShape, deviation: float) -> Normal:
+def _make_distribution(game: Game, shape: PolicyShape, deviation: float) -> Normal:
     def play(values: np.ndarray) -> np.ndarray:
         return shape.play(game, values)
 
@@ -143,11 +135,11 @@ def _distribution(game: Game, shape: PolicyShape, deviation: float) -> Normal:
 
 @dataclass(frozen=True)
 class PolicyCem:
-    """The search.
+    """Cross-entropy method over several sizes and paces, by successive halving, each from a narrow and a wide beginning.
 
     Attributes:
         population: most policies per generation.
-        changes: share of the budget that changes the moves of the worst policy; 0: the policy itself is what is found.
+        changes: share of the budget for mutations of the worst policy's moves; 0: the policy itself is the result.
     """
 
     population: int
@@ -159,22 +151,17 @@ class PolicyCem:
         require_playable(game, "policy_cem")
         draw = generator(seed, "cem_policy")
         runs = max(1, int((1 - self.changes) * affordable(game, budget_flow_steps, "policy_cem")))
-        population = population_of(runs, self.population)
-        every = [(shape, deviation) for deviation in FIRST_DEVIATIONS for shape in policy_shapes(game)]
-        arms = [_distribution(game, shape, deviation) for shape, deviation in every]
+        population = choose_population(runs, self.population)
+        arm_settings = [(shape, deviation) for deviation in FIRST_DEVIATIONS for shape in policy_shapes(game)]
+        arms = [_make_distribution(game, shape, deviation) for shape, deviation in arm_settings]
         before = game.flow_steps
-        which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
+        winner = halve(arms, runs // population, population, choose_elite(population, ELITE_SHARE), draw)
         left = budget_flow_steps - (game.flow_steps - before) if self.changes else 0
-        return finish(game, "policy_cem", every[which][0], arms[which].best_values, arms[which].best, left, draw)
+        return finish(game, "policy_cem", arm_settings[winner][0], arms[winner].best_values, arms[winner].best, left, draw)
 
 
 def search_policy_cem(population: int = 64, changes: float = MUTATION_SHARE) -> PolicyCem:
-    """Build the search.
-
-    Args:
-        population: most policies per generation, 4 to 4096.
-        changes: share of the budget that changes the moves of the worst policy, 0 to 0.9.
-    """
+    """Build the search: at most 4 to 4096 policies per generation; 0 to 0.9 of the budget mutates the worst policy's moves."""
     most = int(number("policy_cem", "population", population, low=4, high=4096, whole=True))
     return PolicyCem(most, float(number("policy_cem", "changes", changes, low=0, high=0.9)))
 
@@ -184,10 +171,10 @@ FIRST_DEVIATION = 0.5
 
 @dataclass(frozen=True)
 class PolicyCmaEs:
-    """The search.
+    """CMA-ES (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
 
-    Attributes:
-        population: policies per generation.
+    Restarts go through the policy shapes. Unlike the cross-entropy method it learns how the weights of a policy depend on each
+    other. ``population`` counts policies per generation.
     """
 
     population: int
@@ -234,9 +221,5 @@ class PolicyCmaEs:
 
 
 def search_policy_cma_es(population: int = 32) -> PolicyCmaEs:
-    """Build the search.
-
-    Args:
-        population: policies per generation, 4 to 1024.
-    """
+    """Build the search with 4 to 1024 policies per generation."""
     return PolicyCmaEs(int(number("policy_cma_es", "population", population, low=4, high=1024, whole=True)))

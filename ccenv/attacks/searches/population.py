@@ -1,21 +1,6 @@
-"""Cross-entropy method over periodic patterns of moves (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2).
+"""Population searches over periodic patterns of moves: cross-entropy method and CMA-ES, with several shapes sharing a budget.
 
-A pattern is a point of [0, 1]^n: one number per open choice and step, or part of an Rm, repeated with a period of 1 to 4 Rm. Each
-generation is drawn from independent normal distributions, clipped; the next mean and deviation are those of the elite. The first
-generation contains the constants, because a free search per step misses them, and patterns of zeros and ones. The budget goes
-through the shapes by successive halving: all play an equal part of it, the worse half is dropped, and so on down to two.
-
-CMA-ES over periodic patterns (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
-
-Restarts go through the shapes of patterns, coarse ones first. Each begins at the worst constant corner, pulled a little to the
-middle, because the landscape is flat around most patterns. Unlike the cross-entropy method it learns how the moves of a pattern
-depend on each other.
-
-Cross-entropy search over several distributions at once: all play an equal part, the worse half is dropped, and so on.
-
-A distribution is one shape of what is searched for (patterns of a period, policies of a size): independent normal distributions,
-one per number (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2). Successive halving: Karnin, Koren, Somekh,
-ICML 2013, algorithm 3.
+A pattern is a point of [0, 1]^n: one number per open choice and step, or part of an Rm, repeated with a period of 1 to 4 Rm.
 """
 
 from __future__ import annotations
@@ -39,10 +24,11 @@ PULL = 0.3  # from the corner to the middle
 
 @dataclass(frozen=True)
 class CmaEs:
-    """The search.
+    """CMA-ES (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
 
-    Attributes:
-        population: patterns per generation.
+    Restarts go through the shapes of patterns, coarse ones first. Each begins at the worst constant corner, pulled a little to
+    the middle, because the landscape is flat around most patterns. Unlike the cross-entropy method it learns how the moves of a
+    pattern depend on each other. ``population`` counts patterns per generation.
     """
 
     population: int
@@ -62,11 +48,11 @@ class CmaEs:
         worst = int(np.argmin(outcome))
         best, best_values, best_shape = float(outcome[worst]), start[worst], Shape(1, 1)
         corner = start[worst][0]
-        every = [shape for shape in shapes(game) if shape.n_values * len(corner) > 1]  # the library needs two dimensions
+        all_shapes = [shape for shape in shapes(game) if shape.n_values * len(corner) > 1]  # the library needs two dimensions
         restarts = 0
         while left > 1:
-            shape = every[restarts % len(every)]
-            allowed = max(2, left // max(1, len(every) - restarts))
+            shape = all_shapes[restarts % len(all_shapes)]
+            allowed = max(2, left // max(1, len(all_shapes) - restarts))
             population = min(self.population, allowed)
             options = self._options(draw, population)
             first = np.tile(corner + PULL * (0.5 - corner), shape.n_values)
@@ -90,7 +76,7 @@ class CmaEs:
 
     @staticmethod
     def _options(draw: np.random.Generator, population: int) -> dict[str, Any]:
-        """Return the library's options: bounds, no output, and random numbers of our own."""
+        """Return the library's options: bounds, no output, and our random numbers."""
         return {
             "popsize": population,
             "bounds": [0.0, 1.0],
@@ -102,11 +88,7 @@ class CmaEs:
 
 
 def search_cma_es(population: int = 64) -> CmaEs:
-    """Build the search.
-
-    Args:
-        population: patterns per generation, 4 to 1024.
-    """
+    """Build the search with 4 to 1024 patterns per generation."""
     return CmaEs(int(number("cma_es", "population", population, low=4, high=1024, whole=True)))
 
 
@@ -118,15 +100,18 @@ SMOOTHING = 0.8  # weight of the new elite in mean and deviation
 
 @dataclass
 class Normal:
-    """The normal distributions of one shape.
+    """Cross-entropy search over one shape (patterns of a period, policies of a size), by a normal distribution per number.
+
+    Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2: points are drawn and clipped, and the next mean and
+    deviation are those of the elite.
 
     Attributes:
         mean, deviation: of each number, arrays of one shape.
         play: outcomes of several points, lower is worse for the sender: (n, *shape) to (n,).
         least_deviation: keeps exploring.
         limits: points are clipped to them.
-        opening: what the first generation is made of, given its random points.
-        best: lowest outcome so far, and the point.
+        opening: the first generation from its random points.
+        best: lowest outcome so far, at ``best_values``.
     """
 
     mean: np.ndarray
@@ -139,7 +124,6 @@ class Normal:
     best_values: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the mean as the best point known."""
         self.best_values = self.mean.copy()
 
     def generation(self, population: int, elite: int, draw: np.random.Generator) -> None:
@@ -159,18 +143,22 @@ class Normal:
         self.deviation = np.maximum(self.least_deviation, (1 - SMOOTHING) * self.deviation + SMOOTHING * chosen.std(axis=0))
 
 
-def population_of(runs: int, most: int) -> int:
-    """Return how many points a generation has, given how many runs there are in all."""
+def choose_population(runs: int, most: int) -> int:
+    """Return the number of points per generation for a number of runs in all."""
     return min(most, runs, max(SMALLEST_POPULATION, runs // LEAST_GENERATIONS))
 
 
-def elite_of(population: int, share: float) -> int:
-    """Return how many points of a generation the next one is fitted to."""
+def choose_elite(population: int, share: float) -> int:
+    """Return the number of points of a generation to which the next one is fitted."""
     return max(2, round(share * population)) if population > 1 else 1
 
 
 def halve(everyone: Sequence[Normal], generations: int, population: int, elite: int, draw: np.random.Generator) -> int:
-    """Play generations; return the number of the distribution that has the lowest outcome."""
+    """Play generations by successive halving and return the index of the distribution with the lowest outcome.
+
+    All distributions play an equal part, the worse half is dropped, and so on down to LAST (Karnin, Koren, Somekh, ICML 2013,
+    algorithm 3).
+    """
     alive, left = list(everyone), generations
     rounds = 1 + max(0, math.ceil(math.log2(len(alive) / LAST)))
     while left > 0:
@@ -186,13 +174,13 @@ FIRST_DEVIATION = 0.5
 SMALLEST_DEVIATION = 0.02
 
 
-def _distribution(game: Game, shape: Shape) -> Normal:
+def _make_distribution(game: Game, shape: Shape) -> Normal:
     size = (shape.n_values, len(game.open_moves))
 
     def opening(values: np.ndarray) -> np.ndarray:
         values[::2] = np.round(values[::2])
-        kept = np.repeat(constants(game), shape.n_values, axis=1)[: len(values)]
-        values[: len(kept)] = kept
+        constant_points = np.repeat(constants(game), shape.n_values, axis=1)[: len(values)]
+        values[: len(constant_points)] = constant_points
         return values
 
     def play(values: np.ndarray) -> np.ndarray:
@@ -203,11 +191,13 @@ def _distribution(game: Game, shape: Shape) -> Normal:
 
 @dataclass(frozen=True)
 class Cem:
-    """The search.
+    """Cross-entropy method over patterns of several shapes, by successive halving.
+
+    The first generation contains the constants, because a free search per step misses them, and patterns of zeros and ones.
 
     Attributes:
         population: most patterns per generation.
-        elite_share: share of a generation that the next one is fitted to.
+        elite_share: share of a generation to which the next one is fitted.
     """
 
     population: int = 256
@@ -218,23 +208,18 @@ class Cem:
         """Return the worst pattern."""
         draw = generator(seed, "cem")
         runs = affordable(game, budget_flow_steps, "cem")
-        population = population_of(runs, self.population)
-        every = shapes(game)
-        arms = [_distribution(game, shape) for shape in every]
+        population = choose_population(runs, self.population)
+        all_shapes = shapes(game)
+        arms = [_make_distribution(game, shape) for shape in all_shapes]
         generations = runs // population
-        which = halve(arms, generations, population, elite_of(population, self.elite_share), draw)
-        details = {**asdict(every[which]), "generations": generations, "population": population}
-        moves = every[which].moves(game, arms[which].best_values[None])[0]
+        winner = halve(arms, generations, population, choose_elite(population, self.elite_share), draw)
+        details = {**asdict(all_shapes[winner]), "generations": generations, "population": population}
+        moves = all_shapes[winner].moves(game, arms[winner].best_values[None])[0]
         return Found(RecordedAdversary("cem", moves), details=details)
 
 
 def search_cem(population: int = 256, elite_share: float = 0.1) -> Cem:
-    """Build the search.
-
-    Args:
-        population: most patterns per generation, 4 to 4096.
-        elite_share: share of a generation that the next one is fitted to, in (0, 0.5].
-    """
+    """Build the search: at most 4 to 4096 patterns per generation; the next one is fitted to a share in (0, 0.5]."""
     return Cem(
         int(number("cem", "population", population, low=4, high=4096, whole=True)),
         number("cem", "elite_share", elite_share, above=0, high=0.5),

@@ -1,8 +1,8 @@
 """A policy trained by PPO (Schulman et al., arXiv 1707.06347) on the observation of ``ccenv/Network-v0``, with Stable-Baselines3.
 
-One decision per Rm; a run of the game is an episode. The reward of a decision is what it adds to what the goal counts: of its own
+One decision per Rm; a run of the game is an episode. The reward of a decision is its contribution to the goal's outcome: of its
 Rm before the measured window, of the window so far inside it. The policy's means are then played without noise in the kernel;
-the last part of the budget changes the moves that it makes (``ccenv.attacks.searches.mutation``).
+the last part of the budget mutates its moves (``ccenv.attacks.searches.mutation``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ccenv.adversaries.observation import N_FLOW, N_PATH, fill_network_observati
 from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.attacks.game import Found, Game, generator
 from ccenv.attacks.searches.patterns import affordable
-from ccenv.attacks.searches.policies import MIDDLE, MUTATION_SHARE, changed, require_playable
+from ccenv.attacks.searches.policies import MIDDLE, MUTATION_SHARE, mutate_policy, require_playable
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import number
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GAMMA, GAE_LAMBDA, LEARNING_RATE, EPOCHS = 0.98, 0.9, 1e-3, 5
 DECISIONS_PER_UPDATE, BATCH = 30, 480
 REWARD_SCALE = 20.0
-SHARE_BEFORE = 0.1  # weight of rewards before the measured window: they lead there, and are no aim of their own
+SHARE_BEFORE = 0.1  # weight of rewards before the measured window, which only lead there
 HALF_RANGE = 0.5  # an action of 1 is the end of a move's range
 
 
@@ -49,7 +49,7 @@ def vector_env(game: Game, n_envs: int) -> VecEnv:
     width = N_PATH + n_flows * N_FLOW
 
     class GameEnv(VecEnv):
-        """The game as what Stable-Baselines3 trains on."""
+        """The game as a vector environment of Stable-Baselines3."""
 
         def __init__(self) -> None:
             box = spaces.Box(-32.0, 32.0, (width,), np.float32)
@@ -126,7 +126,7 @@ class PolicyPpo:
     """The search.
 
     Attributes:
-        environments: runs side by side.
+        environments: parallel runs.
         hidden: units of each of the two hidden layers.
     """
 
@@ -149,7 +149,7 @@ class PolicyPpo:
         of_update = n_envs * DECISIONS_PER_UPDATE
         updates = self._updates(game, budget_flow_steps, n_envs)
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # results must not depend on how many there are
+        torch.set_num_threads(1)  # results must not depend on the number of threads
         try:
             model = PPO(
                 "MlpPolicy", vector_env(game, n_envs), n_steps=DECISIONS_PER_UPDATE, batch_size=min(BATCH, of_update),
@@ -159,15 +159,15 @@ class PolicyPpo:
             model.learn(updates * of_update)
         finally:
             torch.set_num_threads(threads)
-        policy = _played(game, model)
+        policy = _extract_policy(game, model)
         best = float(game.play_adversaries([policy])[0])
         left = budget_flow_steps - (game.flow_steps - before)
-        found = changed(game, "policy_ppo", policy, best, left, generator(seed, "ppo_policy"))
-        found.details = {"hidden": self.hidden, "updates": updates, **found.details}
-        return found
+        result = mutate_policy(game, "policy_ppo", policy, best, left, generator(seed, "ppo_policy"))
+        result.details = {"hidden": self.hidden, "updates": updates, **result.details}
+        return result
 
     def least_flow_steps(self, game: Game) -> int:
-        """Return what one update in one environment takes, and as much again for changes."""
+        """Return the cost of one update in one environment, and as much again for mutations."""
         return self._least(game, 1)
 
     def _least(self, game: Game, n_envs: int) -> int:
@@ -176,13 +176,13 @@ class PolicyPpo:
 
     @staticmethod
     def _costs(game: Game, n_envs: int) -> tuple[int, int]:
-        """Return the flow-steps of the final run with the calm beginnings of episodes, and those of an update."""
+        """Return the flow-steps of the final run with the benign beginnings of episodes, and those of an update."""
         n_flows, of_update = game.scene.path.n_flows, n_envs * DECISIONS_PER_UPDATE
         update = math.ceil(of_update * game.scene.steps_per_rtt * game.n_steps / (game.n_steps - game.calm_steps)) * n_flows
         return game.run_flow_steps + n_envs * game.calm_steps * n_flows, update
 
     def _updates(self, game: Game, budget_flow_steps: int, n_envs: int) -> int:
-        """Return how many updates the training's part of a budget pays for. Raises InputError if not even one."""
+        """Return the number of updates within the training's part of a budget. Raises InputError for less than one."""
         first, update = self._costs(game, n_envs)
         updates = (int((1 - MUTATION_SHARE) * budget_flow_steps) - first) // update
         if updates < 1:
@@ -192,7 +192,7 @@ class PolicyPpo:
         return int(updates)
 
 
-def _played(game: Game, model: Any) -> MlpAdversary:
+def _extract_policy(game: Game, model: Any) -> MlpAdversary:
     """Return the means of a trained policy as moves."""
     linear = [*[layer for layer in model.policy.mlp_extractor.policy_net if hasattr(layer, "weight")], model.policy.action_net]
     weights = [layer.weight.detach().numpy().T.astype(np.float64) for layer in linear]
@@ -203,12 +203,7 @@ def _played(game: Game, model: Any) -> MlpAdversary:
 
 
 def search(environments: int = 64, hidden: int = 16) -> PolicyPpo:
-    """Build the search.
-
-    Args:
-        environments: runs side by side, 1 to 256.
-        hidden: units of each of the two hidden layers, 1 to 128.
-    """
+    """Build the search: 1 to 256 parallel runs, 1 to 128 units in each of the two hidden layers."""
     return PolicyPpo(
         int(number("policy_ppo", "environments", environments, low=1, high=256, whole=True)),
         int(number("policy_ppo", "hidden", hidden, low=1, high=128, whole=True)),

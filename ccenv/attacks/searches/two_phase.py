@@ -1,7 +1,7 @@
 """Patterns of two phases: first bring the sender into a state, then exploit it.
 
-A periodic pattern of moves until a moment, another one after it; both patterns and the moment are searched for by cross-entropy
-over several shapes (``ccenv.attacks.searches.population``). Half of the budget goes into changes of the worst sequence found
+Two periodic patterns and the time of the switch between them are optimised by cross-entropy over several shapes
+(``ccenv.attacks.searches.population``). Half of the budget goes into mutations of the worst sequence
 (``ccenv.attacks.searches.mutation``).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from ccenv.attacks.game import Found, Game, generator
 from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.searches.patterns import Shape, affordable
-from ccenv.attacks.searches.population import Normal, elite_of, halve, population_of
+from ccenv.attacks.searches.population import Normal, choose_elite, choose_population, halve
 from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
 
@@ -28,18 +28,13 @@ MUTATION_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Phases:
-    """The shapes of two phases.
-
-    Attributes:
-        first: of the pattern before the switch.
-        second: of the pattern after it.
-    """
+    """The shapes of the patterns before and after the switch."""
 
     first: Shape
     second: Shape
 
     def n_values(self, game: Game) -> int:
-        """Return how many numbers describe it: the moment of the switch, then the values of both patterns."""
+        """Return the number of parameters: the time of the switch, then the values of both patterns."""
         return 1 + (self.first.n_values + self.second.n_values) * len(game.open_moves)
 
     def switch_step(self, game: Game, value: float) -> int:
@@ -57,7 +52,7 @@ class Phases:
         return before
 
 
-def _distribution(game: Game, phases: Phases) -> Normal:
+def _make_distribution(game: Game, phases: Phases) -> Normal:
     size = phases.n_values(game)
 
     def opening(values: np.ndarray) -> np.ndarray:
@@ -72,11 +67,7 @@ def _distribution(game: Game, phases: Phases) -> Normal:
 
 @dataclass(frozen=True)
 class TwoPhase:
-    """The search.
-
-    Attributes:
-        population: most patterns per generation.
-    """
+    """The search, with at most ``population`` patterns per generation."""
 
     population: int
     weight: float = 5.0
@@ -85,13 +76,13 @@ class TwoPhase:
         """Return the worst sequence."""
         draw = generator(seed, "two_phase")
         runs = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "two_phase")))
-        population = population_of(runs, self.population)
-        each = PROOF_SHAPES if game.scene.timing == "smt" else SHAPES
-        every = [Phases(first, second) for first, second in itertools.product(each, repeat=2)]
-        arms = [_distribution(game, phases) for phases in every]
+        population = choose_population(runs, self.population)
+        phase_shapes = PROOF_SHAPES if game.scene.timing == "smt" else SHAPES
+        all_phases = [Phases(first, second) for first, second in itertools.product(phase_shapes, repeat=2)]
+        arms = [_make_distribution(game, phases) for phases in all_phases]
         before = game.flow_steps
-        which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
-        phases, best = every[which], arms[which]
+        winner = halve(arms, runs // population, population, choose_elite(population, ELITE_SHARE), draw)
+        phases, best = all_phases[winner], arms[winner]
         moves = phases.moves(game, best.best_values[None])[0]
         moves, outcome = mutate(game, moves, best.best, budget_flow_steps - (game.flow_steps - before), draw)
         details = {
@@ -105,9 +96,5 @@ class TwoPhase:
 
 
 def search(population: int = 64) -> TwoPhase:
-    """Build the search.
-
-    Args:
-        population: most patterns per generation, 4 to 4096.
-    """
+    """Build the search with at most 4 to 4096 patterns per generation."""
     return TwoPhase(int(number("two_phase", "population", population, low=4, high=4096, whole=True)))

@@ -1,6 +1,6 @@
-"""SMT-LIB assertions read, brought into one form, and evaluated: two texts say the same if their forms are equal.
+"""Canonical forms of SMT-LIB assertions, and their evaluation: two texts assert the same if their forms are equal.
 
-A form is a nested tuple. Comparisons become ``linear <= 0``, ``< 0`` or ``= 0`` with coprime whole coefficients; negations move
+A form is a nested tuple. Comparisons become ``linear <= 0``, ``< 0`` or ``= 0`` with coprime integer coefficients; negations move
 inwards; parts of ``and`` and ``or`` are sorted; ``let`` is expanded (forms are shared, so this does not grow).
 """
 
@@ -19,8 +19,8 @@ Form: TypeAlias = tuple[Any, ...]
 Linear: TypeAlias = dict[Any, Fraction]  # atom (a name or an ("ite", ...) form) -> coefficient; the constant stands under 1
 
 
-class Kept(tuple[Any, ...]):
-    """A form that a reader keeps once: equal to itself alone, so that looking it up does not walk through its parts."""
+class InternedForm(tuple[Any, ...]):
+    """A form that a reader holds once: equal to itself alone, so that a look-up does not walk through its parts."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -28,8 +28,8 @@ class Kept(tuple[Any, ...]):
     __ne__ = object.__ne__
 
 
-TRUE: Form = Kept(("true",))
-FALSE: Form = Kept(("false",))
+TRUE: Form = InternedForm(("true",))
+FALSE: Form = InternedForm(("false",))
 MAX_DEPTH = 400
 MAX_TOKENS = 3_000_000
 MAX_WORK = 20_000_000
@@ -64,14 +64,13 @@ def read_commands(text: str, where: str) -> list[Sexpr]:
 
 
 class Reader:
-    """Brings the assertions of texts into forms; equal forms are one object, so comparing them is quick."""
+    """Reads assertions into forms; equal forms are one object, so comparing them is quick."""
 
     def __init__(self) -> None:
-        """Start with no forms."""
         self.forms: dict[Form, Form] = {}
-        self._places: dict[int, int] = {id(TRUE): -2, id(FALSE): -1}
+        self._indices: dict[int, int] = {id(TRUE): -2, id(FALSE): -1}
         self._negations: dict[int, Form] = {}
-        self._read_before: dict[str, list[Form]] = {}
+        self._pieces_read: dict[str, list[Form]] = {}
         self._sorts: dict[str, str] = {}
         self._work = 0
 
@@ -83,18 +82,18 @@ class Reader:
         Raises:
             InputError: for a command or an operator that a query has no use for, or a name that is not declared.
         """
-        found = []
+        forms = []
         for piece in _COMMAND.split(text):
-            if piece not in self._read_before:
+            if piece not in self._pieces_read:
                 try:
-                    self._read_before[piece] = self._commands(piece, where)
+                    self._pieces_read[piece] = self._read_commands(piece, where)
                 except RecursionError:
                     raise InputError(f"{where}: the text is too deep to be a query") from None
-            found += self._read_before[piece]
-        return found
+            forms += self._pieces_read[piece]
+        return forms
 
-    def _commands(self, piece: str, where: str) -> list[Form]:
-        found = []
+    def _read_commands(self, piece: str, where: str) -> list[Form]:
+        forms = []
         for command in read_commands(piece, where):
             match command:
                 case ["set-logic", "QF_LRA"] | ["check-sat"]:
@@ -103,10 +102,10 @@ class Reader:
                     if self._sorts.setdefault(name, sort) != sort:
                         raise InputError(f"{where}: {name} is declared as {sort} and as {self._sorts[name]}")
                 case ["assert", body]:
-                    found.append(self.boolean(body, self._sorts, {}, where))
+                    forms.append(self.boolean(body, self._sorts, {}, where))
                 case _:
                     raise InputError(f"{where}: {str(command)[:60]!r} is no command of a query")
-        return found
+        return forms
 
     def boolean(self, body: Sexpr, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Form:
         """Return the form of a formula."""
@@ -118,7 +117,7 @@ class Reader:
     def _read(self, body: Sexpr, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Any:
         """Return a form (a tuple) for a formula, a Linear (a dict) for a term."""
         if isinstance(body, str):
-            return self._word(body, sorts, names, where)
+            return self._read_word(body, sorts, names, where)
         if not body or not isinstance(body[0], str):
             raise InputError(f"{where}: {str(body)[:60]!r} has no operator")
         head, *rest = body
@@ -133,12 +132,12 @@ class Reader:
                 inner[binding[0]] = self._read(binding[1], sorts, names, where)
             return self._read(rest[1], sorts, inner, where)
         parts = [self._read(part, sorts, names, where) for part in rest]
-        self._spend(sum(_size(part) for part in parts), where)
-        known = _OPERATORS.get(head)
-        if known is None or not parts:
+        self._spend(sum(_count_parts(part) for part in parts), where)
+        operator = _OPERATORS.get(head)
+        if operator is None or not parts:
             raise InputError(f"{where}: operator {head!r} has no place in a query")
         try:
-            return known(self, parts)
+            return operator(self, parts)
         except (TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise InputError(f"{where}: {str(body)[:60]!r} mixes numbers and truth values, or is not linear") from None
 
@@ -147,7 +146,7 @@ class Reader:
         if self._work > MAX_WORK:
             raise InputError(f"{where}: the text takes too much work to be a query")
 
-    def _word(self, word: str, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Any:
+    def _read_word(self, word: str, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Any:
         if word in names:
             return names[word]
         if word in ("true", "false"):
@@ -156,26 +155,26 @@ class Reader:
             return {1: Fraction(word)}
         if word not in sorts:
             raise InputError(f"{where}: {word!r} is not declared")
-        return self._kept(("is", word)) if sorts[word] == "Bool" else {word: Fraction(1)}
+        return self._intern(("is", word)) if sorts[word] == "Bool" else {word: Fraction(1)}
 
-    def _kept(self, form: Form) -> Form:
-        known = self.forms.get(form)
-        if known is None:
-            known = self.forms[form] = Kept(form)
-            self._places[id(known)] = len(self._places)
-        return known
+    def _intern(self, form: Form) -> Form:
+        interned = self.forms.get(form)
+        if interned is None:
+            interned = self.forms[form] = InternedForm(form)
+            self._indices[id(interned)] = len(self._indices)
+        return interned
 
-    def _place(self, form: Form) -> int:
-        """Return the number of a form in the order in which this reader met them."""
-        return self._places[id(form)]
+    def _index(self, form: Form) -> int:
+        """Return a form's index in the order of first reading."""
+        return self._indices[id(form)]
 
     def negate(self, form: Form) -> Form:
         """Return the negation of a form, pushed inwards."""
         if id(form) not in self._negations:
-            self._negations[id(form)] = self._negated(form)
+            self._negations[id(form)] = self._push_negation(form)
         return self._negations[id(form)]
 
-    def _negated(self, form: Form) -> Form:
+    def _push_negation(self, form: Form) -> Form:
         match form[0]:
             case "true":
                 return FALSE
@@ -188,21 +187,21 @@ class Reader:
             case "<=" | "<":
                 return self._compare("<" if form[0] == "<=" else "<=", {atom: -c for atom, c in form[1]})
             case "iff":
-                return self._kept(("iff", form[1], form[2], not form[3]))
-        return self._kept(("not", form))
+                return self._intern(("iff", form[1], form[2], not form[3]))
+        return self._intern(("not", form))
 
     def join(self, how: str, parts: list[Form]) -> Form:
         """Return a conjunction (``and``) or a disjunction (``or``), flat, sorted and without repetition."""
         unit, zero = (TRUE, FALSE) if how == "and" else (FALSE, TRUE)
         flat: dict[int, Form] = {}
         for part in parts:
-            flat |= {self._place(one): one for one in (part[1] if part[0] == how else (part,))}
-        flat.pop(self._place(unit), None)
-        if self._place(zero) in flat:
+            flat |= {self._index(one): one for one in (part[1] if part[0] == how else (part,))}
+        flat.pop(self._index(unit), None)
+        if self._index(zero) in flat:
             return zero
         if len(flat) < 2:
             return next(iter(flat.values()), unit)
-        return self._kept((how, tuple(flat[place] for place in sorted(flat))))
+        return self._intern((how, tuple(flat[place] for place in sorted(flat))))
 
     def same(self, left: Form, right: Form) -> Form:
         """Return left <=> right."""
@@ -212,27 +211,27 @@ class Reader:
         alike = True
         pair = []
         for form in (left, right):
-            positive = min(form, self.negate(form), key=self._place)
+            positive = min(form, self.negate(form), key=self._index)
             alike ^= positive is not form
             pair.append(positive)
-        first, second = sorted(pair, key=self._place)
+        first, second = sorted(pair, key=self._index)
         if first is second:
             return TRUE if alike else FALSE
-        return self._kept(("iff", first, second, alike))
+        return self._intern(("iff", first, second, alike))
 
     def _compare(self, sign: str, difference: Linear) -> Form:
         terms = {atom: c for atom, c in difference.items() if c != 0}
         if set(terms) <= {1}:
             value = terms.get(1, Fraction(0))
             return TRUE if (value == 0 if sign == "=" else value < 0 or (sign == "<=" and value == 0)) else FALSE
-        ordered = sorted(terms.items(), key=self._atom)
+        ordered = sorted(terms.items(), key=self._atom_order)
         scale = Fraction(math.lcm(*(c.denominator for _, c in ordered)), math.gcd(*(c.numerator for _, c in ordered)))
         first = next(c for atom, c in ordered if atom != 1)
         if sign == "=" and first < 0:
             scale = -scale
         scale = scale if scale > 0 or sign == "=" else -scale
-        whole = _reduced(tuple((atom, c * scale) for atom, c in ordered))
-        return self._kept((sign, whole))
+        terms_coprime = _make_coprime(tuple((atom, c * scale) for atom, c in ordered))
+        return self._intern((sign, terms_coprime))
 
     def choose(self, condition: Form, then: Any, otherwise: Any) -> Any:
         """Return ``ite(condition, then, otherwise)`` of formulas or of terms."""
@@ -242,33 +241,33 @@ class Reader:
             return self.join("or", [self.join("and", [condition, then]), self.join("and", [self.negate(condition), otherwise])])
         if then == otherwise:
             return then
-        positive = min(condition, self.negate(condition), key=self._place)
+        positive = min(condition, self.negate(condition), key=self._index)
         if positive is not condition:
             then, otherwise = otherwise, then
-        return {self._kept(("ite", positive, self._frozen(then), self._frozen(otherwise))): Fraction(1)}
+        return {self._intern(("ite", positive, self._freeze(then), self._freeze(otherwise))): Fraction(1)}
 
-    def _frozen(self, linear: Linear) -> tuple[tuple[Any, Fraction], ...]:
-        return tuple(sorted(((atom, c) for atom, c in linear.items() if c != 0), key=self._atom))
+    def _freeze(self, linear: Linear) -> tuple[tuple[Any, Fraction], ...]:
+        return tuple(sorted(((atom, c) for atom, c in linear.items() if c != 0), key=self._atom_order))
 
-    def _atom(self, term: tuple[Any, Fraction]) -> tuple[int, str, int]:
-        """Return where an atom stands in a sum: the constant, names, then choices in the order of their forms."""
+    def _atom_order(self, term: tuple[Any, Fraction]) -> tuple[int, str, int]:
+        """Return an atom's sort key in a sum: the constant, names, then choices in the order of their forms."""
         atom = term[0]
-        return (0, "", 0) if atom == 1 else (1, atom, 0) if isinstance(atom, str) else (2, "", self._place(atom))
+        return (0, "", 0) if atom == 1 else (1, atom, 0) if isinstance(atom, str) else (2, "", self._index(atom))
 
 
-def _size(value: Any) -> int:
-    """Return how many parts joining or adding a value has to look at."""
+def _count_parts(value: Any) -> int:
+    """Return how many parts are visited when a value is joined or added."""
     return (
         len(value[1]) if isinstance(value, tuple) and value[0] in ("and", "or") else len(value) if isinstance(value, dict) else 1
     )
 
 
-def _reduced(terms: tuple[tuple[Any, Fraction], ...]) -> tuple[tuple[Any, Fraction], ...]:
+def _make_coprime(terms: tuple[tuple[Any, Fraction], ...]) -> tuple[tuple[Any, Fraction], ...]:
     divisor = math.gcd(*(int(c) for _, c in terms))
     return tuple((atom, c / divisor) for atom, c in terms)
 
 
-def _sum(parts: list[Linear]) -> Linear:
+def _add(parts: list[Linear]) -> Linear:
     total: Linear = {}
     for part in parts:
         for atom, coefficient in part.items():
@@ -276,42 +275,42 @@ def _sum(parts: list[Linear]) -> Linear:
     return {atom: c for atom, c in total.items() if c != 0}
 
 
-def _scaled(part: Linear, by: Fraction) -> Linear:
+def _scale(part: Linear, by: Fraction) -> Linear:
     return {atom: c * by for atom, c in part.items() if c * by != 0}
 
 
-def _minus(parts: list[Linear]) -> Linear:
+def _subtract(parts: list[Linear]) -> Linear:
     if len(parts) == 1:
-        return _scaled(parts[0], Fraction(-1))
-    return _sum([parts[0], *(_scaled(part, Fraction(-1)) for part in parts[1:])])
+        return _scale(parts[0], Fraction(-1))
+    return _add([parts[0], *(_scale(part, Fraction(-1)) for part in parts[1:])])
 
 
-def _times(parts: list[Linear]) -> Linear:
+def _multiply(parts: list[Linear]) -> Linear:
     result: Linear = {1: Fraction(1)}
     for part in parts:
-        known = [one for one in (result, part) if set(one) <= {1}]
-        if not known:
+        constants = [one for one in (result, part) if set(one) <= {1}]
+        if not constants:
             raise ValueError("a product of variables")
-        other = part if known[0] is result else result
-        result = _scaled(other, known[0].get(1, Fraction(0)))
+        other = part if constants[0] is result else result
+        result = _scale(other, constants[0].get(1, Fraction(0)))
     return result
 
 
-def _over(parts: list[Linear]) -> Linear:
+def _divide(parts: list[Linear]) -> Linear:
     result = parts[0]
     for part in parts[1:]:
         if not set(part) <= {1}:
             raise ValueError("a quotient by a variable")
-        result = _scaled(result, 1 / part.get(1, Fraction(0)))
+        result = _scale(result, 1 / part.get(1, Fraction(0)))
     return result
 
 
-def _chain(sign: str, flipped: bool) -> Any:
+def _make_comparison(sign: str, flipped: bool) -> Any:
     def compare(reader: Reader, parts: list[Any]) -> Form:
         left, right = parts
         if flipped:
             left, right = right, left
-        return reader._compare(sign, _sum([left, _scaled(right, Fraction(-1))]))
+        return reader._compare(sign, _add([left, _scale(right, Fraction(-1))]))
 
     return compare
 
@@ -320,7 +319,7 @@ def _equal(reader: Reader, parts: list[Any]) -> Form:
     left, right = parts
     if isinstance(left, tuple):
         return reader.same(left, right)
-    return reader._compare("=", _sum([left, _scaled(right, Fraction(-1))]))
+    return reader._compare("=", _add([left, _scale(right, Fraction(-1))]))
 
 
 _OPERATORS: dict[str, Any] = {
@@ -330,32 +329,32 @@ _OPERATORS: dict[str, Any] = {
     "=>": lambda reader, parts: reader.join("or", [reader.negate(parts[0]), parts[1]]),
     "ite": lambda reader, parts: reader.choose(*parts),
     "=": _equal,
-    "<=": _chain("<=", False),
-    ">=": _chain("<=", True),
-    "<": _chain("<", False),
-    ">": _chain("<", True),
-    "+": lambda reader, parts: _sum(parts),
-    "-": lambda reader, parts: _minus(parts),
-    "*": lambda reader, parts: _times(parts),
-    "/": lambda reader, parts: _over(parts),
+    "<=": _make_comparison("<=", False),
+    ">=": _make_comparison("<=", True),
+    "<": _make_comparison("<", False),
+    ">": _make_comparison("<", True),
+    "+": lambda reader, parts: _add(parts),
+    "-": lambda reader, parts: _subtract(parts),
+    "*": lambda reader, parts: _multiply(parts),
+    "/": lambda reader, parts: _divide(parts),
 }
 
 
-def told(form: Form, deep: int = 4) -> str:
-    """Return a form for people, its inner parts cut short."""
+def abbreviate(form: Form, deep: int = 4) -> str:
+    """Return a form for messages, its inner parts cut short."""
     if not isinstance(form, tuple):
         return str(form)
-    return f"({' '.join(told(part, deep - 1) for part in form[:8])})" if deep else "..."
+    return f"({' '.join(abbreviate(part, deep - 1) for part in form[:8])})" if deep else "..."
 
 
 def holds(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> bool:
     """Return whether a form is true at exact values; a name without a value is 0 or false."""
     if form not in done:
-        done[form] = _truth(form, values, done)
+        done[form] = _evaluate_form(form, values, done)
     return bool(done[form])
 
 
-def _truth(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> bool:
+def _evaluate_form(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> bool:
     match form[0]:
         case "true" | "false":
             return bool(form[0] == "true")
@@ -369,11 +368,11 @@ def _truth(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, A
             return any(holds(part, values, done) for part in form[1])
         case "iff":
             return (holds(form[1], values, done) == holds(form[2], values, done)) is form[3]
-    total = _value(form[1], values, done)
+    total = _evaluate_sum(form[1], values, done)
     return total == 0 if form[0] == "=" else total < 0 or (form[0] == "<=" and total == 0)
 
 
-def _value(terms: Any, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> Fraction:
+def _evaluate_sum(terms: Any, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> Fraction:
     total = Fraction(0)
     for atom, coefficient in terms:
         if atom == 1:
@@ -382,6 +381,6 @@ def _value(terms: Any, values: Mapping[str, Fraction | bool], done: dict[Form, A
             total += coefficient * Fraction(values.get(atom, 0))
         else:
             if atom not in done:
-                done[atom] = _value(atom[2] if holds(atom[1], values, done) else atom[3], values, done)
+                done[atom] = _evaluate_sum(atom[2] if holds(atom[1], values, done) else atom[3], values, done)
             total += coefficient * done[atom]
     return total

@@ -1,7 +1,7 @@
-"""Check a certificate: derive every query anew, compare, reason anew, and, if asked, decide anew with a second solver.
+"""Check a certificate: derive and compare every query, repeat the reasoning, and optionally decide with a second solver.
 
-A refusal has a kind (``KINDS``) and one line. What is derived here comes from the list of laws in docs/theorems.md, the theorem's
-data and the program alone; nothing is shared with the prover but the sentence (:mod:`ccenv.proofs.certificates.statement`).
+Everything is derived from the laws listed in docs/theorems.md, the theorem's data and the program; the checker shares only the
+sentence (:mod:`ccenv.proofs.certificates.statement`) with the prover. ``KINDS`` lists the reasons for a refusal.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ccenv.base.errors import InputError
 from ccenv.proofs.certificates import laws as beliefs
 from ccenv.proofs.certificates import program as programs
 from ccenv.proofs.certificates import proofs as second
-from ccenv.proofs.certificates.canonical import Form, Reader, holds, told
+from ccenv.proofs.certificates.canonical import Form, Reader, abbreviate, holds
 from ccenv.proofs.certificates.claims import Read, on_trace, parts_of
 from ccenv.proofs.certificates.claims import beliefs as beliefs_in
 from ccenv.proofs.certificates.claims import features as features_in
 from ccenv.proofs.certificates.compose import (
     Lemma,
     Reading,
-    buffer_of,
     held_beliefs,
     obligations,
     possibilities,
+    read_buffer,
     read_theorem,
     settling,
 )
@@ -66,7 +66,7 @@ KINDS = {
 
 
 class Refusal(NamedTuple):
-    """Why a certificate is refused: kind, the field of the certificate, and one line."""
+    """Why a certificate is refused: one of ``KINDS``, the field of the certificate, and one line."""
 
     kind: str
     field: str
@@ -75,14 +75,12 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Report:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
-        refusals: none: the certificate holds as far as ``trusted`` is trusted. What rests on something refused is not looked at.
-        trusted: what the check took for granted.
-        queries: how many were derived and compared.
-        decided: query -> second solver's answer, where it was asked.
-        seconds: of the check.
+        refusals: empty: the certificate holds if all of ``trusted`` does. What depends on a refused part is not checked.
+        queries: number of queries derived and compared.
+        decided: query -> the second solver's answer, where it was asked.
     """
 
     refusals: list[Refusal] = field(default_factory=list)
@@ -93,13 +91,13 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """``refused``; ``undecided`` where the second solver gave out; else ``confirmed``."""
+        """``refused``; ``undecided`` where the second solver reached its limit; else ``confirmed``."""
         if self.refusals:
             return "refused"
         return "undecided" if "unknown" in self.decided.values() else "confirmed"
 
     def refuse(self, kind: str, place: str, text: str) -> None:
-        """Note a refusal."""
+        """Add a refusal."""
         self.refusals.append(Refusal(kind, place, text))
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,15 +113,15 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Own:
-    """The checker's own query: what the laws, the rules, the program and the lemma's premise say, and the conclusion denied."""
+class DerivedQuery:
+    """A query as the checker derives it: laws, rules, program and the lemma's premise, with the conclusion denied."""
 
     declarations: dict[str, str]
     facts: tuple[str, ...]
     denied: str
 
     def text(self, *more: str) -> str:
-        """Return SMT-LIB of the facts and some more."""
+        """Return the SMT-LIB text of the facts and further assertions."""
         lines = [f"(declare-fun {name} () {sort})" for name, sort in sorted(self.declarations.items())]
         lines += [f"(assert {body})" for body in (*self.facts, *more)]
         return "\n".join(["(set-logic QF_LRA)", *lines, "(check-sat)"]) + "\n"
@@ -141,10 +139,10 @@ def check(
 
     Args:
         certificate: as read.
-        solver: ``yices`` or ``cvc5`` decides every query again, in the checker's own writing; None: answers are trusted.
-        proofs: decides every query again with a proof that is checked; None: no solver is asked for proofs.
+        solver: ``yices`` or ``cvc5`` decides every derived query; None: the stored answers are trusted.
+        proofs: decides every derived query with a checked proof; None: no proofs.
         limit_s: per query.
-        progress: called with a line per query decided.
+        progress: receives a line per decided query.
 
     Raises:
         MissingExtraError: if the solver is missing or too old.
@@ -154,17 +152,17 @@ def check(
     decide = None if proofs is None else proofs.decide
     if solver is not None and decide is None:
         decide = partial(second.decide, solver=solver)
-    kind = "program"
+    stage = "program"
     try:
         program = programs.read_program(certificate.program, "program")
         programs.require_intervals(program)
-        kind = "theorem"
+        stage = "theorem"
         _check_theorem(certificate, program, report, decide, limit_s, progress)
     except InputError as error:
         place, _, text = str(error).partition(": ")
-        report.refuse(kind, place, text)
+        report.refuse(stage, place, text)
     except RecursionError:
-        report.refuse(kind, kind, "it nests too deep")
+        report.refuse(stage, stage, "it nests too deep")
     report.trusted += _trusted(certificate, name)
     report.seconds = time.perf_counter() - began
     return report
@@ -178,7 +176,7 @@ def _check_theorem(
     limit_s: float,
     progress: Callable[[str], None],
 ) -> None:
-    """Check words and reasoning, then the witnesses, then the queries, each if nothing before it was refused."""
+    """Check words and reasoning, then witnesses, then queries; each stage runs only if none before it refused."""
     if certificate.laws != LAWS_VERSION:
         report.refuse("laws", "laws", f"it is {certificate.laws}, this checker knows version {LAWS_VERSION} of the laws")
         return
@@ -199,8 +197,8 @@ def _check_theorem(
     queries = _check_queries(reading, program, before, certificate, reader, report)
     if decide is None or report.refusals:
         return
-    for name, own in queries.items():
-        report.decided[name] = decide(own.text(own.denied), limit_s=limit_s)
+    for name, query in queries.items():
+        report.decided[name] = decide(query.text(query.denied), limit_s=limit_s)
         progress(f"{name}: {report.decided[name]}")
         if report.decided[name] == "sat":
             report.refuse("decided otherwise", f"queries.{name}", "the second solver finds a trace that breaks it")
@@ -209,19 +207,19 @@ def _check_theorem(
 def _trace(
     reading: Reading, program: programs.Program, before: Before, read: frozenset[str], timeout: str = "none"
 ) -> tuple[Path, dict[str, str], tuple[str, ...]]:
-    """Return a trace of a theorem that holds some beliefs: the path, its names with their sorts, and what is true of it."""
+    """Return the path, the names with their sorts, and the assertions of a trace that holds the beliefs ``read``."""
     first = (reading.jitter + 1,) if "C_L_lambda" in read else ()
     data = reading.data
-    path = Path(data["model"], buffer_of(data), data["T"], before, program.delays(reading.jitter), first)
+    path = Path(data["model"], read_buffer(data), data["T"], before, program.delays(reading.jitter), first)
     names = path.declarations() | beliefs.declarations(path, read, timeout) | programs.declarations(program, path)
     return path, names, (*path.laws(), *beliefs.rules(path, read, timeout, program.window), *programs.sends(program, path))
 
 
-def own_query(reading: Reading, lemma: Lemma, conclusion: Read, program: programs.Program, before: Before) -> Own:
-    """Derive a query: the beliefs that program, conclusion, given lemmas and compound parts of the premise read are in it.
+def derive_query(reading: Reading, lemma: Lemma, conclusion: Read, program: programs.Program, before: Before) -> DerivedQuery:
+    """Derive a query with the beliefs that program, conclusion, granted lemmas and compound parts of the premise read.
 
-    Comparisons of the premise with other beliefs are left out, which claims more. C_L and C_U time out at the end of a trace,
-    where the theorem says so and the conclusion reads one of them there.
+    Comparisons of the premise with other beliefs are left out, which makes the claim stronger. C_L and C_U time out at the end of
+    a trace if the theorem says so and the conclusion reads one of them there.
     """
     pieces = list(parts_of(lemma.premise))
     read = program.bounds() | beliefs_in(conclusion)
@@ -234,22 +232,22 @@ def own_query(reading: Reading, lemma: Lemma, conclusion: Read, program: program
     if "q_U" in read:
         read |= {"C_L_lambda"}
     path, names, facts = _trace(reading, program, before, read, timeout)
-    kept = [piece for piece in (*pieces, *lemma.granted) if beliefs_in(piece) <= read]
-    facts = (*facts, *(on_trace(piece, path, timed=timed) for piece in kept))
-    return Own(names, facts, f"(not {on_trace(conclusion, path, timed=timed)})")
+    assumed = [piece for piece in (*pieces, *lemma.granted) if beliefs_in(piece) <= read]
+    facts = (*facts, *(on_trace(piece, path, timed=timed) for piece in assumed))
+    return DerivedQuery(names, facts, f"(not {on_trace(conclusion, path, timed=timed)})")
 
 
-def _check_words(certificate: Certificate, data: dict[str, Any], about: str, before: Before, report: Report) -> None:
-    meant = sentence(data, about, certificate.settles)
-    if certificate.statement != meant:
-        report.refuse("statement", "statement", f"the sentence is not what the data mean, which is: {meant}")
-    for field_name, kind, means in (
+def _check_words(certificate: Certificate, data: dict[str, Any], who: str, before: Before, report: Report) -> None:
+    derived_sentence = sentence(data, who, certificate.settles)
+    if certificate.statement != derived_sentence:
+        report.refuse("statement", "statement", f"the sentence is not what the data mean, which is: {derived_sentence}")
+    for field_name, refusal, derived in (
         ("figures", "figures", figures(data)),
         ("converges", "figures", times_to_converge(data, certificate.settles)),
         ("assumptions", "assumptions", assumptions(data, before)),
     ):
-        if getattr(certificate, field_name) != means:
-            report.refuse(kind, field_name, f"not what the data mean, which is: {means}")
+        if getattr(certificate, field_name) != derived:
+            report.refuse(refusal, field_name, f"not what the data mean, which is: {derived}")
 
 
 def _check_reasoning(reading: Reading, program: programs.Program, certificate: Certificate, report: Report) -> None:
@@ -278,10 +276,10 @@ def _check_reasoning(reading: Reading, program: programs.Program, certificate: C
 def _check_witnesses(
     reading: Reading, program: programs.Program, before: Before, certificate: Certificate, reader: Reader, report: Report
 ) -> None:
-    """Judge the traces that show that start, invariant and premises are possible, by laws, rules and program in exact numbers."""
+    """Evaluate the witness traces, which show that start, invariant and premises are possible, in exact numbers."""
     path, names, facts = _trace(reading, program, before, held_beliefs(reading, program.bounds()))
-    laws, wanted, shown_by = (
-        reader.assertions(Own(names, facts, "").text(), "witnesses"),
+    laws, required, shown_by = (
+        reader.assertions(DerivedQuery(names, facts, "").text(), "witnesses"),
         dict(possibilities(reading)),
         set[str](),
     )
@@ -292,43 +290,44 @@ def _check_witnesses(
             continue
         forms = list(laws)
         for name in witness.shows:
-            if name not in wanted or name in shown_by:
+            if name not in required or name in shown_by:
                 report.refuse("witness", f"{where}.shows", f"{name!r} is not to be shown, or shown twice")
                 continue
             shown_by.add(name)
             forms += reader.assertions(
-                Own(names, (), "").text(*(on_trace(part, path, timed=False) for part in wanted[name])), f"theorem.{name}"
+                DerivedQuery(names, (), "").text(*(on_trace(part, path, timed=False) for part in required[name])),
+                f"theorem.{name}",
             )
         broken = [form for form in forms if not holds(form, values, done)]
         if broken:
-            text = f"the trace that shows {', '.join(witness.shows)} breaks {_shown(broken[0])} ({len(broken)} such)"
+            text = f"the trace that shows {', '.join(witness.shows)} breaks {_shorten(broken[0])} ({len(broken)} such)"
             report.refuse("witness", f"{where}.values", text)
-    for name in sorted(wanted.keys() - shown_by):
+    for name in sorted(required.keys() - shown_by):
         report.refuse("witness", f"theorem.{name}", "no trace shows that it is possible: the theorem may be about nothing")
 
 
 def _check_queries(
     reading: Reading, program: programs.Program, before: Before, certificate: Certificate, reader: Reader, report: Report
-) -> dict[str, Own]:
-    """Compare every query with the checker's own; return these by name."""
-    given: dict[tuple[str, int], QueryData] = {}
+) -> dict[str, DerivedQuery]:
+    """Compare every query with the derived one; return the derived ones by name."""
+    unmatched: dict[tuple[str, int], QueryData] = {}
     for query in certificate.queries:
         key = (query.lemma, query.part)
-        if key in given:
+        if key in unmatched:
             report.refuse("extra query", f"queries.{_name(*key)}", "it stands twice")
-        given[key] = query
-    found: dict[str, Own] = {}
+        unmatched[key] = query
+    queries: dict[str, DerivedQuery] = {}
     for lemma, part, conclusion in _conclusions(reading):
-        name, query_data = _name(lemma.name, part), given.pop((lemma.name, part), None)
+        name, query_data = _name(lemma.name, part), unmatched.pop((lemma.name, part), None)
         if query_data is None:
             report.refuse("missing query", f"queries.{name}", "a conclusion of the lemma has no query")
             continue
-        found[name] = own_query(reading, lemma, conclusion, program, before)
+        queries[name] = derive_query(reading, lemma, conclusion, program, before)
         report.queries += 1
-        _compare(f"queries.{name}", found[name], query_data, reader, report)
-    for key in given:
+        _compare(f"queries.{name}", queries[name], query_data, reader, report)
+    for key in unmatched:
         report.refuse("extra query", f"queries.{_name(*key)}", "it belongs to no conclusion of a lemma")
-    return found
+    return queries
 
 
 def _conclusions(reading: Reading) -> Iterator[tuple[Lemma, int, Read]]:
@@ -337,21 +336,21 @@ def _conclusions(reading: Reading) -> Iterator[tuple[Lemma, int, Read]]:
             yield lemma, part, conclusion
 
 
-def _compare(name: str, own: Own, found: QueryData, reader: Reader, report: Report) -> None:
-    """Compare a query with the checker's own: both must assert the same. Then no trace of it, no trace of ours."""
-    if hashlib.sha256(found.smtlib.encode()).hexdigest() != found.sha256:
-        report.refuse("hash", f"{name}.sha256", f"the text has another hash than {found.sha256[:12]}...")
-    if found.answer != "unsat":
-        report.refuse("answer", f"{name}.answer", f"the answer is {found.answer!r}, that of a proof is 'unsat'")
-    meant = {id(form): form for form in _flat(reader.assertions(own.text(own.denied), name))}
+def _compare(name: str, derived: DerivedQuery, query: QueryData, reader: Reader, report: Report) -> None:
+    """Refuse a query that does not assert the same as the derived one: only then does its answer apply to ours."""
+    if hashlib.sha256(query.smtlib.encode()).hexdigest() != query.sha256:
+        report.refuse("hash", f"{name}.sha256", f"the text has another hash than {query.sha256[:12]}...")
+    if query.answer != "unsat":
+        report.refuse("answer", f"{name}.answer", f"the answer is {query.answer!r}, that of a proof is 'unsat'")
+    meant = {id(form): form for form in _flat(reader.assertions(derived.text(derived.denied), name))}
     try:
-        said = {id(form): form for form in _flat(reader.assertions(found.smtlib, name))}
+        said = {id(form): form for form in _flat(reader.assertions(query.smtlib, name))}
     except InputError as error:
         report.refuse("meaning", f"{name}.smtlib", str(error))
         return
     for these, those, what in ((said, meant, "assumes what nothing says"), (meant, said, "leaves out what it is about")):
         if strange := [form for key, form in these.items() if key not in those]:
-            report.refuse("meaning", f"{name}.smtlib", f"the query {what}: {_shown(strange[0])} ({len(strange)} such)")
+            report.refuse("meaning", f"{name}.smtlib", f"the query {what}: {_shorten(strange[0])} ({len(strange)} such)")
 
 
 def _flat(forms: list[Form]) -> Iterator[Form]:
@@ -362,21 +361,21 @@ def _flat(forms: list[Form]) -> Iterator[Form]:
             yield form
 
 
-def _shown(form: Form) -> str:
-    text = told(form)
+def _shorten(form: Form) -> str:
+    text = abbreviate(form)
     return text if len(text) <= 160 else text[:157] + "..."
 
 
 def _values(witness: dict[str, str | bool]) -> dict[str, Fraction | bool] | None:
-    found: dict[str, Fraction | bool] = {}
+    exact: dict[str, Fraction | bool] = {}
     for name, value in witness.items():
         if isinstance(value, bool):
-            found[name] = value
+            exact[name] = value
         elif re.fullmatch(r"-?[0-9]{1,4000}(/0*[1-9][0-9]{0,4000})?", value, re.ASCII):
-            found[name] = Fraction(value)
+            exact[name] = Fraction(value)
         else:
             return None
-    return found
+    return exact
 
 
 def _name(lemma: str, part: int) -> str:
@@ -384,12 +383,15 @@ def _name(lemma: str, part: int) -> str:
 
 
 def _trusted(certificate: Certificate, solver: str) -> list[str]:
-    told = [
+    trusted = [
         "the list of laws in docs/theorems.md describes the network, and this checker writes it out",
         "Python's exact numbers",
     ]
-    told.append("the program in the certificate is the one that you mean")
+    trusted.append("the program in the certificate is the one that you mean")
     if solver:
-        return [*told, f"{solver}: that the checker's own queries have no trace"]
+        return [*trusted, f"{solver}: that the checker's own queries have no trace"]
     solvers = sorted({query.solver for query in certificate.queries})
-    return [*told, f"{' and '.join(solvers)}: that the queries have no trace (--solve decides the checker's own queries again)"]
+    return [
+        *trusted,
+        f"{' and '.join(solvers)}: that the queries have no trace (--solve decides the checker's own queries again)",
+    ]

@@ -1,4 +1,4 @@
-"""Formulas of theorems as a certificate holds them: comparisons of features, read anew and written for a trace as SMT-LIB.
+"""Formulas of theorems in a certificate: the checker's own reader, and their SMT-LIB for a trace.
 
 A read formula is ``("cmp", {feature: coefficient, "": constant}, strict)`` for a sum that is at most (below) 0, or
 ``("all", parts)``, ``("any", parts)``, ``("not", part)``. Units: C = Rm = 1.
@@ -135,24 +135,24 @@ def on_trace(formula: Read, path: Path, *, timed: bool) -> str:
     if formula[0] == "cmp":
         sign = "<" if formula[2] else "<="
         times = range(1, path.samples) if features(formula) & set(PEAKS) else range(1)
-        return conj(*(f"({sign} {_written(formula[1], path, t, timed=timed)} 0.0)" for t in times))
+        return conj(*(f"({sign} {_write_sum(formula[1], path, t, timed=timed)} 0.0)" for t in times))
     return (conj if formula[0] == "all" else disj)(*(on_trace(part, path, timed=timed) for part in formula[1]))
 
 
-def _written(total: Sum, path: Path, t: int, *, timed: bool) -> str:
-    terms = (f"(* {num(value)} {_feature(name, path, t, timed=timed)})" for name, value in total.items() if name)
+def _write_sum(total: Sum, path: Path, t: int, *, timed: bool) -> str:
+    terms = (f"(* {num(value)} {_write_feature(name, path, t, timed=timed)})" for name, value in total.items() if name)
     return f"(+ {num(total.get('', Fraction(0)))} {' '.join(terms)})"
 
 
-def _feature(name: str, path: Path, t: int, *, timed: bool) -> str:
+def _write_feature(name: str, path: Path, t: int, *, timed: bool) -> str:
     last = path.last
     if name in GROWN:
         return f"{GROWN[name]}_kept" if timed else f"{GROWN[name]}_{last}"
     at = last if name.endswith("'") else 0
     plain = name.removesuffix("'")
-    whole = {"served": f"(- G_{last} G_0)", "delivered": f"(- S_{last} S_0)", "MSS": "alpha", "buffer": "beta"}
-    if plain in whole:
-        return whole[plain]
+    trace_terms = {"served": f"(- G_{last} G_0)", "delivered": f"(- S_{last} S_0)", "MSS": "alpha", "buffer": "beta"}
+    if plain in trace_terms:
+        return trace_terms[plain]
     if plain == "lost":
         return f"(+ 0.0 {' '.join(path.lost(x) for x in range(1, path.samples))})"
     samples = {

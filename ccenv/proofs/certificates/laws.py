@@ -1,13 +1,10 @@
-"""The laws of a path, written out as SMT-LIB from the list in docs/theorems.md. Units: C = Rm = 1; a step is one Rm.
+"""Path laws and belief rules as SMT-LIB, from docs/theorems.md and docs/beliefs.md. Units: C = Rm = 1; a step is one Rm.
 
 Names: ``G_t, E_t, S_t`` tokens admitted, bytes entered, bytes delivered by sample t; ``*_before_k`` the same at sample -1 - k;
 ``rate_t`` bytes sent in (t-1, t]; ``late_t_m`` the newest byte delivered by t waited m steps or more; ``first_late_t_m`` the same
-of the first byte delivered in (t-1, t]; ``lost_at_0``, ``loss_seen_at_0`` bytes were lost in the steps that end at samples 0, -1.
-
-The belief rules, written out as SMT-LIB from docs/theorems.md and docs/beliefs.md. Units: C = Rm = 1.
-
-``C_L_t, C_U_t, C_L_lambda_t, q_U_t`` are the bounds at sample t; where beliefs time out, those at the last sample are what the
-time-out leaves, and ``C_L_kept, C_U_kept`` what it finds. Windows lie within the trace.
+of the first byte delivered in (t-1, t]; ``lost_at_0``, ``loss_seen_at_0`` bytes were lost in the steps that end at samples 0, -1;
+``C_L_t, C_U_t, C_L_lambda_t, q_U_t`` the bounds at sample t. Where beliefs time out, ``C_L_kept, C_U_kept`` are the last bounds
+before the time-out and the bounds at the last sample those after it. Windows lie within the trace.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ PAST = 3
 
 
 def num(value: Fraction | int) -> str:
-    """Return a number as SMT-LIB writes it."""
+    """Return a number in SMT-LIB."""
     value = Fraction(value)
     size = f"{abs(value.numerator)}.0" if value.denominator == 1 else f"(/ {abs(value.numerator)}.0 {value.denominator}.0)"
     return f"(- {size})" if value < 0 else size
@@ -50,15 +47,14 @@ def most(a: str, b: str) -> str:
 
 @dataclass(frozen=True)
 class Path:
-    """What a query is about.
+    """The path of a query.
 
     Attributes:
         model: ``ideal``, ``cbr_delay`` or ``ccac``.
         buffer: ``infinite``, ``arbitrary``, ``large``, or beta in C*Rm.
         samples: T.
         sent_before: None, or (a, b): in each step of the known past at most a*C*Rm + b*MSS was sent.
-        delays: delays of the newest byte that are told apart, in steps.
-        first_delays: the same of the first byte of a step.
+        delays: distinguished delays of the newest byte, in steps; ``first_delays``: of the first byte of a step.
     """
 
     model: str
@@ -97,17 +93,17 @@ class Path:
         return f"{kind}_{t}_{m}" if t >= 0 else f"{kind}_before_{-t - 1}_{m}"
 
     def lost(self, t: int) -> str:
-        """Return the bytes lost in step t of the trace."""
+        """Return the term for the bytes lost in step t of the trace."""
         return f"(- (+ E_{t - 1} rate_{t}) E_{t})" if self.finite else "0.0"
 
     def loss_seen(self, t: int) -> str:
-        """Return whether a loss became known by sample t: one of the step before."""
+        """Return the formula "a loss became known by sample t", which is one of the step before."""
         if not self.finite:
             return "false"
         return "loss_seen_at_0" if t == 0 else "lost_at_0" if t == 1 else f"(> {self.lost(t - 1)} 0.0)"
 
     def step_used(self, x: int) -> str:
-        """Return whether no token can have been wasted in step x: E(x) > S(x + D), or bytes were lost in it."""
+        """Return the formula "no token can have been wasted in step x": E(x) > S(x + D), or bytes were lost in it."""
         waiting = f"(> {self.at('E', x)} S_{x + self.jitter})"
         if not self.finite:
             return waiting
@@ -115,7 +111,7 @@ class Path:
         return disj(waiting, lost)
 
     def declarations(self) -> dict[str, str]:
-        """Return the names of the path with their sorts."""
+        """Return the sort of each name of the path."""
         names = {"alpha": "Real"}
         if self.finite:
             names |= {"beta": "Real", "lost_at_0": "Bool", "loss_seen_at_0": "Bool"}
@@ -206,9 +202,9 @@ class Path:
                 if t > -PAST:
                     yield f"(=> (> {s} {s0}) (= {late} (< {s0} {self.at('E', t - m)})))"
                     yield f"(=> (not (> {s} {s0})) (= {late} {self.flag('first_late', t - 1, m)}))"
-            for kind, waits in (("late", self.delays), ("first_late", self.first_delays)):
+            for name, waits in (("late", self.delays), ("first_late", self.first_delays)):
                 for short, long in pairwise(waits):
-                    yield f"(=> {self.flag(kind, t, long)} {self.flag(kind, t, short)})"
+                    yield f"(=> {self.flag(name, t, long)} {self.flag(name, t, short)})"
 
 
 BOUNDS = ("C_L", "C_U", "C_L_lambda", "q_U")
@@ -219,7 +215,7 @@ MOVED = Fraction(11, 10)
 
 
 def declarations(path: Path, bounds: frozenset[str], timeout: str) -> dict[str, str]:
-    """Return the names of the beliefs with their sorts."""
+    """Return the sort of each name of the beliefs."""
     names = {f"{bound}_{t}": "Real" for bound in bounds for t in range(path.samples)}
     if timeout != "none":
         names |= dict.fromkeys(("C_L_kept", "C_U_kept", "C_L_recomputed"), "Real")
@@ -227,7 +223,7 @@ def declarations(path: Path, bounds: frozenset[str], timeout: str) -> dict[str, 
 
 
 def rules(path: Path, bounds: frozenset[str], timeout: str, window: int) -> Iterator[str]:
-    """Yield the rules of the bounds that a query holds, as bodies of assertions."""
+    """Yield the rules of the bounds in a query, as bodies of assertions."""
     if "C_L" in bounds:
         yield "(>= C_L_0 alpha)"
     if {"C_L", "C_U"} <= bounds:
@@ -255,29 +251,29 @@ def rules(path: Path, bounds: frozenset[str], timeout: str, window: int) -> Iter
 
 
 def lower(path: Path, t: int) -> list[str]:
-    """Return what each window that ends at t says of C from below: delivered / (length + D)."""
+    """Return the lower bound on C of each window that ends at t: delivered / (length + D)."""
     return [f"(* (- S_{t} S_{x}) {num(Fraction(1, t - x + path.jitter))})" for x in range(t)]
 
 
 def upper(path: Path, t: int) -> list[tuple[str, str]]:
-    """Return for each window longer than D that ends at t whether it counts, and what it says of C from above."""
-    found, d = [], path.jitter
+    """Return (whether it counts, upper bound on C) of each window longer than D that ends at t."""
+    rates, d = [], path.jitter
     for x in range(t - d):
         used = conj(*(path.step_used(y) for y in range(x + 1, t - d + 1)))
-        found.append((used, f"(* (- S_{t} S_{x}) {num(Fraction(1, t - x - d))})"))
-    return found
+        rates.append((used, f"(* (- S_{t} S_{x}) {num(Fraction(1, t - x - d))})"))
+    return rates
 
 
 def sent(path: Path, t: int, window: int) -> list[tuple[str, str]]:
-    """Return for each sending window of T* known at t whether it counts, and sent / (T* + D)."""
-    found = []
+    """Return (whether it counts, sent / (T* + D)) of each sending window of T* known at t."""
+    rates = []
     for end in range(window, t + 1):
         start = end - window
         noise = (disj(path.flag("first_late", x, path.jitter + 1), path.loss_seen(x)) for x in range(start + 1, t + 1))
         calm = conj(f"(<= E_{end} S_{t})", *(f"(not {sign})" for sign in noise))
         total = " ".join(f"rate_{x}" for x in range(start + 1, end + 1))
-        found.append((calm, f"(* (+ 0.0 {total}) {num(Fraction(1, window + path.jitter))})"))
-    return found
+        rates.append((calm, f"(* (+ 0.0 {total}) {num(Fraction(1, window + path.jitter))})"))
+    return rates
 
 
 def _extreme(sign: str, name: str, parts: list[tuple[str, str]]) -> Iterator[str]:
@@ -287,7 +283,7 @@ def _extreme(sign: str, name: str, parts: list[tuple[str, str]]) -> Iterator[str
 
 
 def _timeout(path: Path, close: Fraction, rise: Fraction) -> Iterator[str]:
-    """Yield what a time-out leaves: a bound that did not move is recomputed, unless the other one is large news."""
+    """Yield the bounds after a time-out: a bound that did not move is recomputed unless the other one moved far."""
     last = path.last
     windows = [rate for t in range(1, path.samples) for rate in lower(path, t)]
     yield from _extreme(">=", "C_L_recomputed", [("true", rate) for rate in windows])

@@ -1,4 +1,4 @@
-"""Certificates that are shown to others: those that ccenv ships, and those of a folder. None is shown that was not checked."""
+"""Certificates for display, shipped or from a folder; ``Stored.confirm`` checks one before it is shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stored:
     content: bytes
 
     def confirm(self) -> None:
-        """Check it, without solving. Raises InputError with the first refusal."""
+        """Check the certificate without solving. Raises InputError with the first refusal."""
         refusal = _refusal(self.content)
         if refusal is not None:
             raise InputError(f"{self.file}: the certificate is refused ({refusal.kind}): {refusal.field}: {refusal.text}")
@@ -61,11 +61,7 @@ def read_stored(file: FilePath) -> Stored:
 
 
 def find(text: str) -> FilePath:
-    """Return the file that a user means: a path, or the name of a shipped theorem.
-
-    Raises:
-        UnknownNameError: if it is neither.
-    """
+    """Return the file that a user means: a path, or the name of a shipped theorem. Raises UnknownNameError if it is neither."""
     if is_file(text) or "/" in text or text.endswith(SUFFIXES):
         return FilePath(text)
     names = {file.name.removesuffix(SUFFIXES[1]): file for file in shipped_folder().glob(f"*{SUFFIXES[1]}")}

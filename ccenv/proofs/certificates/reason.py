@@ -1,6 +1,6 @@
-"""Is a conjunction of linear formulas possible? Decided exactly here, by cases and elimination; no solver is trusted.
+"""Exact satisfiability of linear formulas by case splits and Fourier-Motzkin elimination, without a solver.
 
-Used for the composition of a theorem: its implications have a dozen numbers and a dozen facts.
+For the composition of a theorem, whose implications have a dozen variables and a dozen facts.
 """
 
 from __future__ import annotations
@@ -20,29 +20,25 @@ Rows: TypeAlias = dict[Terms, tuple[Fraction, bool]]
 
 
 class Work:
-    """What elimination may still cost, for all obligations of a theorem together."""
+    """The budget of elimination for all obligations of a theorem together."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
 
     def spend(self, pairs: int) -> None:
-        """Count pairs of rows. Raises InputError where they are too many to be decided here."""
+        """Count pairs of rows. Raises InputError where the budget is spent."""
         self._left -= pairs
         if self._left < 0:
             raise InputError("composition: it has too many cases to be decided by elimination")
 
 
 def follows(facts: list[Read], goal: Read, work: Work | None = None) -> bool:
-    """Return whether a goal follows from facts about real numbers.
-
-    Raises:
-        InputError: where the cases are too many to be decided here.
-    """
+    """Return whether a goal follows from facts about real numbers. Raises InputError where the budget is spent."""
     return not _Search(work or Work()).possible([*facts, ("not", goal)], [], {})
 
 
 class _Search:
-    """One search by cases; what was eliminated once is remembered."""
+    """One search by cases; results of elimination are cached."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -71,13 +67,13 @@ class _Search:
         )
 
     def _alone(self, part: Read, rows: Rows) -> bool:
-        """Return whether one alternative agrees with the rows, as far as its plain comparisons tell."""
+        """Return whether the plain comparisons of one alternative are consistent with the rows."""
         with_it = dict(rows)
         _spread([part], with_it)
         return self._feasible(with_it)
 
     def _certain(self, part: Read, rows: Rows) -> bool:
-        """Return whether a plain comparison follows from the rows, so that a choice with it says nothing."""
+        """Return whether a plain comparison follows from the rows, so that a choice with it is void."""
         return _inwards(part)[0] == "cmp" and not self._alone(("not", part), rows)
 
     def _feasible(self, rows: Rows) -> bool:
@@ -138,7 +134,7 @@ def _feasible(rows: Rows, work: Work) -> bool:
 
 
 def _note(rows: Rows, terms: dict[str, int], constant: Fraction | int, strict: bool) -> None:
-    """Add terms + constant <= 0 (or < 0) to the rows, unless they say more."""
+    """Add terms + constant <= 0 (or < 0) to the rows, unless these are tighter."""
     kept = sorted((name, value) for name, value in terms.items() if value)
     divisor = math.gcd(*(value for _, value in kept)) or 1
     key, bound = tuple((name, value // divisor) for name, value in kept), (Fraction(constant, divisor), strict)

@@ -1,7 +1,4 @@
-"""What a theorem says: its sentence, figures and assumptions, made from the theorem's data alone.
-
-Prover and checker both ask here, so a certificate's sentence is the one that its data means.
-"""
+"""Sentence, figures and assumptions of a theorem, derived from its data alone; shared by prover and checker."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ LAWS_VERSION = 1
 
 CLAIMS = ("utilisation", "inflight_bdp", "loss_per_rtt")
 SHOWN_SEGMENTS = (10, 100, 1000)
-"""Values of C*Rm/MSS for which the time to the goal is told."""
+"""Values of C*Rm/MSS for which the time to the goal is given."""
 
 SENTENCE_SEGMENTS = 100
 BUFFERS = {
@@ -34,14 +31,14 @@ DIGITS = 4  # that a sentence shows of a number, rounded to the side on which it
 
 def figures(theorem: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the three figures of a theorem, on the side on which they hold; None for what it does not claim."""
-    numbers, found = numbers_of(theorem), dict[str, float | None](dict.fromkeys(CLAIMS))
+    numbers, values = numbers_of(theorem), dict[str, float | None](dict.fromkeys(CLAIMS))
     for name, claim in theorem["claims"].items():
         bound = number(claim["bound"], numbers, f"theorem.claims.{name}.bound")
         value, up = float(bound), name != "utilisation"
         if value != bound and (value < bound) == up:
             value = math.nextafter(value, math.inf if up else -math.inf)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def rounded(value: Fraction, *, up: bool) -> str:
@@ -62,10 +59,10 @@ def traces_to_end(rank: Mapping[str, Any], numbers: Mapping[str, Fraction], segm
     """Return in how many traces a rank can move.
 
     Args:
-        rank: as the theorem has it.
+        rank: of the theorem.
         numbers: constants.
-        segments: g = C*Rm/MSS, for what grows from MSS/Rm.
-        start: where the quantity starts, for what falls by a number.
+        segments: g = C*Rm/MSS, for ranks that grow from MSS/Rm.
+        start: initial value, for ranks that fall by a number.
 
     Raises:
         InputError: for more than MOST_TRACES traces.
@@ -102,9 +99,9 @@ def _powers(factor: Fraction, span: Fraction) -> int:
 
 
 def times_to_converge(theorem: Mapping[str, Any], settles: Mapping[str, bool]) -> dict[str, Any]:
-    """Return, claim by claim, how long its exceptions can last: as a function of the start, and for some starts."""
+    """Return how long the exceptions of each claim can last: as a function of the start, and for ``SHOWN_SEGMENTS``."""
     numbers, rtts = numbers_of(theorem), theorem["T"] - 1
-    found: dict[str, Any] = {}
+    times: dict[str, Any] = {}
     for name, claim in theorem["claims"].items():
         counts, words = dict.fromkeys(SHOWN_SEGMENTS, 0), []
         for rank in claim["rank"]:
@@ -121,18 +118,18 @@ def times_to_converge(theorem: Mapping[str, Any], settles: Mapping[str, bool]) -
                 words.append(f"max(0, ceil(log({until} g) / log({number(rank['times'], numbers, 'times')})))")
             else:
                 words.append(f"{traces_to_end(rank, numbers, 1)}")
-        found[name] = {
+        times[name] = {
             "rtts": f"{rtts} * ({' + '.join(words) or '0'})",
             "from_one_segment": {str(g): rtts * count for g, count in counts.items()},
             "first": bool(settles.get(name, True)),
         }
-    return found
+    return times
 
 
 def assumptions(theorem: Mapping[str, Any], sent_before: tuple[Fraction, Fraction] | None) -> list[str]:
-    """Return what the statement takes for granted."""
+    """Return the assumptions of the statement, one per line."""
     rtts = theorem["T"] - 1
-    told = [
+    assumed = [
         f"network, beliefs and program obey the list of laws in docs/theorems.md, version {LAWS_VERSION}; C = Rm = 1 in formulas",
         "one flow with bulk data on one bottleneck; C, Rm and D do not change and are those that the sender was told",
         f"D = {_jitter(theorem)}",
@@ -144,14 +141,14 @@ def assumptions(theorem: Mapping[str, Any], sent_before: tuple[Fraction, Fractio
         + ("" if sent_before is None else f", and at most {sent_before[0]} C Rm + {sent_before[1]} MSS were sent per Rm"),
     ]
     if theorem["timeouts"] == "none":
-        told.append(f"no belief times out; windows of beliefs begin anew every {rtts} Rm")
+        assumed.append(f"no belief times out; windows of beliefs begin anew every {rtts} Rm")
     else:
-        told.append(
+        assumed.append(
             f"beliefs time out by the rule {theorem['timeouts']} every {rtts} Rm from the start on; windows begin anew then"
         )
     if "C_L_lambda" in features(_formula(theorem, "invariant")):
-        told.append("C_L_lambda is sent / (T* + D) with delays read exactly on the grid")
-    return told
+        assumed.append("C_L_lambda is sent / (T* + D) with delays read exactly on the grid")
+    return assumed
 
 
 def _jitter(theorem: Mapping[str, Any]) -> str:
@@ -187,12 +184,12 @@ def _comparison(total: Mapping[str, Fraction], *, strict: bool) -> str:
 
 
 def subject(sender: str, is_contract: bool) -> str:
-    """Return whom a theorem is about: a program, or all that stay inside a contract's intervals."""
+    """Return the subject of a theorem: a program, or every sender inside a contract's intervals."""
     return f"whoever chooses inside the contract {sender}" if is_contract else sender
 
 
 def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool]) -> str:
-    """Return the theorem in one sentence, with the grid that it is about and every constant."""
+    """Return the theorem in one sentence, with its grid and every constant."""
     numbers, parts, rtts = numbers_of(theorem), [], theorem["T"] - 1
     buffer = str(theorem["buffer"])
     buffer = BUFFERS.get(buffer) or f"a buffer of {number(buffer, {}, 'theorem.buffer')} C Rm"
@@ -202,19 +199,19 @@ def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool
         low, high = (number(end, numbers, name) for end in claim["potential_range"])
         if name == "utilisation":
             owed = rounded(high - low + (0 if theorem["model"] == "ideal" else 1), up=True)
-            told = f"uses at least {least} of the link in the long run "
-            told += f"(in traces of {rtts} Rm in a row, t Rm together, at least {least} C t - {owed} C Rm)"
+            promise = f"uses at least {least} of the link in the long run "
+            promise += f"(in traces of {rtts} Rm in a row, t Rm together, at least {least} C t - {owed} C Rm)"
         elif name == "inflight_bdp":
-            told = f"keeps at most {most} C (Rm + D) in flight at the end of every Rm"
+            promise = f"keeps at most {most} C (Rm + D) in flight at the end of every Rm"
         else:
-            told = f"loses at most {most} C Rm per Rm in the long run"
+            promise = f"loses at most {most} C Rm per Rm in the long run"
         when = read_formula(claim["when"], f"theorem.claims.{name}.when", numbers, theorem["states"])
-        told += f" where {_words(when)}" if list(parts_of(when)) else ""
-        parts.append(told + _exceptions(theorem, name, numbers, settles))
-    where = f"every network of the model {theorem['model']} with K = 1, D = {_jitter(theorem)} and {buffer}"
+        promise += f" where {_words(when)}" if list(parts_of(when)) else ""
+        parts.append(promise + _exceptions(theorem, name, numbers, settles))
+    networks = f"every network of the model {theorem['model']} with K = 1, D = {_jitter(theorem)} and {buffer}"
     values = "".join(f"{name} = {value}, " for name, value in numbers.items())
     return (
-        f"From any start with {_words(_formula(theorem, 'start'))}, on {where}, {sender} {', '.join(parts)}, for ever; "
+        f"From any start with {_words(_formula(theorem, 'start'))}, on {networks}, {sender} {', '.join(parts)}, for ever; "
         f"{values}C = Rm = 1 in formulas."
     )
 
@@ -233,9 +230,9 @@ def _exceptions(theorem: Mapping[str, Any], name: str, numbers: Mapping[str, Fra
             counts.append(str(traces_to_end(rank, numbers, SENTENCE_SEGMENTS)))
             grows |= rank.get("times") is not None or rank.get("by_mss") is not None
     total = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
-    which = f"after the first {rtts} Rm" if settles.get(name, True) else f"but in at most {rtts} Rm"
+    when = f"after the first {rtts} Rm" if settles.get(name, True) else f"but in at most {rtts} Rm"
     anew = "" if settles.get(name, True) else ", and t is counted anew after each"
-    return f" ({which} times {total}{f' at C Rm = {SENTENCE_SEGMENTS} MSS' if grows else ''}{anew})"
+    return f" ({when} times {total}{f' at C Rm = {SENTENCE_SEGMENTS} MSS' if grows else ''}{anew})"
 
 
 def in_full(statement: str, taken_for_granted: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""A theorem as data, which prover and checker read alike (docs/theorems.md): its keys, its numbers, and one space of names."""
+"""The data of a theorem, shared by prover and checker (docs/theorems.md): its keys, numbers and single name space."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MAX_DEPTH = 24
 """Of a formula in what it stands in, by the same count."""
 
 RESERVED = ("rtts", "C", "Rm", "D", "K", "T", "g", "t", "alpha", "beta", "rate", "all", "any", "not", "true", "false")
-"""Words that mean something in a formula or a sentence, besides the features."""
+"""Words with a meaning in a formula or a sentence, besides the features."""
 
 RESULTS = (
     *("utilisation", "inflight", "inflight_bdp", "loss", "loss_per_rtt", "lost", "packets_lost", "delay", "rtt"),
     *("throughput", "goodput", "fairness", "jain", "bdp", "ratio"),
 )
-"""What a sentence may promise: a constant of such a name, printed with its value, would read like a promise."""
+"""What a sentence may promise: a constant of such a name, printed with its value, would read as a result."""
 
 HISTORY = "history"
-"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
+"""Name of the lemma that carries ``past: history`` from the first trace of a run to all others."""
 
 
 def _name(value: str) -> str:
@@ -55,17 +55,14 @@ LemmaName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_,.'-]*( [A-Za-z0-9
 
 
 class Rank(StrictModel):
-    """A quantity that only moves one way, by steps that are not too small, until it reaches an end.
-
-    Exactly one of ``times``, ``by_mss``, ``over`` and ``minus`` is given.
+    """A quantity that moves monotonically to an end, by steps of a least size: exactly one of times, by_mss, over and minus.
 
     Attributes:
         of: a belief or the queue.
-        times: it grows at least by this factor (above 1) in a step, until it is at least ``until``.
-        by_mss: it grows at least by so many MSS/Rm.
-        over: it falls at least by this factor (above 1), until it is at most ``until``.
-        minus: it falls at least by this number.
-        until: the end.
+        times: least factor of growth (above 1) per step, until it is at least ``until``.
+        by_mss: least growth per step, in MSS/Rm.
+        over: least factor of decrease (above 1) per step, until it is at most ``until``.
+        minus: least decrease per step.
         jump: with ``over``: from above this value the first step leads to it or below, so that an infinite start counts one.
     """
 
@@ -82,10 +79,10 @@ class Claim(StrictModel):
     """A claim about all traces of a run but a bounded number: in each of those a rank moves.
 
     Attributes:
-        bound: of the link in the long run; most bytes in flight in C(Rm + D); most bytes lost per Rm in the long run, in C Rm.
-        rank: what moves in each trace that is not good.
-        when: what the claim takes for granted of MSS and the buffer, which do not change.
-        potential: of ``utilisation`` and ``loss_per_rtt``: what a trace may owe, or has saved, at its ends.
+        bound: utilisation in the long run; most bytes in flight, in C(Rm + D); most bytes lost per Rm in the long run, in C Rm.
+        rank: ranks of which one moves in each trace that violates the bound.
+        when: assumptions on MSS and the buffer, which do not change.
+        potential: of ``utilisation`` and ``loss_per_rtt``: the credit or debt of a trace at its ends.
     """
 
     bound: Number
@@ -96,11 +93,7 @@ class Claim(StrictModel):
 
 
 class Lemma(StrictModel):
-    """A statement about every trace: from ``if`` follows each part of ``then``.
-
-    Attributes:
-        given: earlier lemmas whose conclusions are assumed too.
-    """
+    """A statement about every trace: ``if`` and the conclusions of the ``given`` earlier lemmas imply each part of ``then``."""
 
     name: LemmaName
     text: Line
@@ -123,11 +116,11 @@ class Theorem(StrictModel):
         sender: registered belief program, or a program file beside the theorem.
         buffer: ``infinite``, ``small``, ``large``, ``arbitrary``, or a number of C*Rm.
         T: samples of a trace; with time-outs 11, the engine's period.
-        past: ``history`` or ``sound``: what is known of the steps before a trace.
+        past: ``history`` or ``sound``: treatment of the steps before a trace.
         timeouts: ``artefact`` or ``paper`` (C_L and C_U time out at the end of each trace), or ``none``.
-        start: what is assumed of the start of the run; an empty list is any state.
-        invariant: what holds at the start and end of each trace.
-        history_given: lemmas whose conclusions are assumed of a trace when its past is carried on to the next one.
+        start: assumption on the start of the run; an empty list is any state.
+        invariant: holds at the start and end of each trace.
+        history_given: lemmas whose conclusions are assumed of a trace when its past is carried to the next one.
     """
 
     name: Name
@@ -149,7 +142,7 @@ class Theorem(StrictModel):
     @field_validator("constants", "states")
     @classmethod
     def _one_space_of_names(cls, named: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Refuse a constant or a state that bears, or looks like, the name of anything else that a formula may name."""
+        """Refuse a constant or state whose name equals or resembles any other name of the formula language."""
         taken = {look_of(word): word for word in (*ALL, *RESERVED, *RESULTS, *info.data.get("constants", ()))}
         for name in named:
             if (look := look_of(name)) in taken:
@@ -160,7 +153,7 @@ class Theorem(StrictModel):
     @field_validator("states", "start", "invariant", "lemmas", "claims")
     @classmethod
     def _is_of_readable_size(cls, formulas: Any, info: ValidationInfo) -> Any:
-        """Refuse what grows without bound when states are put in for their names."""
+        """Refuse formulas that grow without bound when states replace their names."""
         states = formulas if info.field_name == "states" else info.data.get("states", {})
         sizes: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""Ask the solver from Python or from the command line: names and numbers in, a verdict out."""
+"""``ccenv.verify``: from names and numbers to a verdict, for Python and the command line."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def verify(
         raise InputError(f"verify: {shown(sender)} is no name; give a belief program by name or file (.json)")
     thresholds = (fraction(at_least, "at_least", most=1), fraction(at_most, "at_most"))
     limit_s = positive("time_limit", time_limit, SECONDS)
-    known, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = setting_of(known, model, str(buffer), T, setting, ("paper", "paper", "oracle"))
-    queries = build_claim(prop, network, known, Thresholds(*thresholds))
+    smt, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
+    network, chosen = setting_of(smt, model, str(buffer), T, setting, ("paper", "paper", "oracle"))
+    queries = build_claim(prop, network, smt, Thresholds(*thresholds))
     with Workers(jobs) as workers:
         outcome = decide_claim(prop, queries, Verifier(limit_s, seed, store=Store(), workers=workers), FilePath(out))
     threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
-    about = {"sender": known.name, "model": model, "buffer": buffer, "property": prop, "setting_name": chosen}
+    about = {"sender": smt.name, "model": model, "buffer": buffer, "property": prop, "setting_name": chosen}
     return Answer(outcome.to_dict() | about | about_run(network))
 
 
 def fraction(text: str | float | None, option: str, most: int | None = None) -> Fraction | None:
-    """Return a threshold of at least 0 exactly; None: not given. Raises InputError with the option's name."""
+    """Return a threshold of at least 0 as an exact number, or None. Raises InputError with the option's name."""
     if text is None:
         return None
     try:
@@ -127,11 +127,11 @@ def _buffer(text: str) -> Any:
 def setting_of(
     sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str, str]
 ) -> tuple[Setting, str]:
-    """Return the setting of some options and its name: by default ``history`` where the sender's rate is bounded, else sound."""
+    """Return the setting of some options and its name, by default ``history`` if the sender's rate is bounded, else sound."""
     upper, lambda_form, loss_detection = rules
-    for option, value, known in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
-        if value not in known:
-            raise unknown_name(f"value of {option}", value, known)
+    for option, value, allowed in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
+        if value not in allowed:
+            raise unknown_name(f"value of {option}", value, allowed)
     beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]
     base = Setting(model, _buffer(buffer), samples, loss_detection=loss_detection, beliefs=beliefs)  # type: ignore[arg-type]
     bound = sender.largest_rate()

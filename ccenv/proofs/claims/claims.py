@@ -1,4 +1,4 @@
-"""The claims that ``ccenv verify`` knows by name, each as one or more queries ([CCmatic] s.5.2, s.6.1)."""
+"""The named claims of ``ccenv verify``, each one or more queries ([CCmatic] s.5.2, s.6.1)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ BELIEF_BOUNDS = frozenset({"C_L", "C_U"})
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Numbers that a claim is about.
+    """The numbers of a claim: ``at_least`` for utilisation, a fraction of the link; ``objectives`` for the invariant.
 
-    Attributes:
-        at_least: for utilisation: fraction of the link.
-        at_most: for inflight and queue: in C*(Rm+D); for loss: in MSS per Rm.
-        objectives: for the invariant.
+    ``at_most`` is in C*(Rm+D) for inflight and queue, in MSS per Rm for loss.
     """
 
     at_least: Fraction | None = None
@@ -41,7 +38,7 @@ def starts_consistent(v: View, window: int = 1) -> Formula:
 
 
 def no_window_misleads(v: View) -> Formula:
-    """No window inside the trace yields a wrong bound on C: consistent beliefs stay consistent without a time-out."""
+    """No window inside the trace gives a wrong bound on C: consistent beliefs stay consistent without a time-out."""
     parts: list[Formula] = []
     for t in range(1, v.setting.samples):
         parts += [implies(counts, rate <= 1) for counts, rate in beliefs.lower_window_rates(v, t)]
@@ -58,16 +55,16 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
     if setting.beliefs.timeout is not None:
         raise InputError("the invariant is encoded without belief time-outs; leave the time-out rule out")
     objectives = thresholds.objectives
-    own = sender.needs(setting)
-    window = own.probe_window
+    needs = sender.needs(setting)
+    window = needs.probe_window
     queries = []
-    if own.bounds - BELIEF_BOUNDS:
+    if needs.bounds - BELIEF_BOUNDS:
         text = "consistent C_L_lambda and q_U stay consistent"
         stays = Property(
             "beliefs stay consistent",
             text,
             lambda v: properties.consistent(v, v.last),
-            own,
+            needs,
             lambda v: starts_consistent(v, window),
         )
         queries.append(Query("sent beliefs stay consistent", setting, sender, stays))
@@ -76,7 +73,7 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
             "no large loss when probing",
             "consistent beliefs and a rising rate: no large loss",
             objectives.transient,
-            own,
+            needs,
             lambda v: starts_consistent(v, window),
         )
         queries.append(Query("no large loss when probing", setting, sender, probing))
@@ -84,24 +81,24 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
         "objectives or progress",
         "on traces where no bound moves, each objective is met or progress is made",
         objectives.met_or_progress,
-        Needs(BELIEF_BOUNDS) | own,
+        Needs(BELIEF_BOUNDS) | needs,
         lambda v: starts_consistent(v, window),
     )
     queries.append(Query("objectives or progress", setting, sender, progress, "constant"))
-    return [_soundness(setting), *(_step(query, objectives.met_in_cycle) for query in queries)]
+    return [_soundness_query(setting), *(_mark_step(query, objectives.met_in_cycle) for query in queries)]
 
 
-def _soundness(setting: Setting) -> Query:
+def _soundness_query(setting: Setting) -> Query:
     delays = frozenset({setting.jitter_steps + 1})
     claim = Property(
         "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
     )
-    # Any sender and any past: the claim is about the network and the belief rules alone, so what came before does not matter.
+    # Any sender and any past: the claim is about the network and the belief rules alone.
     return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None, past_steps=0), AnySender(), claim)
 
 
 def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """Build the same invariant with moving beliefs, for comparison with the static reduction; slower."""
+    """Build the invariant with moving beliefs, for comparison with the static reduction; slower."""
     objectives = thresholds.objectives
     window = sender.needs(setting).probe_window
 
@@ -110,23 +107,23 @@ def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) 
         return all_of([properties.consistent(v, v.last), steady, objectives.transient(v)])
 
     claim = Property("invariant", "(5.3), consistent branch", holds, Needs(BELIEF_BOUNDS), lambda v: starts_consistent(v, window))
-    return [_step(Query("invariant", setting, sender, claim), objectives.met_in_cycle)]
+    return [_mark_step(Query("invariant", setting, sender, claim), objectives.met_in_cycle)]
 
 
-def _step(query: Query, repeated: Callable[[View], Formula]) -> Query:
-    """Return a query as a step of an argument: no trace that violates it breaks the claim, but one that repeats may."""
+def _mark_step(query: Query, repeated: Callable[[View], Formula]) -> Query:
+    """Mark a query as a step of an argument: a violating trace breaks the claim only if it can repeat."""
     return replace(query, claim=replace(query.claim, repeated=repeated))
 
 
 def utilisation(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """Of the link f*C is used in the long run of an endless run on which no belief times out."""
-    f = _required(thresholds.at_least, "utilisation", "--at-least")
+    """In the long run f*C of the link is used, if no belief times out."""
+    f = _require_number(thresholds.at_least, "utilisation", "--at-least")
     return [Query("utilisation", setting, sender, endless.utilisation(setting, sender, f))]
 
 
 def utilisation_with_timeouts(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """The same where C_L and C_U time out at the end of each trace, as their rule says."""
-    f = _required(thresholds.at_least, "utilisation_with_timeouts", "--at-least")
+    """The same where C_L and C_U time out at the end of each trace by their rule."""
+    f = _require_number(thresholds.at_least, "utilisation_with_timeouts", "--at-least")
     timed = endless.endless_setting(setting, sender, timeouts=True)
     timed = replace(timed, beliefs=replace(setting.beliefs, timeout=timed.beliefs.timeout))
     return [Query("utilisation with timeouts", timed, sender, endless.utilisation(timed, sender, f))]
@@ -135,58 +132,60 @@ def utilisation_with_timeouts(setting: Setting, sender: SmtSender, thresholds: T
 def utilisation_or_rise(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """S(T-1) - S(0) >= f*C*(T-1-D), or rate or window are higher at the end, or beliefs shrink: of one trace only.
 
-    The claim of CCAC and the excuse of (5.3). Any rise excuses, so it promises nothing for an endless run.
+    The claim of CCAC with the excuse of (5.3). Any rise excuses, so it guarantees nothing for an unbounded run.
     """
-    f = _required(thresholds.at_least, "utilisation_or_rise", "--at-least")
+    f = _require_number(thresholds.at_least, "utilisation_or_rise", "--at-least")
 
     def holds(v: View) -> Formula:
         series = v.cwnd if v.cwnd is not None else v.rate
         ramps = series[v.last] > series[properties.FIRST]
         return any_of([properties.utilisation(v, f), ramps, properties.beliefs_shrink(v)])
 
-    (query,) = _simple("utilisation or rise", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds)
-    return [_step(query, lambda v: properties.used_in_cycle(v, f))]
+    (query,) = _single_query(
+        "utilisation or rise", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds
+    )
+    return [_mark_step(query, lambda v: properties.used_in_cycle(v, f))]
 
 
 def inflight(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """A - L - S <= x*C*(Rm+D) for ever, from a path at rest."""
-    x = _required(thresholds.at_most, "inflight", "--at-most")
+    x = _require_number(thresholds.at_most, "inflight", "--at-most")
     return [Query("inflight", setting, sender, endless.inflight(setting, sender, x))]
 
 
 def queue(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """E - G <= x*C*(Rm+D) for ever, from a path at rest."""
-    x = _required(thresholds.at_most, "queue", "--at-most")
+    x = _require_number(thresholds.at_most, "queue", "--at-most")
     return [Query("queue", setting, sender, endless.queue(setting, sender, x))]
 
 
 def loss(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """No step loses more than x MSS."""
-    x = _required(thresholds.at_most, "loss", "--at-most")
-    return _simple("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))
+    x = _require_number(thresholds.at_most, "loss", "--at-most")
+    return _single_query("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))
 
 
 def loss_events(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """At most x steps lose bytes."""
-    x = _required(thresholds.at_most, "loss_events", "--at-most")
-    return _simple("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))
+    x = _require_number(thresholds.at_most, "loss_events", "--at-most")
+    return _single_query("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))
 
 
 def loss_amount(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """The trace loses at most x*C*Rm bytes."""
-    x = _required(thresholds.at_most, "loss_amount", "--at-most")
-    return _simple("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))
+    x = _require_number(thresholds.at_most, "loss_amount", "--at-most")
+    return _single_query("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))
 
 
 def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """The RTT stays below Rm + x*Rm for ever, x a whole number of steps, from a path at rest."""
-    x = _required(thresholds.at_most, "rtt", "--at-most")
+    x = _require_number(thresholds.at_most, "rtt", "--at-most")
     if x.denominator != 1 or x < 1:
         raise InputError(f"property 'rtt' counts whole steps of Rm: --at-most is {x}, it must be 1, 2, ...")
     return [Query("rtt", setting, sender, endless.waits_below(setting, sender, int(x)))]
 
 
-def _simple(
+def _single_query(
     name: str,
     text: str,
     setting: Setting,
@@ -196,10 +195,10 @@ def _simple(
     needs = sender.needs(setting)
     text = f"from any start with true beliefs, {text}"
     claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, needs.probe_window))
-    return [_step(Query(name, setting, sender, claim), holds)]
+    return [_mark_step(Query(name, setting, sender, claim), holds)]
 
 
-def _required(value: Fraction | None, claim: str, option: str) -> Fraction:
+def _require_number(value: Fraction | None, claim: str, option: str) -> Fraction:
     if value is None:
         raise InputError(f"property {claim!r} needs a number: {option} X")
     return value
@@ -221,10 +220,10 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
 
 
 EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
-"""Claims about one trace that any progress excuses: what they say is no bound of a run."""
+"""Claims about one trace that any progress excuses, so that they are no bounds of a run."""
 
 SAMPLES = {"utilisation": endless.SAMPLES, "utilisation_with_timeouts": 11}
-"""T where none is given; with time-outs 10 Rm, the period of the engine's."""
+"""Default T; with time-outs 10 Rm, the engine's period."""
 
 DEFAULT_SAMPLES = 7
 
@@ -234,7 +233,7 @@ def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thre
 
     Raises:
         UnknownNameError: for an unknown claim.
-        InputError: for a threshold that the claim needs and lacks, or has no use for.
+        InputError: for a missing threshold, or one that the claim does not take.
     """
     if name not in CLAIMS:
         raise unknown_name("property", name, CLAIMS)

@@ -1,8 +1,8 @@
-"""Traces that end in the state of sample ``FIRST``: what they do from there on can be repeated for ever if no belief times out.
+"""Traces that return to their state at sample ``FIRST``, and so can be repeated for ever if no belief times out.
 
-The state is all that the future depends on: what is queued, undelivered and in stock, delays and losses not yet seen, the
-sender's rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief;
-windows begin at sample ``FIRST``, as they begin anew with every trace of a promise (:mod:`ccenv.proofs.claims.endless`).
+The state is all that the future depends on: queued and undelivered bytes, tokens in stock, delays and losses not yet seen, the
+sender's rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief; windows begin at
+sample ``FIRST``, as they begin anew with every trace of a guarantee (:mod:`ccenv.proofs.claims.endless`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies, ne
 
 BELIEFS_IN_CYCLES = frozenset({"C_L", "C_U"})
 RETURNS = "the trace returns to its state"
-"""What is said of a claim that a trace breaks for ever."""
+"""The finding for a claim that a trace breaks for ever."""
 
 UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before")
-"""What senders declare besides rate and window: memory that is compared, constants, what follows from the inputs of a step."""
+"""Variables of senders besides rate and window: compared memory, constants, and functions of a step's inputs."""
 
 
 def returns(v: View) -> Iterator[Formula]:
-    """Yield what it means that a trace ends in the state of sample ``FIRST``; of several flows, each with its own."""
+    """Yield "the trace ends in the state of sample ``FIRST``", for several flows each with its own."""
     yield v.admitted(v.last) - v.S[v.last] == v.admitted(FIRST) - v.S[FIRST]
     yield v.admitted(v.last - 1) - v.S[v.last] == v.admitted(FIRST - 1) - v.S[FIRST]
     for one in [v, *v.flows]:
@@ -34,11 +34,11 @@ def returns(v: View) -> Iterator[Formula]:
         yield one.S[v.last] - one.S[v.last - 1] == one.S[FIRST] - one.S[FIRST - 1]
         for k in () if one.late is v.late and one is not v else (0,) if one.cwnd is None else (0, 1):
             yield from (same_truth(one.late[v.last - k][m], one.late[FIRST - k][m]) for m in one.late[FIRST])
-    yield from _order_goes_on(v)
+    yield from _order_continues(v)
     for flow in v.each:
         yield flow.rate[v.last] == flow.rate[FIRST]
-        kept = (flow.C_L, flow.C_U, flow.cwnd, flow.extra.get("held"))
-        yield from (series[v.last] == series[FIRST] for series in kept if series is not None)
+        compared = (flow.C_L, flow.C_U, flow.cwnd, flow.extra.get("held"))
+        yield from (series[v.last] == series[FIRST] for series in compared if series is not None)
         if v.setting.has_loss:
             yield same_truth(flow.lost[v.last] > 0, flow.lost[FIRST] > 0)
             yield same_truth(flow.loss_seen[v.last], flow.loss_seen[FIRST])
@@ -48,36 +48,38 @@ def returns(v: View) -> Iterator[Formula]:
         yield from _windows_agree(flow)
 
 
-def leaves(v: View, t: int) -> tuple[Term, list[Term]]:
-    """Return how many of several flows' bytes left in order by a sample, and each flow's: the queue, or on CCAC the path."""
+def list_departures(v: View, t: int) -> tuple[Term, list[Term]]:
+    """Return the bytes that left the queue (on CCAC the path) by a sample, in total and per flow."""
     if v.setting.delays_flows_apart:
         return v.G[t], [flow.departed[t] for flow in v.flows]
     return v.S[t], [flow.S[t] for flow in v.flows]
 
 
-def _order_goes_on(v: View) -> Iterator[Formula]:
-    """Yield that bytes of one lap leave before those of the next in the order in which they entered, within two laps more."""
+def _order_continues(v: View) -> Iterator[Formula]:
+    """Yield that bytes of successive laps leave in the order in which they entered, within two further laps."""
     gains = [flow.S[v.last] - flow.S[FIRST] for flow in v.flows]
-    whole = v.S[v.last] - v.S[FIRST]
+    lap_bytes = v.S[v.last] - v.S[FIRST]
     for t in range(FIRST, v.setting.samples if v.flows else FIRST):
-        total, own = leaves(v, t)
-        ends = leaves(v, v.last)
+        total, departures = list_departures(v, t)
+        ends = list_departures(v, v.last)
         if t == FIRST:
-            yield from (last - first == gain for last, first, gain in zip(ends[1], own, gains, strict=True))
-            yield total + 2 * whole >= v.E[v.last]
+            yield from (last - first == gain for last, first, gain in zip(ends[1], departures, gains, strict=True))
+            yield total + 2 * lap_bytes >= v.E[v.last]
         for lap in (1, 2):
             for x in range(FIRST, v.setting.samples):
-                left = total + lap * whole > v.E[x]
-                reached = [(mine + lap * gain, flow.E[x]) for mine, gain, flow in zip(own, gains, v.flows, strict=True)]
-                yield implies(left, all_of(mine >= entered for mine, entered in reached))
-                yield implies(negate(left), all_of(mine <= entered for mine, entered in reached))
+                left = total + lap * lap_bytes > v.E[x]
+                reached = [
+                    (departed + lap * gain, flow.E[x]) for departed, gain, flow in zip(departures, gains, v.flows, strict=True)
+                ]
+                yield implies(left, all_of(departed >= entered for departed, entered in reached))
+                yield implies(negate(left), all_of(departed <= entered for departed, entered in reached))
 
 
 def _windows_agree(flow: View) -> Iterator[Formula]:
-    """Yield what it means that no window of the repeated cycle, however long, moves a belief of a flow.
+    """Yield "no window of the repeated cycle, however long, moves a belief of the flow".
 
-    Windows of up to two cycles are asked one by one. A longer one has whole cycles more, which agree if a whole cycle does
-    without the credit of D.
+    Windows of up to two cycles are tested one by one. A longer one adds whole cycles, which agree if a whole cycle does without
+    the credit of D.
     """
     cycle, d = flow.last - FIRST, flow.setting.jitter_steps
     gain = flow.S[flow.last] - flow.S[FIRST]
@@ -106,7 +108,7 @@ def _windows_agree(flow: View) -> Iterator[Formula]:
 
 
 def cycle_query(query: Query) -> Query | str:
-    """Return the query for a trace that repeats for ever and breaks the claim of another query, or why there is none."""
+    """Return the query for a repeating trace that breaks the claim of another query, or why there is none."""
     claim, setting, needs = query.claim, query.setting, query.sender.needs(query.setting)
     repeated = claim.repeated
     if repeated is None or not setting.plain_grid or setting.beliefs.timeout is not None or setting.loss_detection != "oracle":
@@ -114,7 +116,7 @@ def cycle_query(query: Query) -> Query | str:
     if reads := needs.bounds - BELIEFS_IN_CYCLES:
         return f"not asked: the sender reads {', '.join(sorted(reads))}"
     text = f"for ever, where no belief times out: {claim.text}"
-    needs |= replace(claim.needs, bounds=needs.bounds)  # what the sender does not read moves nothing
+    needs |= replace(claim.needs, bounds=needs.bounds)  # beliefs that the sender does not read change nothing
     returning = Property(claim.name, text, repeated, needs, lambda v: all_of([claim.premise(v), *returns(v)]), repeats=True)
     asked = replace(query, name=f"{query.name}, repeated", claim=returning, bounds="full")
     memory = {name for name in asked.encoding().view.extra if not name.startswith(UNDERSTOOD)}

@@ -1,10 +1,10 @@
-"""Promises about endless runs, each decided on one trace of T samples.
+"""Guarantees for unbounded runs, each decided on one trace of T samples.
 
-A run is cut into traces that join end to end. What a promise assumes of the start of a trace (true beliefs, a mark at its goal, a
-path at rest) it also concludes for the end, so it holds of the next trace too. What a trace may owe is a change of a bounded
-quantity, so it is owed once in a run and not once in a trace. Nothing excuses a trace for ever. Units: C = Rm = 1.
+A run is a sequence of traces that join end to end. What a guarantee assumes of the start of a trace (true beliefs, a mark at its
+goal, a path at rest) it also concludes for the end, so it holds of the next trace too. A trace may only owe the change of a
+bounded quantity, so the debt occurs once per run and not once per trace. Units: C = Rm = 1.
 
-The mark says how far a sender has come: C_L (or C_L_lambda) of senders that read it, else the window or the rate. With
+The mark measures a sender's progress: C_L (or C_L_lambda) of senders that read it, else the window or the rate. With
 g = C*Rm/MSS, a run that starts with its mark at MSS/Rm has it at its goal after :func:`rtts_to_reach` round trips.
 """
 
@@ -23,10 +23,10 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies, negate, smaller
 
 VERSION = 2
-"""Of what a stored bound says: 1 excused a trace by any rise or fall, for ever; its numbers are no bounds of a run."""
+"""Version of the meaning of stored bounds: 1 excused a trace by any rise or fall, so its numbers are no bounds of a run."""
 
 SAMPLES = 9
-"""T of a promise where none is asked for: the shipped programs grow fast enough in eight Rm on every model."""
+"""Default T of a guarantee: the shipped programs grow fast enough in eight Rm on every model."""
 
 Law = Literal["factor", "segments"]
 """How a mark below its goal must grow: by a factor per trace, or by a number of MSS/Rm; the factor is the stronger claim."""
@@ -35,23 +35,23 @@ SLOWEST_GROWTH = Fraction(1, 24)
 """Share of itself (``factor``) or of MSS/Rm (``segments``) by which a mark below its goal grows per Rm, at least."""
 
 GOAL: Mapping[Law, Fraction] = {"factor": Fraction(1, 2), "segments": Fraction(5, 4)}
-"""A utilisation of f is promised once the mark is at this share of f. Senders that double what they know to be safe use f from
-f/2 on; those that add probe once in a while and use less than their mark."""
+"""A utilisation of f is guaranteed once the mark is at this share of f. Senders that double a safe rate use f from f/2 on;
+additive ones probe once in a while and use less than their mark."""
 
 MARK_IN_RTTS = Fraction(4)
-"""Round trips of the link that a mark which rises from 0 to C may have cost, in the whole run."""
+"""Round trips of the link that a rise of the mark from 0 to C may cost in the whole run."""
 
 REST = Fraction(2, 3)
-"""A path is at rest with at most this share of the promised bound on it: at a trace's end, so that the next one starts there."""
+"""A path is at rest with at most this share of the guaranteed bound on it; each trace ends at rest, where the next one starts."""
 
 SHOWN_SEGMENTS = (10, 100, 1000)
-"""Values of C*Rm/MSS for which reports say how long the ramp lasts."""
+"""Values of C*Rm/MSS for which reports give the length of the ramp."""
 
 Mark = Literal["C_L", "C_L_lambda", "speed"]
 
 
-def mark_of(sender: SmtSender, setting: Setting) -> Mark:
-    """Return what says how far a sender has come: the belief that it reads, else its window or rate."""
+def choose_mark(sender: SmtSender, setting: Setting) -> Mark:
+    """Return the measure of a sender's progress: the belief that it reads, else its window or rate."""
     bounds = sender.needs(setting).bounds
     if bounds & {"C_L", "C_U"}:
         return "C_L"
@@ -59,20 +59,19 @@ def mark_of(sender: SmtSender, setting: Setting) -> Mark:
 
 
 def endless_setting(setting: Setting, sender: SmtSender, *, timeouts: bool = False) -> Setting:
-    """Return the setting in which an endless run is promised something: C_U and C_L_lambda are read as the engine reads them.
+    """Return the setting of a guarantee for unbounded runs: C_U and C_L_lambda are read as the engine reads them.
 
-    Raises:
-        InputError: for time-outs of a sender that reads neither C_L nor C_U: those of C_L_lambda have no encoding.
+    Raises InputError for time-outs of a sender that reads neither C_L nor C_U: those of C_L_lambda have no encoding.
     """
-    if timeouts and mark_of(sender, setting) != "C_L":
+    if timeouts and choose_mark(sender, setting) != "C_L":
         raise InputError(f"sender {sender.name!r} reads neither C_L nor C_U: the time-outs of other beliefs have no encoding")
     rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=TIMEOUT_PRESETS["artefact"] if timeouts else None)
     return replace(setting, beliefs=rules)
 
 
-def law_of(sender: SmtSender, setting: Setting) -> Law:
-    """Return the law by which a sender's mark must grow: C_L by a factor, what programs add to by segments."""
-    return "factor" if mark_of(sender, setting) == "C_L" else "segments"
+def choose_law(sender: SmtSender, setting: Setting) -> Law:
+    """Return the law by which a sender's mark must grow: C_L by a factor, other marks by segments."""
+    return "factor" if choose_mark(sender, setting) == "C_L" else "segments"
 
 
 def mark(v: View, name: Mark, t: int) -> Term:
@@ -89,13 +88,9 @@ def growth_per_trace(samples: int) -> Fraction:
 
 
 def rtts_to_reach(goal: Fraction, law: Law, samples: int, segments: int) -> int:
-    """Return the most round trips from a mark of MSS/Rm to a goal in C, on a link of so many segments, g = C*Rm/MSS.
+    """Return the most round trips from a mark of MSS/Rm to a goal in C on a link of g = C*Rm/MSS segments.
 
-    Returns:
-        int: (T - 1) N, with the smallest N for which MSS/Rm grown N times is at least goal*C.
-
-    Raises:
-        InputError: if C is below MSS/Rm.
+    That is (T - 1) N, with the smallest N for which MSS/Rm grown N times is at least goal*C. Raises InputError if C < MSS/Rm.
     """
     if segments < 1:
         raise InputError(f"the link carries {segments} segments per Rm; it must be at least 1")
@@ -109,11 +104,11 @@ def rtts_to_reach(goal: Fraction, law: Law, samples: int, segments: int) -> int:
 
 
 def ramp(setting: Setting, sender: SmtSender, at_least: Fraction) -> dict[str, Any]:
-    """Return what a proved utilisation says of the way to it, for a report."""
-    law = law_of(sender, setting)
+    """Return the ramp to a proved utilisation, for a report."""
+    law = choose_law(sender, setting)
     goal, share = goal_of(at_least, law), growth_per_trace(setting.samples)
     return {
-        "mark": _NAMES[mark_of(sender, setting)],
+        "mark": _NAMES[choose_mark(sender, setting)],
         "goal": float(goal),
         "grows_per_trace": float(share),
         "unit": "of itself" if law == "factor" else "MSS/Rm",
@@ -125,19 +120,19 @@ def ramp(setting: Setting, sender: SmtSender, at_least: Fraction) -> dict[str, A
 
 
 def goal_of(at_least: Fraction, law: Law) -> Fraction:
-    """Return the mark, in C, from which on a utilisation is promised."""
+    """Return the mark, in C, from which on a utilisation is guaranteed."""
     return at_least * GOAL[law]
 
 
 def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Property:
-    """Build the promise of a utilisation.
+    """Build the guarantee of a utilisation.
 
-    One query says of each trace that starts with true beliefs: the beliefs end true; a mark below its goal reaches it or grows by
-    the law; a mark at its goal or above ends there, and the link serves f*C in each Rm, where a rise of the mark (up to C) by x
-    counts as MARK_IN_RTTS * x of service and a fall costs as much. Service is counted in tokens that are not wasted, G: S lags by
-    at most C*D in a run.
+    Of each trace that starts with true beliefs, one query states: the beliefs end true; a mark below its goal reaches it or grows
+    by the law; a mark at its goal or above ends there, and the link serves f*C in each Rm, where a rise of the mark (up to C) by
+    x counts as MARK_IN_RTTS * x of service and a fall costs as much. Service is counted in tokens that are not wasted, G: S lags
+    by at most C*D in a run.
     """
-    name, law = mark_of(sender, setting), law_of(sender, setting)
+    name, law = choose_mark(sender, setting), choose_law(sender, setting)
     goal = goal_of(at_least, law)
 
     def grows_and_pays(v: View) -> list[Formula]:
@@ -155,7 +150,7 @@ def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Prop
         f" on it stays there, and {float(at_least):.4g} of the link is used in the long run"
     )
     more: frozenset[str] = frozenset() if name == "speed" else frozenset({name})
-    claim = _promise("utilisation", text, grows_and_pays, setting, sender, Needs(more))
+    claim = _build_promise("utilisation", text, grows_and_pays, setting, sender, Needs(more))
     return replace(claim, repeated=lambda v: used_in_cycle(v, at_least))
 
 
@@ -166,7 +161,7 @@ def stays_below(
     sender: SmtSender,
     at_most: Fraction,
 ) -> Property:
-    """Build the promise of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
+    """Build the guarantee of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
 
     def kept(v: View) -> list[Formula]:
         bound = at_most * (1 + v.setting.jitter_steps)
@@ -181,21 +176,21 @@ def stays_below(
 
     start, most = float(REST * at_most), float(at_most)
     text = f"with at most {start:.4g} C(Rm+D) at the start, {metric} is at most {most:.4g} C(Rm+D) for ever"
-    return _promise(metric, text, kept, setting, sender, Needs(), at_rest, rests)
+    return _build_promise(metric, text, kept, setting, sender, Needs(), at_rest, rests)
 
 
 def inflight(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
-    """Build the promise of a bound on A - L - S."""
+    """Build the guarantee of a bound on A - L - S."""
     return stays_below("inflight", lambda v, t: v.inflight(t), setting, sender, at_most)
 
 
 def queue(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
-    """Build the promise of a bound on E - G."""
+    """Build the guarantee of a bound on E - G."""
     return stays_below("queue", lambda v, t: v.queue(t), setting, sender, at_most)
 
 
 def waits_below(setting: Setting, sender: SmtSender, steps: int) -> Property:
-    """Build the promise of a delay: with at most half of it queued at the start, no byte ever waits ``steps`` whole Rm."""
+    """Build the guarantee of a delay: with at most half of it queued at the start, no byte ever waits ``steps`` whole Rm."""
 
     def kept(v: View) -> list[Formula]:
         return [negate(v.late[t][steps]) for t in range(FIRST, v.setting.samples)]
@@ -203,26 +198,28 @@ def waits_below(setting: Setting, sender: SmtSender, steps: int) -> Property:
     text = f"with at most {steps / 2:g} C Rm queued at the start, no byte waits {steps} Rm or more, for ever"
     needs = Needs(delays=frozenset({steps}))
     half = Fraction(steps, 2)
-    return _promise("rtt", text, kept, setting, sender, needs, lambda v: v.queue(0) <= half, lambda v: v.queue(v.last) <= half)
+    return _build_promise(
+        "rtt", text, kept, setting, sender, needs, lambda v: v.queue(0) <= half, lambda v: v.queue(v.last) <= half
+    )
 
 
 def loss_per_step(setting: Setting, sender: SmtSender, at_most_bdp: Fraction) -> Property:
-    """Build the promise of a loss: from any state with true beliefs no step loses more than x*C*Rm, and they stay true."""
+    """Build the guarantee of a loss: from any state with true beliefs no step loses more than x*C*Rm, and they stay true."""
 
     def kept(v: View) -> list[Formula]:
         return [v.lost[t] <= at_most_bdp for t in range(FIRST, v.setting.samples)] if v.setting.has_loss else []
 
     text = f"from any start with true beliefs, no Rm loses more than {float(at_most_bdp):.4g} C Rm"
-    return _promise("loss per Rm", text, kept, setting, sender, Needs())
+    return _build_promise("loss per Rm", text, kept, setting, sender, Needs())
 
 
 _NAMES: dict[Mark, str] = {"C_L": "C_L", "C_L_lambda": "C_L_lambda", "speed": "its window or rate"}
 
 
-def _sound(v: View, t: int, sender: SmtSender) -> Formula:
-    """Return what holds of a sender's beliefs at a trace's start and, in a run, at the end of each: they are true.
+def _beliefs_true(v: View, t: int, sender: SmtSender) -> Formula:
+    """Return "the sender's beliefs are true at sample t", which holds at the start of each trace of a run and at its end.
 
-    q_U is moreover at most what one step at the largest rate adds, which is so from an empty path on.
+    Moreover q_U is at most what one step at the largest rate adds, which holds from an empty path on.
     """
     parts = [consistent(v, t), buffer_line(v, t, sender.needs(v.setting).probe_window)]
     largest = sender.largest_rate()
@@ -231,7 +228,7 @@ def _sound(v: View, t: int, sender: SmtSender) -> Formula:
     return all_of(parts)
 
 
-def _promise(
+def _build_promise(
     name: str,
     text: str,
     kept: Callable[[View], list[Formula]],
@@ -241,13 +238,13 @@ def _promise(
     premise: Callable[[View], Formula] = lambda v: True,
     ends: Callable[[View], Formula] = lambda v: True,
 ) -> Property:
-    """Build a promise: ``kept`` in each trace; what is assumed of its start, ``premise`` and beliefs, holds at its end, too."""
+    """Build a guarantee: ``kept`` in each trace; the assumptions on its start, ``premise`` and beliefs, also hold at its end."""
     needs = sender.needs(setting) | more
 
     def holds(v: View) -> Formula:
-        return all_of([*kept(v), ends(v), _sound(v, v.last, sender)])
+        return all_of([*kept(v), ends(v), _beliefs_true(v, v.last, sender)])
 
     def assumed(v: View) -> Formula:
-        return all_of([_sound(v, 0, sender), premise(v)])
+        return all_of([_beliefs_true(v, 0, sender), premise(v)])
 
     return Property(name, text, holds, needs, assumed, repeated=lambda v: all_of(kept(v)))

@@ -1,7 +1,7 @@
-"""The verified envelope of a sender: what can be promised of it on each model and buffer, within a budget of solver time.
+"""The verified envelope of a sender: the best proved guarantees on each model and buffer, within a budget of solver time.
 
-Each entry is the best constant x of a promise about endless runs on which no belief times out, found by bisection
-(:mod:`ccenv.proofs.claims.endless`). What the budget does not decide stays unknown.
+Each entry is the best constant x of a guarantee for unbounded runs on which no belief times out, found by bisection
+(:mod:`ccenv.proofs.claims.endless`). Entries that the budget does not decide stay unknown.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from ccenv.base.workers import Workers
 from ccenv.proofs.claims import endless
 from ccenv.proofs.claims.lemma_run import Best, bisect
 from ccenv.proofs.claims.properties import FIRST, Property
-from ccenv.proofs.claims.report import about_run, refute, shows, write_counterexample
+from ccenv.proofs.claims.report import about_run, measure_trace, refute, write_counterexample
 from ccenv.proofs.claims.verifier import Query, Result, Verdict, Verifier
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import Setting, named_setting
+from ccenv.proofs.replay.closed_loop import find_objection
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.solver.solvers import Store
 
@@ -32,17 +33,7 @@ SPENT = "the budget is used up"
 
 @dataclass(frozen=True)
 class Metric:
-    """One column of the table.
-
-    Attributes:
-        name: of the metric.
-        unit: what the number counts.
-        best: whether larger or smaller is better.
-        low: smallest value tried.
-        high: largest value tried.
-        precision: of the bisection.
-        promise: (setting, sender, x) -> what the solver decides.
-    """
+    """One column of the table: ``promise(setting, sender, x)`` is bisected for x from ``low`` to ``high`` to a precision."""
 
     name: str
     unit: str
@@ -64,15 +55,14 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 @dataclass(frozen=True)
 class EnvelopeRun:
-    """What to compute; plain data, so that it can go to another process.
+    """The settings of an envelope, as plain data for other processes.
 
     Attributes:
         sender: name or program file.
         samples: T.
-        setting: ``history``, ``sound`` or ``artefact``; None: history where the sender's rate is bounded, else sound.
+        setting: ``history``, ``sound`` or ``artefact``; None: history if the sender's rate is bounded, else sound.
         budget_s: wall seconds for the whole table.
-        time_limit_s: per solver call at most.
-        seed: of the solver.
+        time_limit_s: per solver call.
         recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
         reuse: whether stored answers count.
         folder: for the traces of cells in which the argument fails for even the weakest claim.
@@ -93,7 +83,7 @@ class EnvelopeRun:
 
 @dataclass(frozen=True)
 class _Cell:
-    """One cell of the table and its place in the budget: it may use an equal share of what is left when it starts."""
+    """One cell of the table and its budget: an equal share of the time left when it starts."""
 
     run: EnvelopeRun
     setting_name: str
@@ -107,7 +97,7 @@ class _Cell:
 def run_envelope(
     run: EnvelopeRun, jobs: int = 1, backend: str = "processes", progress: Callable[[dict[str, Any]], None] | None = None
 ) -> dict[str, Any]:
-    """Compute the table; cheap cells first, each with an equal share of what is left of the budget.
+    """Compute the table; cheap cells first, each with an equal share of the remaining budget.
 
     Returns:
         dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
@@ -119,11 +109,11 @@ def run_envelope(
     name = run.setting or ("history" if bound is not None else "sound")
     setting = named_setting(name, Setting(samples=run.samples), bound)
     begin, ends = time.perf_counter(), time.time() + run.budget_s
-    shares = [max(1.0, (len(places()) - done) / jobs) for done in range(len(places()))]
-    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places(), shares, strict=True)]
+    shares = [max(1.0, (len(list_cells()) - done) / jobs) for done in range(len(list_cells()))]
+    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(list_cells(), shares, strict=True)]
     rows = []
     with Workers(jobs, backend) as workers:
-        for row in workers.map(_cell, cells):
+        for row in workers.map(_compute_cell, cells):
             rows.append(row)
             if progress is not None:
                 progress(row)
@@ -131,13 +121,13 @@ def run_envelope(
     return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
 
 
-def places() -> list[tuple[str, str, str]]:
+def list_cells() -> list[tuple[str, str, str]]:
     """Return model, buffer and metric of each cell of the table, in its order; an infinite buffer loses nothing."""
     every = [(model, buffer, metric) for metric in METRICS for model in MODELS for buffer in BUFFERS]
     return [place for place in every if place[1:] != ("infinite", "loss per Rm")]
 
 
-def _cell(cell: _Cell) -> dict[str, Any]:
+def _compute_cell(cell: _Cell) -> dict[str, Any]:
     begin = time.perf_counter()
     run, metric, sender = cell.run, METRICS[cell.metric], smt_sender(cell.run.sender)
     setting = named_setting(cell.setting_name, Setting(cell.model, cell.buffer, run.samples), sender.largest_rate())
@@ -157,15 +147,15 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         result = ask(value, None)
         if result is None:
             return "unknown", SPENT
-        told = result.evidence.get("sha256")
-        return ("refuted", told) if result.view is not None else (result.verdict, result.reason or told)
+        digest = result.evidence.get("sha256")
+        return ("refuted", digest) if result.view is not None else (result.verdict, result.reason or digest)
 
     row: dict[str, Any] = {"name": f"{metric.name}, {cell.model}, {cell.buffer} buffer", "model": cell.model}
     row |= {"buffer": cell.buffer, "metric": metric.name, "unit": metric.unit, "paper": None, "trace": None}
     try:
         bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
     except CcenvError as error:
-        return row | {"verdict": "unknown", "bound": None, "beyond": None, "reason": str(error), "seconds": _since(begin)}
+        return row | {"verdict": "unknown", "bound": None, "beyond": None, "reason": str(error), "seconds": _elapsed_s(begin)}
     verdict = "verified" if bracket.proved is not None else "unknown"
     row |= {"verdict": verdict, "bound": None if bracket.proved is None else float(bracket.proved)}
     row |= {"beyond": None if bracket.refuted is None else float(bracket.refuted)}
@@ -179,35 +169,26 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         if run.recheck is not None:
             row |= _recheck(ask(bracket.proved, run.recheck))
     elif bracket.refuted is not None:
-        row |= _failed(*results[bracket.refuted], run, max(1.0, share_s - _since(begin)), row["name"])
-    return row | {"seconds": _since(begin)}
+        row |= _describe_failure(*results[bracket.refuted], run, max(1.0, share_s - _elapsed_s(begin)), row["name"])
+    return row | {"seconds": _elapsed_s(begin)}
 
 
-def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
-    """Return what a row says where the argument fails for even the weakest claim: whether a trace breaks it, what it shows."""
+def _describe_failure(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
+    """Return the row's entries where the argument fails for even the weakest claim: whether a trace breaks it, its figures."""
     verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
-    query, result, told = refute(query, result, verifier)
+    query, result, search_text = refute(query, result, verifier)
     trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
-    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or told}
-    if replay["reachable"] is False:
-        row |= {"verdict": "unknown", "reason": replay["past"]}
-    elif not replay["legal"]:
-        row |= {"verdict": "unknown", "reason": replay["illegal"]}
-    return row | ({} if result.view is None else {"shows": shows(result.view, FIRST if query.claim.repeats else 0)})
+    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or search_text}
+    if (objection := find_objection(replay)) is not None:
+        row |= {"verdict": "unknown", "reason": objection}
+    return row | ({} if result.view is None else {"shows": measure_trace(result.view, FIRST if query.claim.repeats else 0)})
 
 
 def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:
-    """Decide the claim of a row's bound again, for those who do not trust the row.
+    """Decide the claim of a row's bound again, with the limits of a run; ``run.recheck`` must confirm if given.
 
-    Args:
-        run: sender, samples, setting, limits; ``recheck`` names a second solver that must confirm.
-        row: ``model``, ``buffer``, ``metric`` and ``bound``, as in the table.
-
-    Returns:
-        tuple: hash of the query, comparable with the row's ``query_sha256``, and whether it is proved: ``refuted`` is the query.
-
-    Raises:
-        UnknownNameError: for an unknown metric.
+    Returns the hash of the query, comparable with the row's ``query_sha256``, and its verdict. Raises UnknownNameError for an
+    unknown metric.
     """
     if row["metric"] not in METRICS:
         raise unknown_name("metric of an envelope", str(row["metric"]), METRICS)
@@ -221,19 +202,19 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
 
 
 def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
-    """Return the query of one entry: the metric's promise with a value, beliefs read as the engine reads them."""
+    """Return the query of one entry: the metric's guarantee with a value, beliefs read as the engine reads them."""
     read = endless.endless_setting(setting, sender)
     return Query(metric.name, read, sender, metric.promise(read, sender, value))
 
 
-def _recheck(again: Result | None) -> dict[str, Any]:
-    """Return what a second solver said of a proved bound; a bound that it does not confirm is not reported."""
-    said = None if again is None else again.recheck
-    if again is not None and said is not None and said["status"] == "unsat":
-        return {"recheck": said}
-    reason = SPENT if again is None else again.reason or f"{said['solver'] if said else 'second solver'}: not decided"
-    return {"recheck": said, "verdict": "unknown", "bound": None, "reason": reason}
+def _recheck(result: Result | None) -> dict[str, Any]:
+    """Return a second solver's answer on a proved bound; a bound that it does not confirm is not reported."""
+    second = None if result is None else result.recheck
+    if result is not None and second is not None and second["status"] == "unsat":
+        return {"recheck": second}
+    reason = SPENT if result is None else result.reason or f"{second['solver'] if second else 'second solver'}: not decided"
+    return {"recheck": second, "verdict": "unknown", "bound": None, "reason": reason}
 
 
-def _since(begin: float) -> float:
+def _elapsed_s(begin: float) -> float:
     return round(time.perf_counter() - begin, 3)

@@ -1,6 +1,6 @@
-"""What several flows of one sender get of a link ([Starvation] App. C): AIMD (s.5.4) and Algorithm 1 (s.6.3).
+"""Fairness queries for several flows of one sender ([Starvation] App. C): AIMD (s.5.4) and Algorithm 1 (s.6.3).
 
-The flows are alike, so what the first two of them cannot do to each other no two can.
+The flows are identical, so a bound for the first two holds for any two.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from ccenv.proofs.claims.cycles import leaves, returns
+from ccenv.proofs.claims.cycles import list_departures, returns
 from ccenv.proofs.claims.properties import FIRST, Property, fairness_ratio
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.encode import SmtSender
@@ -19,21 +19,21 @@ from ccenv.proofs.senders.window import Aimd
 from ccenv.proofs.solver.terms import Formula, all_of, any_of
 
 APART = "cbr_delay"
-"""The model in which each flow has a delay element of its own, as [Starvation] s.3 has it; on ``ccac`` all share one (App. C)."""
+"""The model in which each flow has its own delay element, as in [Starvation] s.3; on ``ccac`` all share one (App. C)."""
 
 MIXES = (Fraction(1), Fraction(4), Fraction(1, 4))
 """Ratios of the bytes that the other flows and the first one sent in a step at which exact FIFO is linear."""
 
 BELIEFS_OF_ONE = frozenset({"C_L_lambda", "q_U"})
-"""Beliefs that mean nothing for a share of a link: programs that read them have no encoding for several flows."""
+"""Beliefs without a meaning for a share of a link: programs that read them have no encoding for several flows."""
 
 
 def aimd_query(ratio: Fraction, samples: int = 11, flows: int = 2, model: str = APART) -> Query:
     """Ask whether AIMD flows with equal windows can end with windows further apart than a ratio, at 1 BDP of buffer.
 
-    The windows start at what the path can hold together, C(Rm + D) + beta, at most; more would be halved in every round whatever
-    the other flows do. A proved ratio means that starvation is bounded on every trace of this length ([Starvation] s.5.4: ten
-    Rm); a trace that goes further breaks the claim about this length.
+    Together the windows start at most at what the path can hold, C(Rm + D) + beta; more would be halved in every round whatever
+    the other flows do. A proved ratio bounds starvation on every trace of this length ([Starvation] s.5.4: ten Rm); a refuted one
+    breaks the claim about this length.
     """
     buffer = Fraction(1)
 
@@ -70,7 +70,7 @@ def algorithm1_query(
 
 
 def program_query(sender: SmtSender, ratio: Fraction, samples: int = 8, flows: int = 2, model: str = APART) -> Query:
-    """Ask the same of a belief program. Each flow has beliefs of its own, as if it were alone, and they may differ."""
+    """Ask the same of a belief program. Each flow has its own beliefs, as if it were alone, and they may differ."""
     setting = Setting(model, "infinite", samples, beliefs=BeliefRules(upper="exact"))
     return _cycle(sender, ratio, setting, flows)
 
@@ -80,8 +80,8 @@ def _cycle(
 ) -> Query:
     """Ask whether flows can repeat a cycle (:mod:`ccenv.proofs.claims.cycles`) in which one gets more than its ratio.
 
-    Rates start at one MSS per Rm or more. A refuted ratio is a constructive proof of starvation by it, as long as no belief times
-    out; a proved one says that no cycle of this length starves a flow more.
+    Rates start at one MSS per Rm or more. A refuted ratio is a constructive proof of starvation by it, if no belief times out;
+    a proved one bounds the starvation in any cycle of this length.
     """
 
     def cycle(v: View) -> Formula:
@@ -101,26 +101,26 @@ QUERIES: Mapping[str, Callable[[Fraction, int, int, str], Query]] = {"aimd": aim
 
 
 def fluid_order(v: View) -> Iterator[Formula]:
-    """Yield what makes FIFO exact where that is linear, so that an engine can run the trace.
+    """Yield exact FIFO in cases where it is linear, so that an engine can run the trace.
 
-    The encoding relaxes FIFO: bytes that entered in one step leave in any order.
-    What left in order (S on CCAC, else what left the queue) ends at the arrivals of a sample, or within a step in which all flows
-    but one sent nothing, or the others so many times what the first one sent as MIXES says: bytes that were sent together leave
-    together, so elsewhere the split would multiply variables. What waits at sample 0 counts as one step.
+    The encoding relaxes FIFO: bytes that entered in one step leave in any order. Here the bytes that left in order (S on CCAC,
+    else the queue's departures) end at the arrivals of a sample, or within a step in which all flows but one sent nothing, or the
+    others sent a multiple in MIXES of the first one's bytes. Bytes sent together leave together, so elsewhere the split would
+    multiply variables. The backlog at sample 0 counts as one step.
     """
     flows = range(len(v.flows))
     for t in range(v.setting.samples):
-        total, own = leaves(v, t)
-        places = []
+        total, departures = list_departures(v, t)
+        positions = []
         for x in range(t + 1):
             start = [flow.E[x - 1] if x else Fraction(0) for flow in v.flows]
             size = [flow.E[x] - before for flow, before in zip(v.flows, start, strict=True)]
-            served = [mine - before for mine, before in zip(own, start, strict=True)]
+            served = [departed - before for departed, before in zip(departures, start, strict=True)]
             mixes = [all_of(served[i] == size[i] for i in flows)]
             mixes += [all_of(part for i in flows if i != j for part in (size[i] == 0, served[i] == 0)) for j in flows]
             mixes += [
                 all_of(part for i in flows[1:] for part in (size[i] == k * size[0], served[i] == k * served[0])) for k in MIXES
             ]
             before = v.E[x - 1] if x else Fraction(0)
-            places.append(all_of([before <= total, total <= v.E[x], any_of(mixes)]))
-        yield any_of(places)
+            positions.append(all_of([before <= total, total <= v.E[x], any_of(mixes)]))
+        yield any_of(positions)

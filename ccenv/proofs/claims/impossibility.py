@@ -36,8 +36,7 @@ def ramp(loss_allowance: Callable[[float], float], start_Bps: float, buffer_s: f
 def rtts_to_reach(rate_Bps: float, loss_allowance: Callable[[float], float], start_Bps: float, buffer_s: float) -> int:
     """Return F^-1(C): the fewest round trips after which F is at least the rate (theorem 6.1).
 
-    Raises:
-        InputError: if it takes more than ten million round trips, or a value is out of range.
+    Raises InputError if it takes more than ten million round trips, or a value is out of range.
     """
     for k, reached in enumerate(ramp(loss_allowance, start_Bps, buffer_s)):
         if reached >= rate_Bps:

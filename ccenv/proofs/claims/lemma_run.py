@@ -1,6 +1,6 @@
-"""Run lemma suites: each lemma with its given constant, and on request with its best one.
+"""Decide the lemmas of a set, each with its constant and on request with its best one, found by bisection.
 
-Find the best constant of a claim by bisection; every bound is one that was proved, never one that was interpolated.
+Every bound is a proved value, never an interpolated one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ Best = Literal["largest", "smallest"]
 
 @dataclass
 class Bracket:
-    """Where the best constant lies.
+    """The interval of the best constant.
 
     Attributes:
         best: whether larger or smaller numbers are stronger claims.
-        proved: strongest value that was verified, or None.
-        refuted: weakest value that was refuted, or None: the satisfiable query just beyond.
+        proved: strongest verified value, or None; ``refuted``: weakest refuted value, or None.
         undecided: values at which the time ran out.
-        tried: number of values asked.
-        evidence: value as text -> what the decision left behind (hashes, trace).
+        tried: number of values decided.
+        evidence: value as text -> evidence of the decision (hashes, trace).
     """
 
     best: Best
@@ -43,7 +42,7 @@ class Bracket:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a report shows: the proved value, the refuted one beyond it, and their queries."""
+        """Return the JSON object: the proved value, the refuted one beyond it, and their queries."""
         ends = {"proved": self.proved, "refuted": self.refuted}
         data: dict[str, Any] = {name: None if value is None else float(value) for name, value in ends.items()}
         data |= {f"{name}_by": None if value is None else self.evidence.get(str(value)) for name, value in ends.items()}
@@ -58,21 +57,11 @@ def bisect(
     precision: Fraction,
     start: Fraction | None = None,
 ) -> Bracket:
-    """Narrow the best constant down to a proved and a refuted value at most ``precision`` apart.
+    """Narrow the best constant down to a proved and a refuted value at most ``precision`` apart, from ``low`` to ``high``.
 
-    Args:
-        decide: value -> (verdict, evidence). Assumed monotone: weaker claims hold where stronger ones do.
-        best: whether larger or smaller values are stronger.
-        low: smallest value tried.
-        high: largest value tried.
-        precision: when to stop; values tried are multiples of it, so that they can be read.
-        start: a value believed to hold, tried first.
-
-    Returns:
-        Bracket: a value that was not decided is never a bound; the search goes on between it and what was proved.
-
-    Raises:
-        InputError: for an empty range.
+    ``decide`` maps a value to (verdict, evidence) and is assumed monotone: weaker claims hold where stronger ones do. Values are
+    multiples of ``precision``; ``start``, a value believed to hold, comes first. An undecided value is never a bound: the search
+    continues between it and the proved one. Raises InputError for an empty range.
     """
     if not low < high or precision <= 0:
         raise InputError(f"nothing to bisect between {float(low)} and {float(high)} in steps of {float(precision)}")
@@ -101,7 +90,7 @@ def bisect(
         return bracket
     beyond = strongest if bracket.refuted is None else bracket.refuted
     while bracket.proved is not None and abs(beyond - bracket.proved) > precision:
-        middle = _on_grid((bracket.proved + beyond) / 2, precision)
+        middle = _round_to_grid((bracket.proved + beyond) / 2, precision)
         if middle in (bracket.proved, beyond):
             break
         if ask(middle) != "verified":
@@ -109,21 +98,20 @@ def bisect(
     return bracket
 
 
-def _on_grid(value: Fraction, precision: Fraction) -> Fraction:
+def _round_to_grid(value: Fraction, precision: Fraction) -> Fraction:
     return round(value / precision) * precision
 
 
 @dataclass(frozen=True)
 class LemmaRun:
-    """What to run; plain data, so that it can go to another process.
+    """The settings of a run, as plain data for other processes.
 
     Attributes:
-        suite: name or file of the suite.
+        suite: name or file of the lemma set.
         setting: ``sound``, ``artefact`` or ``history``.
         samples: T.
-        bisect: whether to look for the best constants.
+        bisect: whether to find the best constants.
         time_limit_s: per solver call.
-        seed: of the solver.
         recheck: second solver, or None.
         reuse: whether stored answers count.
         folder: for traces.
@@ -148,7 +136,7 @@ class LemmaRun:
 
 
 class LemmaReport(dict[str, Any]):
-    """What became of the lemmas of a suite."""
+    """The outcomes of the lemmas of a set: suite, setting, T, versions, and ``lemmas``, one JSON object each."""
 
     def to_frame(self) -> Any:
         """Return a ``pandas.DataFrame`` with a row per lemma. Raises MissingExtraError without pandas."""
@@ -170,25 +158,21 @@ class LemmaReport(dict[str, Any]):
 
 
 def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
-    """Return the lemmas that the suite claims in a setting."""
+    """Return the lemmas that a set claims in a setting."""
     return [lemma for lemma in loaded.suite.lemmas if not lemma.settings or setting in lemma.settings]
 
 
 def run_lemmas(
     run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None, backend: str = "processes"
 ) -> LemmaReport:
-    """Decide all lemmas of a suite.
-
-    Returns:
-        LemmaReport: a dictionary: suite, setting, T, versions, and ``lemmas``: one JSON object each.
-    """
+    """Decide all lemmas of a set."""
     loaded = load_suite(run.suite)
     outcomes: list[Outcome] = []
     with Workers(jobs, backend) as workers:
         by_name = {lemma.name: lemma for lemma in lemmas_of(loaded, run.setting)}
         tasks = [(run, name) for name in by_name]
         for (_, name), outcome in zip(tasks, workers.map(_lemma_task, tasks), strict=True):
-            outcomes.append(_resting(by_name[name], outcome, {done.name: done.verdict for done in outcomes}))
+            outcomes.append(_apply_given(by_name[name], outcome, {done.name: done.verdict for done in outcomes}))
             if progress is not None:
                 progress(outcome)
     setting = suite_setting(loaded, run.setting, run.samples)
@@ -207,8 +191,8 @@ def _lemma_task(task: tuple[LemmaRun, str]) -> Outcome:
     return _decide(*task)
 
 
-def _resting(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) -> Outcome:
-    """Return the outcome of a lemma in the light of those that it rests on: verified only if they are."""
+def _apply_given(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) -> Outcome:
+    """Return the outcome of a lemma given those that it assumes: verified only if they are."""
     if lemma.given:
         outcome.details["given"] = list(lemma.given)
     missing = [name for name in lemma.given if verdicts[name] != "verified"]
@@ -222,7 +206,7 @@ def _resting(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) ->
 
 
 def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
-    """Decide one lemma of a suite with those that it rests on, and bisect its constant if asked.
+    """Decide one lemma of a set with those that it assumes, and bisect its constant if requested.
 
     Raises:
         UnknownNameError: if the suite has no such lemma.
@@ -234,7 +218,7 @@ def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outco
     lemma = by_name[name]
     plain = replace(run, bisect=False)
     verdicts = {other: run_lemma(plain, other, workers).verdict for other in lemma.given}
-    return _resting(lemma, _decide(run, name, workers), verdicts)
+    return _apply_given(lemma, _decide(run, name, workers), verdicts)
 
 
 def _decide(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:

@@ -1,7 +1,7 @@
-"""Lemma suites: a transition system as YAML, each lemma one or more queries ([CCmatic] s.5.2, App. F).
+"""Lemma sets: a transition system as YAML, each lemma one or more queries ([CCmatic] s.5.2, App. F).
 
-A suite names states, constants and lemmas. A lemma says: from a premise on the state at sample 0 follows a conclusion at the end
-of the trace or about all of it. Conclusions in a list are proved one by one, which solvers prefer to one conjunction.
+A set defines states, constants and lemmas. In a lemma a premise on the state at sample 0 implies a conclusion at the end of the
+trace or about all of it. Conclusions in a list are proved one by one, which is faster than their conjunction.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import read_yaml, resolve_inside
 from ccenv.proofs.claims.properties import (
     Property,
-    bounds_of,
-    cases_of,
+    collect_bounds,
+    collect_names,
     compile_formula,
-    conjuncts_of,
-    joined,
-    names_in,
+    describe_formula,
+    expand_lists,
     read_number,
-    text_of,
+    split_cases,
+    split_conjuncts,
 )
 from ccenv.proofs.claims.verifier import Query, Verdict
 from ccenv.proofs.formulas.encode import Needs, SmtSender
@@ -35,16 +35,14 @@ from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.solver.terms import all_of
 
 SUITES = "ccenv.configs.verify"
-Formula = Annotated[Any, BeforeValidator(joined)]
+Formula = Annotated[Any, BeforeValidator(expand_lists)]
 
 
 class Search(StrictModel):
-    """How the best value of a constant is looked for.
+    """Bisection for the best value of a constant, between ``low`` and ``high``.
 
     Attributes:
         best: whether a larger or a smaller number is the stronger claim.
-        low: smallest value tried.
-        high: largest value tried.
         precision: largest distance between the proved value and the refuted one.
     """
 
@@ -55,13 +53,7 @@ class Search(StrictModel):
 
 
 class Constant(StrictModel):
-    """A number in lemmas.
-
-    Attributes:
-        value: what is used.
-        paper: the paper's number.
-        search: how to bisect it, if at all.
-    """
+    """A number in lemmas, with the paper's value and the search for the best one, if any."""
 
     value: float | str | dict[str, float | str]
     paper: float | None = None
@@ -69,20 +61,18 @@ class Constant(StrictModel):
 
 
 class Lemma(StrictModel):
-    """One lemma; a file calls its premise ``if`` and its conclusion ``then``, as theorems do.
+    """One lemma; files write its premise as ``if`` and its conclusion as ``then``, as in theorems.
 
     Attributes:
         name: e.g. ``F.3``.
-        text: one line.
         premise: formula on the state at sample 0 and on the trace.
-        conclusion: formulas; each is a query of its own.
+        conclusion: formulas, one query each.
         given: earlier lemmas whose conclusions are assumed too; this one is verified only if they are.
         bound: the constant that is reported and bisected.
         timeout: whether beliefs may time out at the last sample.
-        timeout_preset: other constants of the time-out than the suite's.
+        timeout_preset: constants of the time-out that replace the set's, as ``buffer`` replaces its buffer.
         expect: ``refuted`` for statements of the paper that do not hold here.
         settings: the settings in which the lemma is claimed; empty: in all.
-        buffer: another buffer than the suite's.
         paper: the paper's number, if not that of the bound.
         note: premise or deviation in words.
     """
@@ -103,8 +93,8 @@ class Lemma(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _renamed(cls, data: Any) -> Any:
-        """Name the keys that replace those of before."""
+    def _refuse_old_keys(cls, data: Any) -> Any:
+        """Refuse the former keys with their replacements."""
         for older, key in (("premise", "if"), ("conclusion", "then")):
             if isinstance(data, dict) and older in data:
                 raise ValueError(f"{older!r} is written {key!r}, as in theorems")
@@ -112,10 +102,10 @@ class Lemma(StrictModel):
 
 
 class AtLength(StrictModel):
-    """What is different at one trace length: constants are tied to it, and some lemmas need longer traces.
+    """Differences at one trace length, which constants depend on and which is too short for some lemmas.
 
     Attributes:
-        values: constants that differ from the suite's, each a number or a mapping by setting.
+        values: constants that differ from the set's, each a number or a mapping by setting.
         refuted: lemma -> settings in which it does not hold at this length.
     """
 
@@ -127,20 +117,15 @@ class Suite(StrictModel):
     """A transition system with its lemmas.
 
     Attributes:
-        name: of the suite.
         source: paper and section.
-        sender: registered name or program file beside the suite.
-        model: network model.
-        buffer: buffer of all lemmas that name none.
-        default_T: trace length if none is given.
+        sender: registered name, or program file beside this one.
+        buffer: of all lemmas without their own.
         timeout_preset: constants of the belief time-out.
         settle: Rm at the start of each trace that utilisation does not count; traces are that much longer than T.
         lambda_extra_steps: how C_L_lambda reads delays off the grid.
         states: named formulas.
-        constants: named numbers.
-        at_T: trace length -> what differs there; the constants hold for the default length and, as far as tried, longer ones.
+        at_T: trace length -> differences; the constants hold for the default length and, as far as tried, longer ones.
         properties: names under which ``ccenv verify steady NAME --property`` finds lemmas, with their best constant.
-        lemmas: in order.
     """
 
     name: str
@@ -162,7 +147,7 @@ class Suite(StrictModel):
 
 @dataclass(frozen=True)
 class LoadedSuite:
-    """A suite with its sender."""
+    """A lemma set with its sender."""
 
     suite: Suite
     sender: SmtSender
@@ -170,10 +155,10 @@ class LoadedSuite:
 
 
 def load_suite(name: str) -> LoadedSuite:
-    """Read a suite by the name of its sender or the path of a YAML file, and check every formula in it.
+    """Read a lemma set by the name of its sender or the path of a YAML file, and check its formulas.
 
     Raises:
-        UnknownNameError: if no such suite exists.
+        UnknownNameError: if no such set exists.
         InputError: for unknown keys, conditions or constants.
     """
     file = find_data(SUITES, name, ".yaml", "lemma suite")
@@ -182,7 +167,7 @@ def load_suite(name: str) -> LoadedSuite:
     sender = smt_sender(str(resolve_inside(file.parent, suite.sender, f"{file.name}: sender")) if in_file else suite.sender)
     loaded = LoadedSuite(suite, sender, file)
     _check_formulas(suite, file.name)
-    for lemma in suite.lemmas:  # all of them, before one asks another for its bound
+    for lemma in suite.lemmas:  # all of them, before one reads another's bound
         if lemma.bound is not None and lemma.bound not in suite.constants:
             raise InputError(f"{file.name}: lemma {lemma.name}: {unknown_name('constant', lemma.bound, suite.constants)}")
     for lemma in suite.lemmas:
@@ -193,7 +178,7 @@ def load_suite(name: str) -> LoadedSuite:
 
 
 def _check_formulas(suite: Suite, file: str) -> None:
-    """Compile every formula, before anything takes one apart."""
+    """Compile every formula, before any is split."""
     numbers = constants_of(suite, "sound")
     parts = [(name, formula) for name, formula in suite.states.items()]
     for lemma in suite.lemmas:
@@ -205,14 +190,14 @@ def _check_formulas(suite: Suite, file: str) -> None:
 def _check_lengths(suite: Suite, file: str) -> None:
     lemmas = [lemma.name for lemma in suite.lemmas]
     for samples, special in suite.at_T.items():
-        for kind, names, known in (("constant", special.values, list(suite.constants)), ("lemma", special.refuted, lemmas)):
+        for noun, names, defined in (("constant", special.values, list(suite.constants)), ("lemma", special.refuted, lemmas)):
             for name in names:
-                if name not in known:
-                    raise InputError(f"{file}: at_T.{samples}: {unknown_name(kind, name, known)}")
+                if name not in defined:
+                    raise InputError(f"{file}: at_T.{samples}: {unknown_name(noun, name, defined)}")
 
 
-def given_lemmas(suite: Suite, lemma: Lemma) -> list[Lemma]:
-    """Return the lemmas that a lemma rests on, directly."""
+def find_given(suite: Suite, lemma: Lemma) -> list[Lemma]:
+    """Return the lemmas that a lemma assumes directly."""
     by_name = {other.name: other for other in suite.lemmas}
     return [by_name[name] for name in lemma.given]
 
@@ -220,8 +205,8 @@ def given_lemmas(suite: Suite, lemma: Lemma) -> list[Lemma]:
 def check_given(loaded: LoadedSuite, lemma: Lemma) -> None:
     """Refuse a lemma that assumes what was not proved of its own traces.
 
-    A given lemma stands earlier (no circles), its premise is a part of this one's, and both are about the same network without
-    time-outs. Then premise => given and (premise and given) => conclusion make premise => conclusion.
+    A given lemma comes earlier (no circles), its premise is a part of this one's, and both are about the same network without
+    time-outs. Then premise => given and (premise and given) => conclusion imply premise => conclusion.
     """
     suite, where = loaded.suite, f"{loaded.file.name}: {lemma.name}: given"
     earlier = [other.name for other in suite.lemmas[: suite.lemmas.index(lemma)]]
@@ -229,8 +214,8 @@ def check_given(loaded: LoadedSuite, lemma: Lemma) -> None:
         if name not in earlier:
             raise InputError(f"{where}: {unknown_name('earlier lemma', name, earlier)}")
     setting, numbers = suite_setting(loaded, "sound", 3), constants_of(suite, "sound")
-    for other in given_lemmas(suite, lemma):
-        if not conjuncts_of(other.premise, suite.states) <= conjuncts_of(lemma.premise, suite.states):
+    for other in find_given(suite, lemma):
+        if not split_conjuncts(other.premise, suite.states) <= split_conjuncts(lemma.premise, suite.states):
             raise InputError(f"{where}: the premise of {other.name!r} is no part of this lemma's")
         asked = {query.setting for x in (lemma, other) for query in lemma_queries(loaded, x, setting, numbers)}
         if (
@@ -253,7 +238,7 @@ def lemma_settings(lemma: Lemma) -> tuple[str, ...]:
 
 
 def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
-    """Return the network setting of a suite under one of the named settings."""
+    """Return the network setting of a lemma set under one of the named settings."""
     suite = loaded.suite
     preset = suite.timeout_preset
     if preset is not None and preset not in TIMEOUT_PRESETS:
@@ -265,18 +250,15 @@ def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
 
 
 def expected_of(suite: Suite, lemma: Lemma, setting: str, samples: int) -> Verdict:
-    """Return the verdict that the suite states for a lemma at a trace length."""
+    """Return the expected verdict of a lemma at a trace length."""
     special = suite.at_T.get(samples, AtLength())
     return "refuted" if setting in special.refuted.get(lemma.name, ()) else lemma.expect
 
 
 def constants_of(suite: Suite, setting: str, samples: int | None = None) -> dict[str, Fraction]:
-    """Return the values of all constants.
+    """Return the values of all constants in a setting, at T samples (None: the set's default).
 
-    Args:
-        suite: the suite.
-        setting: one that depends on the setting is given as a mapping with ``default``.
-        samples: T, where the suite gives other values for some trace lengths; None: the suite's own.
+    A constant that depends on the setting is a mapping with ``default``.
     """
     out = {}
     special = suite.at_T.get(suite.default_T if samples is None else samples, AtLength())
@@ -291,14 +273,14 @@ def constants_of(suite: Suite, setting: str, samples: int | None = None) -> dict
 
 
 def lemma_queries(loaded: LoadedSuite, lemma: Lemma, setting: Setting, numbers: Mapping[str, Fraction]) -> list[Query]:
-    """Return the queries of a lemma, one per conclusion.
+    """Return the queries of a lemma, one per conclusion and case of the premise.
 
-    What a conclusion does not read is not encoded: without C_U and time-outs at the end, premises about C_U are dropped (they
-    leave a value for C_U in every trace, so nothing is gained or lost), which is most of the speed.
+    Beliefs that a conclusion does not read are not encoded: without C_U and time-outs at the end, premises about C_U are dropped
+    (they allow a value for C_U in every trace, so the claim is unchanged), which gives most of the speed.
     """
     states = loaded.suite.states
     queries = []
-    cases = cases_of(lemma.premise, states)
+    cases = split_cases(lemma.premise, states)
     for number, part in enumerate(lemma.conclusion, start=1):
         for letter, case in zip("abcdefghijklmnopqrstuvwxyz", cases, strict=False):
             name = lemma.name
@@ -321,11 +303,11 @@ def _lemma_query(
     where = f"{loaded.file.name}: {lemma.name}"
     premise = compile_formula(case, where, numbers, states)
     conclusion = compile_formula(part, where, numbers, states)
-    granted = [one for other in given_lemmas(loaded.suite, lemma) for one in other.conclusion]
-    told = {"all": [case, *granted]} if granted else case
+    granted = [one for other in find_given(loaded.suite, lemma) for one in other.conclusion]
+    assumptions = {"all": [case, *granted]} if granted else case
     assumed = compile_formula({"all": granted}, where, numbers, states)
-    needed = bounds_of(part, states) | _negated_bounds(case, states) | bounds_of({"all": granted}, states)
-    chosen = setting if lemma.timeout and bounds_of(part, states) & {"C_L", "C_U"} else setting.without_timeout()
+    needed = collect_bounds(part, states) | _negated_bounds(case, states) | collect_bounds({"all": granted}, states)
+    chosen = setting if lemma.timeout and collect_bounds(part, states) & {"C_L", "C_U"} else setting.without_timeout()
     if lemma.timeout_preset is not None and chosen.beliefs.timeout is not None:
         chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
     if lemma.buffer is not None:
@@ -334,7 +316,7 @@ def _lemma_query(
         chosen = replace(chosen, sent_before_at_most=None)
     claim = Property(
         lemma.name,
-        f"{text_of(told, numbers, states)} => {text_of(part, numbers, states)}",
+        f"{describe_formula(assumptions, numbers, states)} => {describe_formula(part, numbers, states)}",
         lambda v: conclusion(v, v.last),
         Needs(needed, probe_window=loaded.sender.needs(setting).probe_window),
         lambda v: all_of([premise(v, 0), assumed(v, v.last)]),
@@ -343,26 +325,26 @@ def _lemma_query(
 
 
 def _obeys_its_rate(loaded: LoadedSuite, premise: Any) -> bool:
-    """Return whether a premise says that what the sender's largest rate rests on is true: else it may have sent more before."""
+    """Return whether a premise makes the beliefs true that bound the sender's rate: else it may have sent more before."""
     read = loaded.sender.needs(Setting(loaded.suite.model)).bounds & {"C_L", "C_L_lambda"}
-    return {f'"{bound}_true"' for bound in read} <= conjuncts_of(premise, loaded.suite.states)
+    return {f'"{bound}_true"' for bound in read} <= split_conjuncts(premise, loaded.suite.states)
 
 
 def uses_constant(loaded: LoadedSuite, lemma: Lemma, name: str) -> bool:
     """Return whether a lemma depends on a constant, directly or through a state."""
-    seen = names_in(lemma.premise) | names_in(lemma.conclusion)
+    seen = collect_names(lemma.premise) | collect_names(lemma.conclusion)
     while True:
-        grown = seen | set().union(set(), *(names_in(loaded.suite.states[s]) for s in seen if s in loaded.suite.states))
+        grown = seen | set().union(set(), *(collect_names(loaded.suite.states[s]) for s in seen if s in loaded.suite.states))
         if grown == seen:
             return name in seen
         seen = grown
 
 
 def _negated_bounds(premise: Any, states: Mapping[str, Any]) -> frozenset[str]:
-    """Return the beliefs under a ``not`` or ``any`` of a premise: those premises must not be dropped."""
+    """Return the beliefs under a ``not`` or ``any`` of a premise, which must not be dropped."""
     if isinstance(premise, str):
         return _negated_bounds(states[premise], states) if premise in states else frozenset()
     ((key, value),) = premise.items()
     if key == "all":
         return frozenset().union(*(_negated_bounds(part, states) for part in value))
-    return bounds_of(premise, states) if key in ("any", "not") else frozenset()
+    return collect_bounds(premise, states) if key in ("any", "not") else frozenset()

@@ -1,13 +1,9 @@
-"""Properties as objects that read solver terms and exact traces alike ([CCmatic] s.5.2, s.6.1, App. F).
+"""Properties over solver terms and exact traces alike ([CCmatic] s.5.2, s.6.1, App. F), and the formula language of lemma sets.
 
-``FIRST`` is the sample at which objectives start: sample 0 is chosen by the solver, so the first step that the sender decided
-ends at sample 1. Units: C = Rm = 1.
-
-The small language of lemma suites: named conditions over a trace, combined with all, any and not.
-
-A formula is a condition's name, a list (all of it), or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION:
-NUMBER}``. A number is given as such, as text ``"27/40"``, or as the name of one of the suite's constants. State conditions are
-read at the start of the trace in a premise and at its end in a conclusion; the others speak about the whole trace.
+Units: C = Rm = 1. A formula is a condition's name, a list (their conjunction), or one of ``{all: [...]}``, ``{any: [...]}``,
+``{not: ...}``, ``{CONDITION: NUMBER}``. A number is a number, a text ``"27/40"``, or the name of one of the set's constants.
+State conditions are read at the start of the trace in a premise and at its end in a conclusion; the others hold of the whole
+trace.
 """
 
 from __future__ import annotations
@@ -25,24 +21,23 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, count, implies, negate
 
 FIRST = 1
+"""The sample at which objectives start: the solver chooses sample 0, so the sender's first step ends at sample 1."""
+
 LOSS_SMALL_MSS = Fraction(3)
 """More than 3 MSS lost in a step is a large loss ([CCmatic] s.6.1)."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """A claim about a trace.
+    """A claim ``premise => holds`` about a trace.
 
     Attributes:
-        name: for reports.
         text: the claim in one line.
-        holds: whether it holds on a view.
         needs: bounds and delays that it reads.
-        premise: what is assumed of the trace; the claim is ``premise => holds``.
-        repeated: of a claim about a sender's runs, which this query is a step to: what it says of a trace that ends in the state
-            of sample ``FIRST``, and so can be repeated for ever. A trace that violates the query breaks no such claim: its start
-            is the solver's choice. None: the claim is about traces from any start, and each that violates it breaks it.
-        repeats: the premise says that the trace does so.
+        repeated: for a step of a claim about a sender's runs: the claim for a trace that ends in the state of sample ``FIRST``,
+            and so can be repeated for ever. A trace that violates the step breaks no such claim, since the solver chooses its
+            start. None: the claim is about traces from any start, and each violation breaks it.
+        repeats: the premise demands such a return.
     """
 
     name: str
@@ -54,7 +49,7 @@ class Property:
     repeats: bool = False
 
     def violation(self, view: View) -> Formula:
-        """Return what a counterexample satisfies besides the encoding."""
+        """Return the formula that a counterexample satisfies besides the encoding."""
         return all_of([self.premise(view), negate(self.holds(view))])
 
 
@@ -104,7 +99,7 @@ def loss_amount(v: View, at_most: Term) -> Formula:
 
 
 def fairness_ratio(first: Term, second: Term, at_most: Term) -> Formula:
-    """The second flow gets at most x times what the first one gets; the flows are alike, so one direction says both."""
+    """The second flow gets at most x times the first one's; the flows are identical, so one direction covers both."""
     return second <= at_most * first
 
 
@@ -211,8 +206,7 @@ class Condition:
     Attributes:
         of: (view, sample, number) -> formula; the sample is the start or the end.
         bounds: beliefs that it reads.
-        needs_number: whether it takes a number.
-        text: what it says, ``{x}`` stands for the number.
+        text: in words, with ``{x}`` for the number.
     """
 
     of: Callable[[View, int, Any], Formula]
@@ -221,10 +215,10 @@ class Condition:
     text: str
 
 
-def _state(name: str, compare: Callable[[Term, Any], Formula], text: str) -> Condition:
+def _state_condition(name: str, compare: Callable[[Term, Any], Formula], text: str) -> Condition:
     def of(v: View, t: int, x: Any) -> Formula:
         series = getattr(v, name)
-        # A premise about a bound that the query does not read is dropped: that only makes the claim stronger.
+        # A premise about a bound that the query does not read is dropped, which makes the claim stronger.
         return True if series is None else compare(series[t], x)
 
     return Condition(of, frozenset({name}), "{x}" in text, text)
@@ -234,7 +228,7 @@ def _queue_state(v: View, t: int, x: Any) -> Formula:
     return v.queue(t) <= x * (1 + v.setting.jitter_steps)
 
 
-def _moved(name: str, compare: Callable[[Term, Term, Any], Formula], text: str) -> Condition:
+def _change_condition(name: str, compare: Callable[[Term, Term, Any], Formula], text: str) -> Condition:
     def of(v: View, t: int, x: Any) -> Formula:
         series = getattr(v, name)
         return compare(series[0], series[v.last], x)
@@ -245,36 +239,36 @@ def _moved(name: str, compare: Callable[[Term, Term, Any], Formula], text: str) 
 _NONE: frozenset[str] = frozenset()
 
 CONDITIONS: dict[str, Condition] = {
-    "C_L_true": _state("C_L", lambda c, _: c <= 1, "C_L <= C"),
-    "C_U_true": _state("C_U", lambda c, _: c >= 1, "C_U >= C"),
-    "C_L_lambda_true": _state("C_L_lambda", lambda c, _: c <= 1, "C_L_lambda <= C"),
-    "C_L_at_least": _state("C_L", lambda c, x: c >= x, "C_L >= {x} C"),
-    "C_U_at_most": _state("C_U", lambda c, x: c <= x, "C_U <= {x} C"),
-    "C_L_lambda_at_least": _state("C_L_lambda", lambda c, x: c >= x, "C_L_lambda >= {x} C"),
+    "C_L_true": _state_condition("C_L", lambda c, _: c <= 1, "C_L <= C"),
+    "C_U_true": _state_condition("C_U", lambda c, _: c >= 1, "C_U >= C"),
+    "C_L_lambda_true": _state_condition("C_L_lambda", lambda c, _: c <= 1, "C_L_lambda <= C"),
+    "C_L_at_least": _state_condition("C_L", lambda c, x: c >= x, "C_L >= {x} C"),
+    "C_U_at_most": _state_condition("C_U", lambda c, x: c <= x, "C_U <= {x} C"),
+    "C_L_lambda_at_least": _state_condition("C_L_lambda", lambda c, x: c >= x, "C_L_lambda >= {x} C"),
     "buffer_line": Condition(
         lambda v, t, _: buffer_line(v, t, 1), frozenset({"C_L_lambda"}), False, "C T* + beta >= C_L_lambda (T* + D)"
     ),
     "q_U_true": Condition(
         lambda v, t, _: v.q_U is None or v.q_U[t] >= v.queue(t), frozenset({"q_U"}), False, "q_U bounds the queue"
     ),
-    "q_U_at_most": _state("q_U", lambda q, x: q <= x, "q_U <= {x} C Rm"),
+    "q_U_at_most": _state_condition("q_U", lambda q, x: q <= x, "q_U <= {x} C Rm"),
     "queue_at_most": Condition(_queue_state, _NONE, True, "queue <= {x} C (Rm+D)"),
-    "C_L_falls_by": _moved("C_L", lambda a, b, x: b * x < a, "C_L falls by the factor {x}"),
-    "C_U_falls_by": _moved("C_U", lambda a, b, x: b * x < a, "C_U falls by the factor {x}"),
-    "C_L_rises_by": _moved("C_L", lambda a, b, x: b > x * a, "C_L rises by the factor {x}"),
-    "C_U_rises_by": _moved("C_U", lambda a, b, x: b > x * a, "C_U rises by the factor {x}"),
-    "C_L_not_higher": _moved("C_L", lambda a, b, _: b <= a, "C_L does not rise"),
-    "C_U_not_higher": _moved("C_U", lambda a, b, _: b <= a, "C_U does not rise"),
-    "C_L_not_lower": _moved("C_L", lambda a, b, _: b >= a, "C_L does not fall"),
-    "C_U_not_lower": _moved("C_U", lambda a, b, _: b >= a, "C_U does not fall"),
-    "C_L_lambda_not_lower": _moved("C_L_lambda", lambda a, b, _: b >= a, "C_L_lambda does not fall"),
+    "C_L_falls_by": _change_condition("C_L", lambda a, b, x: b * x < a, "C_L falls by the factor {x}"),
+    "C_U_falls_by": _change_condition("C_U", lambda a, b, x: b * x < a, "C_U falls by the factor {x}"),
+    "C_L_rises_by": _change_condition("C_L", lambda a, b, x: b > x * a, "C_L rises by the factor {x}"),
+    "C_U_rises_by": _change_condition("C_U", lambda a, b, x: b > x * a, "C_U rises by the factor {x}"),
+    "C_L_not_higher": _change_condition("C_L", lambda a, b, _: b <= a, "C_L does not rise"),
+    "C_U_not_higher": _change_condition("C_U", lambda a, b, _: b <= a, "C_U does not rise"),
+    "C_L_not_lower": _change_condition("C_L", lambda a, b, _: b >= a, "C_L does not fall"),
+    "C_U_not_lower": _change_condition("C_U", lambda a, b, _: b >= a, "C_U does not fall"),
+    "C_L_lambda_not_lower": _change_condition("C_L_lambda", lambda a, b, _: b >= a, "C_L_lambda does not fall"),
     "C_L_lambda_rises_by_mss": Condition(
         lambda v, t, x: v.C_L_lambda[v.last] >= v.C_L_lambda[0] + x * v.alpha,  # type: ignore[index]
         frozenset({"C_L_lambda"}),
         True,
         "C_L_lambda rises by {x} MSS/Rm",
     ),
-    "q_U_falls_by": _moved("q_U", lambda a, b, x: b < a - x, "q_U falls by {x} C Rm"),
+    "q_U_falls_by": _change_condition("q_U", lambda a, b, x: b < a - x, "q_U falls by {x} C Rm"),
     "C_L_wrong_at_start": Condition(lambda v, t, _: v.C_L[0] > 1, frozenset({"C_L"}), False, "C_L(0) > C"),  # type: ignore[index]
     "C_U_wrong_at_start": Condition(lambda v, t, _: v.C_U[0] < 1, frozenset({"C_U"}), False, "C_U(0) < C"),  # type: ignore[index]
     "inflight_rises_by": Condition(
@@ -298,28 +292,24 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-def joined(data: Any) -> Any:
-    """Return parsed YAML with ``all`` written where a list stands for it."""
+def expand_lists(data: Any) -> Any:
+    """Return parsed YAML with each list that stands for a conjunction written as ``all``."""
     if isinstance(data, list):
-        return {"all": [joined(part) for part in data]}
+        return {"all": [expand_lists(part) for part in data]}
     if not isinstance(data, dict):
         return data
     return {
-        key: [joined(part) for part in value] if key in ("all", "any") and isinstance(value, list) else joined(value)
+        key: [expand_lists(part) for part in value] if key in ("all", "any") and isinstance(value, list) else expand_lists(value)
         for key, value in data.items()
     }
 
 
 def compile_formula(data: Any, where: str, numbers: Numbers, states: Mapping[str, Any]) -> Callable[[View, int], Formula]:
-    """Turn parsed YAML into a function of (view, sample).
-
-    Raises:
-        InputError: for an unknown condition or number, naming where.
-    """
+    """Turn parsed YAML into a function of (view, sample). Raises InputError for an unknown condition or number, naming where."""
     if isinstance(data, str):
         if data in states:
             return compile_formula(states[data], f"{where}.{data}", numbers, {k: v for k, v in states.items() if k != data})
-        condition = _condition(data, where, states)
+        condition = _find_condition(data, where, states)
         if condition.needs_number:
             raise InputError(f"{where}: condition {data!r} needs a number")
         return lambda v, t: condition.of(v, t, None)
@@ -335,51 +325,51 @@ def compile_formula(data: Any, where: str, numbers: Numbers, states: Mapping[str
     if key == "not":
         inner = compile_formula(value, where, numbers, states)
         return lambda v, t: negate(inner(v, t))
-    condition = _condition(str(key), where, states)
+    condition = _find_condition(str(key), where, states)
     number = read_number(value, where, numbers)
     return lambda v, t: condition.of(v, t, number)
 
 
-def bounds_of(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
+def collect_bounds(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
     """Return the beliefs that a formula reads."""
     if isinstance(data, str):
-        return bounds_of(states[data], states) if data in states else CONDITIONS[data].bounds
+        return collect_bounds(states[data], states) if data in states else CONDITIONS[data].bounds
     ((key, value),) = data.items()
     if key in ("all", "any"):
-        return frozenset().union(*(bounds_of(part, states) for part in value))
-    return bounds_of(value, states) if key == "not" else CONDITIONS[key].bounds
+        return frozenset().union(*(collect_bounds(part, states) for part in value))
+    return collect_bounds(value, states) if key == "not" else CONDITIONS[key].bounds
 
 
-def text_of(data: Any, numbers: Numbers, states: Mapping[str, Any]) -> str:
+def describe_formula(data: Any, numbers: Numbers, states: Mapping[str, Any]) -> str:
     """Return a formula as text."""
     if isinstance(data, str):
         return data.replace("_", " ") if data in states else CONDITIONS[data].text
     ((key, value),) = data.items()
     if key in ("all", "any"):
-        return "(" + (" and " if key == "all" else " or ").join(text_of(part, numbers, states) for part in value) + ")"
+        return "(" + (" and " if key == "all" else " or ").join(describe_formula(part, numbers, states) for part in value) + ")"
     if key == "not":
-        return "not " + text_of(value, numbers, states)
+        return "not " + describe_formula(value, numbers, states)
     return CONDITIONS[key].text.format(x=float(read_number(value, key, numbers)))
 
 
-def cases_of(data: Any, states: Mapping[str, Any]) -> list[Any]:
-    """Split a formula into cases whose disjunction it is: one query per case is easier than one for all.
+def split_cases(data: Any, states: Mapping[str, Any]) -> list[Any]:
+    """Split a formula into cases whose disjunction it is, one query each: this is easier than one query for all.
 
     A disjunction, or the negation of a conjunction, gives one case per part; a conjunction the combinations of its parts' cases.
     """
     if isinstance(data, str):
-        cases = cases_of(states[data], states) if data in states else []
+        cases = split_cases(states[data], states) if data in states else []
         return cases if len(cases) > 1 else [data]
     ((key, value),) = data.items()
     if key == "any":
-        parts = [case for part in value for case in cases_of(part, states)]
+        parts = [case for part in value for case in split_cases(part, states)]
         if len(parts) > MAX_CASES:
             raise InputError(f"a formula has {len(parts)} cases; at most {MAX_CASES} are allowed")
         return parts
     if key == "all":
         combined: list[list[Any]] = [[]]
         for part in value:
-            cases = cases_of(part, states)
+            cases = split_cases(part, states)
             if len(combined) * len(cases) > MAX_CASES:
                 raise InputError(f"a formula has more than {MAX_CASES} cases: alternatives within one 'all' multiply")
             combined = [[*done, case] for done in combined for case in cases]
@@ -391,26 +381,26 @@ def cases_of(data: Any, states: Mapping[str, Any]) -> list[Any]:
     return [data]
 
 
-def conjuncts_of(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parts whose conjunction a formula is, each as one JSON text."""
+def split_conjuncts(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts whose conjunction is the formula, each as JSON."""
     if isinstance(data, str) and data in states:
-        return conjuncts_of(states[data], {k: v for k, v in states.items() if k != data})
+        return split_conjuncts(states[data], {k: v for k, v in states.items() if k != data})
     if isinstance(data, dict) and list(data) == ["all"]:
-        return frozenset().union(*(conjuncts_of(part, states) for part in data["all"]))
+        return frozenset().union(*(split_conjuncts(part, states) for part in data["all"]))
     return frozenset({json.dumps(data, sort_keys=True)})
 
 
-def names_in(data: Any) -> set[str]:
+def collect_names(data: Any) -> set[str]:
     """Return all texts in a formula: conditions, states and constants."""
     if isinstance(data, str):
         return {data}
     if isinstance(data, dict):
-        return set().union(*(names_in(value) for value in data.values()))
-    return set().union(*(names_in(part) for part in data)) if isinstance(data, list) and data else set()
+        return set().union(*(collect_names(value) for value in data.values()))
+    return set().union(*(collect_names(part) for part in data)) if isinstance(data, list) and data else set()
 
 
 def read_number(value: Any, where: str, numbers: Numbers) -> Fraction:
-    """Return a number given as such, as text or as a constant's name."""
+    """Return the value of a number, its text or a constant's name."""
     if isinstance(value, str) and value in numbers:
         return numbers[value]
     try:
@@ -421,7 +411,7 @@ def read_number(value: Any, where: str, numbers: Numbers) -> Fraction:
         raise InputError(f"{where}: {unknown_name('number or constant', value, numbers)}") from None
 
 
-def _condition(name: str, where: str, states: Mapping[str, Any]) -> Condition:
+def _find_condition(name: str, where: str, states: Mapping[str, Any]) -> Condition:
     if name not in CONDITIONS:
         raise InputError(f"{where}: {unknown_name('condition', name, {*CONDITIONS, *states})}")
     return CONDITIONS[name]

@@ -1,10 +1,8 @@
-"""Run a claim query by query and put the outcome into one JSON-ready object; counterexamples become trace files.
+"""Decide a claim query by query and report the outcome as JSON; counterexamples become trace files with a legal past if any.
 
-Does a legal past lead to a counterexample? A longer past is asked for, from a path on which nothing was sent before.
-
-A query knows a few steps before its trace, and that past begins anywhere. Here the network obeys its laws, and the sender the
-query's largest rate, from the first byte on. What is looked for is such a past of the counterexample at hand, and then any
-counterexample with one. Beliefs at sample 0 stay the solver's choice: the past is the network's, not a run of the sender's rule.
+A query constrains only a few steps before its trace. :func:`find_past` asks for a past from an empty path, in which the network
+obeys its laws and the sender the query's largest rate: first of the given counterexample, then of any. Beliefs at sample 0 stay
+the solver's choice, since the past is that of the network, not a run of the sender's rule.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ from ccenv.proofs.formulas.encode import Encoding
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.setting import LONGEST_PAST, LONGEST_TRACE, Setting
 from ccenv.proofs.formulas.view import View, as_trace
-from ccenv.proofs.replay.closed_loop import run_in_engine
+from ccenv.proofs.replay.closed_loop import find_objection, run_in_engine
 from ccenv.proofs.solver.solvers import query_hash, solve, to_smtlib, version_of
 from ccenv.proofs.solver.terms import Formula, same_truth
 
 REACH_STEPS = 12
-"""Steps of the past that is asked for first: it takes four steps at 2*C to fill the two C(Rm+D) that most lemmas start with."""
+"""Steps of the past for an empty start: four steps at 2*C fill the two C(Rm+D) that most lemmas start with."""
 
 LIMIT_S = 20.0
 """Per solver call."""
@@ -49,8 +47,7 @@ class Reach:
         reachable: ``true``: ``result`` has one; ``false``: proved that no counterexample of the query has one of ``steps`` steps
             or fewer; ``unknown``: neither.
         text: the same in words.
-        steps: longest past that was asked for.
-        query: the query with the longer past, where there is one.
+        query: with the longer past if there is one.
         result: the counterexample with its past.
     """
 
@@ -61,35 +58,34 @@ class Reach:
     result: Result = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of a report."""
+        """Return the part of a replay record."""
         return {"reachable": self.reachable, "past": self.text, "past_steps": self.steps}
 
 
 def find_past(query: Query, result: Result) -> Reach:
     """Look for a legal past of a refuted query's counterexample.
 
-    Raises:
-        ReplayError: if the exact replayer does not reproduce what the solver found (a bug, not an answer).
+    Raises ReplayError if the exact replayer does not reproduce the solver's trace (a bug, not an answer).
     """
     if result.view is None:
         raise CcenvError(f"{query.name}: no counterexample whose past could be looked for")
-    steps = _steps_for(result.view)
+    steps = _choose_past_steps(result.view)
     longer = replace(query, setting=with_past(query.setting, steps))
     encoding = longer.encoding()
     violation = longer.claim.violation(encoding.view)
-    # The published delay rule allows traces that no past explains: only the one at hand can be asked about.
-    asked = [[violation, *_same_trace(encoding, result.values)]] + [[violation]] * (query.setting.delay_rule == "sound")
+    # The published delay rule allows traces without a past, so only the given trace can be asked about.
+    attempts = [[violation, *_fix_trace(encoding, result.values)]] + [[violation]] * (query.setting.delay_rule == "sound")
     answer = None
-    for extra in asked:
+    for extra in attempts:
         answer = solve(to_smtlib(encoding.formulas() + [part for part in extra if part is not True]), "z3", LIMIT_S)
         if answer.status == "sat":
-            found = replace(result, view=confirm(longer, encoding, answer), values=complete_values(encoding, answer))
+            reached = replace(result, view=confirm(longer, encoding, answer), values=complete_values(encoding, answer))
             text = f"a legal past of {steps} Rm from an empty path is in the trace"
-            return Reach(True, text, steps, longer, found)
-    if answer is not None and answer.status == "unsat" and len(asked) == 2:
+            return Reach(True, text, steps, longer, reached)
+    if answer is not None and answer.status == "unsat" and len(attempts) == 2:
         text = f"no counterexample has a legal past of {steps} Rm or less from an empty path"
         return Reach(False, text, steps, query, result)
-    reason = "the published delay rule has no past" if len(asked) == 1 else answer.reason if answer is not None else ""
+    reason = "the published delay rule has no past" if len(attempts) == 1 else answer.reason if answer is not None else ""
     return Reach("unknown", f"no legal past of {steps} Rm was found: {reason}", steps, query, result)
 
 
@@ -98,13 +94,13 @@ def with_past(setting: Setting, steps: int) -> Setting:
     return replace(setting, delay_rule="sound", past_steps=steps, past_start="empty")
 
 
-def _steps_for(view: View) -> int:
-    """Return a past long enough to send, at twice the link's rate, what waits at sample 0."""
+def _choose_past_steps(view: View) -> int:
+    """Return a past long enough to send the bytes in flight at sample 0 at twice the link's rate."""
     return min(LONGEST_PAST, LONGEST_TRACE, REACH_STEPS + int(view.inflight(0)))
 
 
-def _same_trace(encoding: Encoding, values: dict[str, Any]) -> Iterator[Formula]:
-    """Yield that all variables of the trace, those of the past aside, have given values."""
+def _fix_trace(encoding: Encoding, values: dict[str, Any]) -> Iterator[Formula]:
+    """Yield that all variables of the trace have the given values, except those of the past."""
     import z3
 
     for name, term in encoding.variables.all.items():
@@ -115,7 +111,7 @@ def _same_trace(encoding: Encoding, values: dict[str, Any]) -> Iterator[Formula]
 
 
 FLUID_LIMIT_S = 60.0
-"""Longest search for a counterexample of several flows in exact FIFO; where it gives out, the relaxed one stands."""
+"""Limit of the search for a counterexample of several flows in exact FIFO; beyond it the relaxed one is reported."""
 
 
 @dataclass
@@ -124,12 +120,11 @@ class Outcome:
 
     Attributes:
         name: claim or lemma.
-        verdict: of all its queries together: refuted if a trace breaks the claim, verified if all queries are, else unknown.
-        bound: the number that was proved, or None.
-        paper: the paper's number, or None.
+        verdict: refuted if a trace breaks the claim, verified if all queries are, else unknown.
+        bound: the proved number, or None; ``paper``: the paper's.
         seconds: solver time.
         trace: file of the counterexample, or of the trace at which a step fails, or None.
-        details: anything else worth keeping.
+        details: further entries of the JSON object.
     """
 
     name: str
@@ -147,9 +142,9 @@ class Outcome:
 
 
 def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder: FilePath) -> Outcome:
-    """Decide the queries of a claim in order; the first one with a counterexample ends it.
+    """Decide the queries of a claim in order, up to the first counterexample.
 
-    Where a step of an argument about a sender's runs fails, a trace is looked for that breaks the claim and can be repeated.
+    Where a step of an argument about a sender's runs fails, look for a repeatable trace that breaks the claim.
     """
     results: list[Result] = []
     verifier.start(queries)
@@ -165,12 +160,12 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
     if broken.reason == STEP_FAILS:
         query, results[-1], lasso = refute(query, broken, verifier)
         broken = results[-1]
-    worst = overall(result.verdict for result in results)
+    verdict = combine_verdicts(result.verdict for result in results)
     rechecks = [result.recheck for result in results if result.recheck]
     confirmed = all(again["status"] == "unsat" for again in rechecks)
-    if worst == "verified" and not confirmed:
-        worst = "unknown"
-    outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
+    if verdict == "verified" and not confirmed:
+        verdict = "unknown"
+    outcome = Outcome(name, verdict, seconds=sum(result.seconds for result in results))
     reasons = [result.reason if result.view else f"{result.name}: {result.reason}" for result in results if result.reason]
     if not confirmed:
         reasons.append(f"proved, but {rechecks[0]['solver']} did not confirm it")
@@ -193,22 +188,20 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
     if broken.view is not None:
         outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
         outcome.details["reachable"] = outcome.details["replay"]["reachable"]
-        if worst == "refuted" and outcome.details["reachable"] is False:
-            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["past"]
-        elif worst == "refuted" and not outcome.details["replay"]["legal"]:
-            outcome.verdict, outcome.details["reason"] = "unknown", outcome.details["replay"]["illegal"]
+        objection = find_objection(outcome.details["replay"])
+        if verdict == "refuted" and objection is not None:
+            outcome.verdict, outcome.details["reason"] = "unknown", objection
         outcome.details["violates" if outcome.verdict == "refuted" else "fails"] = query.claim.text
-        outcome.details["shows"] = shows(broken.view, FIRST if query.claim.repeats else 0)
+        outcome.details["shows"] = measure_trace(broken.view, FIRST if query.claim.repeats else 0)
     if lasso:
         outcome.details["lasso"] = lasso
     return outcome
 
 
 def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Result, str]:
-    """Look for a trace that breaks a claim of which a step fails: one that returns to its state and can be repeated for ever.
+    """Look for a trace that breaks a claim of which a step fails, by returning to its state, so that it repeats for ever.
 
-    Returns:
-        tuple: the query for such a trace and its result, or where there is none the failed ones; and what was found in words.
+    Returns its query and result, or the failed ones if there is none, and the finding in words.
     """
     cycle = cycle_query(query)
     if isinstance(cycle, str):
@@ -221,8 +214,8 @@ def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Res
     return query, failed, none if result.verdict == "verified" else f"undecided: {result.reason}"
 
 
-def shows(view: View, first: int = 0) -> dict[str, float]:
-    """Return what a trace does from a sample on, whatever it is shown for; of several flows together."""
+def measure_trace(view: View, first: int = 0) -> dict[str, float]:
+    """Return duration, utilisation, bytes in flight and losses of a trace from a sample on, of all flows together."""
     rtts = Fraction(view.last - first) * view.setting.step
     figures = {
         "rtts": rtts,
@@ -233,7 +226,7 @@ def shows(view: View, first: int = 0) -> dict[str, float]:
     return {name: round(float(value), 6) for name, value in figures.items()}
 
 
-def overall(verdicts: Any) -> Verdict:
+def combine_verdicts(verdicts: Any) -> Verdict:
     """Return refuted if any is, else unknown if any is, else verified."""
     seen = set(verdicts)
     if "refuted" in seen:
@@ -252,17 +245,14 @@ def _query_record(query: Query, result: Result) -> dict[str, Any]:
 def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
     """Look for a legal past of a trace that violates a query, write both as a trace file and run them in the curve engine.
 
-    Returns:
-        tuple: the file, and how the engine compares and whether a legal past leads there (:mod:`ccenv.proofs.claims.report`).
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    Returns the file and the replay record, with the engine's difference and ``reachable``. Raises CcenvError if the folder cannot
+    be written.
     """
     if query.flows > 1 and result.view is not None:
         file, replay = write_flow_counterexample(
             query, result.view, folder, result.evidence["time_limit_s"], result.evidence["seed"]
         )
-        return file, replay | {"reachable": "unknown"}  # a past of several flows is not looked for
+        return file, replay | {"reachable": "unknown"}  # a past of several flows is not searched
     reach = find_past(query, result)
     query, result, setting = reach.query, reach.result, reach.query.setting
     if result.view is None:
@@ -274,7 +264,7 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     window = (query.sender.needs(setting) | query.claim.needs).probe_window
     replay = (
         {"exact": "reproduced in rational numbers"}
-        | judged(trace)
+        | check_legality(trace)
         | run_in_engine(trace, result.view, result.values, query.sender, window)
     )
     return file, replay | reach.to_dict()
@@ -283,13 +273,9 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
 def write_flow_counterexample(
     query: Query, view: View, folder: FilePath, time_limit_s: float, seed: int
 ) -> tuple[str, dict[str, Any]]:
-    """Write a counterexample of several flows as a trace; where one obeys FIFO exactly, take that one and run it in the engine.
+    """Write a counterexample of several flows as a trace; if one obeys FIFO exactly, take that one and run it in the engine.
 
-    Returns:
-        tuple: the file, and how exact numbers and the engine compare.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    Returns the file and the replay record. Raises CcenvError if the folder cannot be written.
     """
     encoding = query.encoding()
     violation = query.claim.violation(encoding.view)
@@ -299,24 +285,24 @@ def write_flow_counterexample(
     trace = as_trace(view, query.sender.name, f"violates: {query.claim.text}")
     digest = query_hash(encoding.smtlib(violation))
     file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
-    replay = {"exact": "laws and every sender reproduced in rational numbers"} | judged(trace)
+    replay = {"exact": "laws and every sender reproduced in rational numbers"} | check_legality(trace)
     if fluid.status != "sat":
-        found = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
-        return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {found}"}
+        exact_order = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
+        return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {exact_order}"}
     _, difference = engine_replay(trace)
     replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
     who = "the bytes of the trace were offered again: the engine has no agents with these published rules"
     return file, replay | {"engine_sender": who}
 
 
-def judged(trace: Trace) -> dict[str, Any]:
-    """Return what the checker of traces says of a counterexample: the solver's laws of several flows are looser than its own."""
+def check_legality(trace: Trace) -> dict[str, Any]:
+    """Return the verdict of the trace checker, whose laws of several flows are stricter than the solver's."""
     broken = check_trace(trace)
     return {"legal": not broken} | ({"illegal": f"no trace that the checker accepts: {broken[0].message}"} if broken else {})
 
 
 def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
-    """Write a trace into a folder, which is made where it is missing; return the file. Raises CcenvError if that fails."""
+    """Write a trace into a folder, created if missing, and return the file. Raises CcenvError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -327,7 +313,7 @@ def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
 
 
 def about_run(setting: Setting) -> dict[str, Any]:
-    """Return what a report must say about where and with what it was made."""
+    """Return the setting, versions and machine of a report."""
     return {
         "T": setting.samples - setting.settle_steps,
         **({"settle": setting.settle_steps} if setting.settle_steps else {}),

@@ -1,4 +1,4 @@
-"""Decide queries: three-valued verdicts, a satisfiable twin for every proof, an exact replay for every counterexample."""
+"""Decide queries: three-valued verdicts, with a satisfiable twin for every proof and an exact replay for every counterexample."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ccenv.proofs.solver.terms import Formula, same_truth
 Verdict = Literal["verified", "refuted", "unknown"]
 
 READABLE_BDP = 100
-"""A counterexample with more bytes sent (in C*Rm) is asked for again in a smaller form."""
+"""For a counterexample with more bytes sent (in C*Rm) a smaller one is requested."""
 
 READABLE_LIMIT_S = 10.0
 
 STEP_FAILS = "step fails"
-"""Reason where a trace violates a query that is a step to a claim about a sender's runs: it shows nothing of such a run."""
+"""Reason for a trace that violates a step of an argument about a sender's runs, which says nothing about a run."""
 
 MOST_CUBES = 6
 """Largest number of booleans that a query is split by: 2^6 cubes."""
@@ -33,15 +33,9 @@ MOST_CUBES = 6
 
 @dataclass(frozen=True)
 class Query:
-    """One question: can this sender on this network violate this property?
+    """One question: can flows of this sender on this network violate this property?
 
-    Attributes:
-        name: for reports.
-        setting: the network.
-        sender: the sender.
-        claim: the property.
-        bounds: ``full``, or ``constant`` for claims that only speak about traces on which no bound moves.
-        flows: how many flows of the sender share the path.
+    ``bounds`` is ``full``, or ``constant`` for claims about traces on which no bound moves.
     """
 
     name: str
@@ -66,9 +60,9 @@ class Result:
             exactly) or ``unknown`` (see reason; where a step of an argument fails, ``view`` is the trace at which it does).
         seconds: solver time, the twin included.
         reason: for ``unknown``.
-        sanity: the twin without the property: it must be satisfiable, or the claim would hold of nothing.
+        sanity: the twin without the property, which must be satisfiable, or the claim would hold vacuously.
         evidence: hashes, files, solver versions, limits.
-        recheck: second solver's answer, if asked for.
+        recheck: the second solver's answer, if any.
         view: the counterexample to the query in exact numbers.
         values: the solver's model of it, every declared variable.
     """
@@ -90,15 +84,14 @@ class Verifier:
 
     Attributes:
         time_limit_s: per solver call.
-        seed: of the solver.
         recheck: None, ``yices`` or ``cvc5``: decides every proof a second time.
-        store: where evidence goes, or None to keep nothing.
+        store: of evidence, or None.
         reuse: whether stored answers count.
-        progress: called with one line per solver call.
-        workers: where solvers run; with several jobs the queries given to :meth:`start`, and the cubes of a query, side by side.
-            Answers are read in a fixed order, so that verdicts and counterexamples do not depend on who was faster.
-        cubes: split each query into 2^cubes by what the sender sees of the delay; 0: not at all.
-        twins: prove of each verified query that it has traces without the property; False: the caller knows that it has.
+        progress: receives one line per solver call.
+        workers: run the queries given to :meth:`start`, and the cubes of a query, in parallel. Answers are read in a fixed order,
+            so that verdicts and counterexamples do not depend on timing.
+        cubes: split each query into 2^cubes by the sender's delay observations; 0: not at all.
+        twins: check that each verified query has traces without the property; False: the caller knows.
     """
 
     time_limit_s: float = 600.0
@@ -113,27 +106,23 @@ class Verifier:
     _running: dict[str, Pending] = field(default_factory=dict, repr=False)
 
     def start(self, queries: Iterable[Query]) -> None:
-        """Let the workers begin with the queries; :meth:`decide` then waits for them. Does nothing without parallel workers."""
+        """Start the queries on the workers, for which :meth:`decide` then waits. Does nothing without parallel workers."""
         if not self.workers.parallel:
             return
         for query in queries:
             encoding = query.encoding()
-            formulas = _with(encoding, [query.claim.violation(encoding.view)])
+            formulas = _add_formulas(encoding, [query.claim.violation(encoding.view)])
             text = to_smtlib(formulas)
-            if self._known(text, "z3") is None:
+            if self._load(text, "z3") is None:
                 self._submit(self._cubes(encoding, formulas) or [text])
 
     def stop(self) -> None:
-        """End what was started and not asked for."""
+        """Stop queries that were started and not decided."""
         self.workers.drop()
         self._running.clear()
 
     def decide(self, query: Query) -> Result:
-        """Decide a query.
-
-        Raises:
-            ReplayError: if the exact replayer does not reproduce a counterexample (a bug, not a verdict).
-        """
+        """Decide a query. Raises ReplayError if the exact replayer does not reproduce a counterexample (a bug, not a verdict)."""
         encoding = query.encoding()
         violation = query.claim.violation(encoding.view)
         about = {"name": query.name, "claim": query.claim.text, "sender": query.sender.name, "setting": query.setting.to_dict()}
@@ -142,7 +131,7 @@ class Verifier:
         if answer.status == "unknown":
             return Result(query.name, "unknown", answer.seconds, answer.reason, evidence=evidence)
         if answer.status == "sat":
-            answer, view = self._readable(query, encoding, violation, answer)
+            answer, view = self._shrink(query, encoding, violation, answer)
             # A satisfiable query stays satisfiable without the violated property: it is its own sane twin.
             result = Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
             if query.claim.repeated is not None and not query.claim.repeats:
@@ -153,8 +142,8 @@ class Verifier:
             return Result(query.name, "verified", answer.seconds, evidence=evidence)
         return self._proof(query, encoding, answer, text, evidence, about)
 
-    def _readable(self, query: Query, encoding: Encoding, violation: Formula, answer: Answer) -> tuple[Answer, View]:
-        """Return a counterexample with a moderate queue where there is one; the first one stands where not."""
+    def _shrink(self, query: Query, encoding: Encoding, violation: Formula, answer: Answer) -> tuple[Answer, View]:
+        """Return a counterexample with a moderate queue if there is one, else the given one."""
         view = confirm(query, encoding, answer)
         if view.E[-1] + view.lost_until(view.last) <= READABLE_BDP:
             return answer, view
@@ -177,7 +166,7 @@ class Verifier:
         seconds = answer.seconds + twin.seconds
         if twin.status == "sat":
             # The twin's trace must be a real one too.
-            replayed(query, encoding, twin)
+            replay_exactly(query, encoding, twin)
         else:
             reason = "the model without the property is not satisfiable: the claim would hold of nothing"
             if twin.status == "unknown":
@@ -185,11 +174,11 @@ class Verifier:
             return Result(query.name, "unknown", seconds, reason, sanity, evidence)
         result = Result(query.name, "verified", seconds, sanity=sanity, evidence=evidence)
         if self.recheck is not None:
-            self._check_again(result, text)
+            self._recheck(result, text)
         return result
 
-    def _check_again(self, result: Result, text: str) -> None:
-        second = self._stored(text, str(self.recheck), {"name": result.name, "recheck": True})
+    def _recheck(self, result: Result, text: str) -> None:
+        second = self._solve_stored(text, str(self.recheck), {"name": result.name, "recheck": True})
         result.recheck = {"solver": second.solver, "status": second.status, "seconds": round(second.seconds, 3)}
         result.seconds += second.seconds
         if second.status == "sat":
@@ -198,52 +187,52 @@ class Verifier:
             result.recheck["reason"] = second.reason
 
     def _ask(self, encoding: Encoding, extra: list[Formula], about: dict[str, Any]) -> tuple[Answer, str]:
-        formulas = _with(encoding, extra)
+        formulas = _add_formulas(encoding, extra)
         text = to_smtlib(formulas)
         texts = [] if about.get("twin") else self._cubes(encoding, formulas)
         if not texts:
-            return self._stored(text, "z3", about), text
-        answer = self._known(text, "z3")
+            return self._solve_stored(text, "z3", about), text
+        answer = self._load(text, "z3")
         if answer is None:
             self._submit(texts)
-            answer = self._union(texts, about)
+            answer = self._solve_cubes(texts, about)
             self._save(text, answer, about | {"cubes": len(texts)})
         return answer, text
 
     def _cubes(self, encoding: Encoding, formulas: list[Formula]) -> list[str]:
-        """Return one text per combination of truth values of delays that the query reads; none where it is not split."""
+        """Return one text per combination of truth values of delays that the query reads; none if it is not split."""
         flags = [sample[min(sample)] for sample in encoding.view.late[1:] if sample][: self.cubes]
         if not flags:
             return []
         signs = product([True, False], repeat=len(flags))
         return [to_smtlib([*formulas, *(same_truth(f, sign) for f, sign in zip(flags, row, strict=True))]) for row in signs]
 
-    def _union(self, texts: Sequence[str], about: dict[str, Any]) -> Answer:
-        """Return the answer of all cubes together: satisfiable as the first one that is, else unknown if one is."""
+    def _solve_cubes(self, texts: Sequence[str], about: dict[str, Any]) -> Answer:
+        """Return the answer of all cubes together: the first satisfiable one, else unknown if any is."""
         answers: list[Answer] = []
         for number, text in enumerate(texts, start=1):
-            answers.append(self._stored(text, "z3", about | {"cube": f"{number} of {len(texts)}"}))
+            answers.append(self._solve_stored(text, "z3", about | {"cube": f"{number} of {len(texts)}"}))
             if answers[-1].status == "sat":
                 break
-        whole = max(answers, key=lambda answer: ("unsat", "unknown", "sat").index(answer.status))
-        return replace(whole, seconds=sum(answer.seconds for answer in answers))
+        decisive = max(answers, key=lambda answer: ("unsat", "unknown", "sat").index(answer.status))
+        return replace(decisive, seconds=sum(answer.seconds for answer in answers))
 
     def _submit(self, texts: Iterable[str]) -> None:
         for text in texts:
-            if text not in self._running and self._known(text, "z3") is None:
+            if text not in self._running and self._load(text, "z3") is None:
                 self._running[text] = self.workers.submit(solve, text, "z3", self.time_limit_s, self.seed)
 
-    def _known(self, text: str, solver: str) -> Answer | None:
+    def _load(self, text: str, solver: str) -> Answer | None:
         return self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
 
     def _save(self, text: str, answer: Answer, about: dict[str, Any]) -> None:
         if self.store is not None:
             self.store.save(text, answer, about)
 
-    def _stored(self, text: str, solver: str, about: dict[str, Any]) -> Answer:
-        known = self._known(text, solver)
-        if known is not None:
-            return known
+    def _solve_stored(self, text: str, solver: str, about: dict[str, Any]) -> Answer:
+        stored = self._load(text, solver)
+        if stored is not None:
+            return stored
         pending = self._running.pop(text, None) if solver == "z3" else None
         answer = solve(text, solver, self.time_limit_s, self.seed) if pending is None else pending()
         if self.progress is not None:
@@ -253,14 +242,14 @@ class Verifier:
         return answer
 
     def _evidence(self, answer: Answer, text: str) -> dict[str, Any]:
-        found = {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": self.time_limit_s, "seed": self.seed}
+        evidence = {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": self.time_limit_s, "seed": self.seed}
         if self.store is not None:
-            found["file"] = str(self.store.query_file(text))
-        return found
+            evidence["file"] = str(self.store.query_file(text))
+        return evidence
 
 
-def _with(encoding: Encoding, extra: list[Formula]) -> list[Formula]:
-    """Return the encoding's formulas and some more, without trivially true ones."""
+def _add_formulas(encoding: Encoding, extra: list[Formula]) -> list[Formula]:
+    """Return the encoding's formulas and ``extra``, without trivially true ones."""
     formulas = encoding.formulas() + [formula for formula in extra if formula is not True]
     if any(formula is False for formula in formulas):
         import z3
@@ -270,22 +259,18 @@ def _with(encoding: Encoding, extra: list[Formula]) -> list[Formula]:
 
 
 def confirm(query: Query, encoding: Encoding, answer: Answer) -> View:
-    """Replay a counterexample exactly and check that it violates the property.
+    """Replay a counterexample exactly, check that it violates the property, and return it in exact numbers.
 
-    Returns:
-        View: in exact numbers.
-
-    Raises:
-        ReplayError: if the replay disagrees with the solver, or the replayed trace does not violate the property.
+    Raises ReplayError if the replay disagrees with the solver, or the replayed trace does not violate the property.
     """
-    view = replayed(query, encoding, answer)
+    view = replay_exactly(query, encoding, answer)
     if query.claim.violation(view) is not True:
         raise ReplayError(f"{query.name}: the replayed counterexample does not violate the property")
     return view
 
 
-def replayed(query: Query, encoding: Encoding, answer: Answer) -> View:
-    """Return a solver's trace in exact numbers. Raises ReplayError where it breaks a law or is not what the sender does."""
+def replay_exactly(query: Query, encoding: Encoding, answer: Answer) -> View:
+    """Return a solver's trace in exact numbers. Raises ReplayError if it breaks a law or the sender's rule."""
     values = complete_values(encoding, answer)
     bounds = frozenset(name for name in BOUNDS if getattr(encoding.view.each[0], name) is not None)
     needs: Needs = query.sender.needs(query.setting) | query.claim.needs
@@ -293,7 +278,7 @@ def replayed(query: Query, encoding: Encoding, answer: Answer) -> View:
 
 
 def complete_values(encoding: Encoding, answer: Answer) -> dict[str, Any]:
-    """Return a value for every declared variable; those that the solver left open become 0 or false."""
+    """Return a value for every declared variable, 0 or false if the solver left it open."""
     import z3
 
     values = {name: (False if z3.is_bool(term) else 0) for name, term in encoding.variables.all.items()}

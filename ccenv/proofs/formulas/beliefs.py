@@ -1,6 +1,6 @@
-"""Belief bounds as formulas ([CCmatic] s.5.1, s.6.2.1, App. B): computed from what the sender sees, never from C or beta.
+"""Belief bounds as formulas ([CCmatic] s.5.1, s.6.2.1, App. B), computed from the sender's observations, never from C or beta.
 
-A maximum over windows is encoded by one-sided bounds and one disjunction ("some window attains it"), which solvers like better
+A maximum over windows is encoded by one-sided bounds and one disjunction ("some window attains it"), which solvers decide faster
 than nested if-then-else.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ccenv.proofs.formulas.setting import TimeoutRule
-from ccenv.proofs.formulas.view import View, known
+from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, smaller
 
 
@@ -23,8 +23,8 @@ def delivered_windows(v: View, t: int) -> Iterator[tuple[int, Term]]:
 def lower_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
     """Return (whether the window counts, lower bound on C) for the windows that end at t: delivered / (length + D) (5.2).
 
-    With the tighter rules also sent / length, in windows that begin with a step that lost bytes and end with the newest step of
-    which losses are known.
+    The tighter rules add sent / length, in windows that begin with a lossy step and end with the newest step whose losses are
+    known.
     """
     k, d = v.setting.steps_per_rtt, v.setting.jitter_steps
     rates: list[tuple[Formula, Term]] = [
@@ -49,21 +49,21 @@ def upper_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
 
 
 def _upper_rates_of_sent(v: View, t: int) -> Iterator[tuple[Formula, Term]]:
-    """Yield (whether it counts, upper bound on C) of what was sent: windows (x, t - D], and those that end with a lost byte."""
+    """Yield (whether it counts, upper bound on C) from bytes sent: windows (x, t - D], and those that end with a loss."""
     k, end = v.setting.steps_per_rtt, t - v.setting.jitter_steps
-    known_end = t - max(v.setting.jitter_steps, k)
+    loss_end = t - max(v.setting.jitter_steps, k)
     for x in range(end):
         if x > 0:
             yield _window_utilised(v, x, t), sent_windows(v, t)[x]
     if not v.setting.has_loss:
         return
-    for x in range(known_end):
-        used = all_of(v.step_utilised(y) for y in range(x + 1, known_end + 1))
-        yield all_of([v.step_lost(known_end), used]), (v.E[known_end] - v.E[x]) * Fraction(k, known_end - x)
+    for x in range(loss_end):
+        used = all_of(v.step_utilised(y) for y in range(x + 1, loss_end + 1))
+        yield all_of([v.step_lost(loss_end), used]), (v.E[loss_end] - v.E[x]) * Fraction(k, loss_end - x)
 
 
 def sent_windows(v: View, t: int) -> list[Term]:
-    """Return what bounds C from above if the steps of (x, t - D] were used, for x = 0 to t - D - 1: V(x) of docs/beliefs.md."""
+    """Return V(x) of docs/beliefs.md for x = 0 to t - D - 1: an upper bound on C if the steps of (x, t - D] were used."""
     return v.extra[f"sent_windows_{t}"]
 
 
@@ -84,8 +84,8 @@ def windows_of_sent(v: View) -> Iterator[Formula]:
 def step_shows_use(v: View, t: int) -> Formula:
     """Return the paper's sign of a used link in (t-1, t]: qdel_L > 0 at t, or a loss (s.5.1.1).
 
-    With jitter the loss that became known at t is one of step t-1, and the extra step of the window makes up for it. Without
-    jitter windows have no extra step, so only a loss of the step itself counts.
+    With jitter the loss that became known at t happened in step t-1, which the extra step of the window covers. Without jitter
+    windows have no extra step, so only a loss of the step itself counts.
     """
     d = v.setting.jitter_steps
     lost = v.loss_seen[t] if d or not v.setting.has_loss else v.lost[t] > 0
@@ -121,30 +121,30 @@ def _shows_delay(v: View, t: int, steps: int) -> Formula:
 
 def lower_bound(v: View) -> Iterator[Formula]:
     """C_L(t) = max of C_L(t-1) and the windows that end at t; a time-out may replace it at the last sample."""
-    lower = known(v.C_L, "C_L")
+    lower = require_variables(v.C_L, "C_L")
     for t in range(1, v.setting.samples):
-        grown = _grown(v, t, "C_L")
-        yield from _is_maximum(grown, [(True, lower[t - 1]), *lower_window_rates(v, t)])
+        grown = _before_timeout(v, t, "C_L")
+        yield from _equals_maximum(grown, [(True, lower[t - 1]), *lower_window_rates(v, t)])
 
 
 def upper_bound(v: View) -> Iterator[Formula]:
     """C_U(t) = min of C_U(t-1) and the utilised windows that end at t; a time-out may raise it at the last sample."""
-    upper = known(v.C_U, "C_U")
+    upper = require_variables(v.C_U, "C_U")
     for t in range(1, v.setting.samples):
-        fallen = _grown(v, t, "C_U")
-        yield from _is_minimum(fallen, [(True, upper[t - 1]), *upper_window_rates(v, t)])
+        fallen = _before_timeout(v, t, "C_U")
+        yield from _equals_minimum(fallen, [(True, upper[t - 1]), *upper_window_rates(v, t)])
 
 
 def timeout(v: View) -> Iterator[Formula]:
-    """At the last sample stale-looking bounds are recomputed (s.5.1.2)."""
+    """Bounds that look stale at the last sample are recomputed (s.5.1.2)."""
     rule = v.setting.beliefs.timeout
     if rule is None:
         return
-    lower, upper = known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    lower, upper = require_variables(v.C_L, "C_L"), require_variables(v.C_U, "C_U")
     old_lower, old_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
     recomputed = v.extra["C_L_recomputed"][0]
     windows = [rate for t in range(1, v.setting.samples) for rate in lower_window_rates(v, t)]
-    yield from _is_maximum(recomputed, windows)
+    yield from _equals_maximum(recomputed, windows)
     lower_times_out, upper_times_out = timeouts(rule, lower[0], upper[0], old_lower, old_upper)
     last = v.last
     yield lower[last] == choose(lower_times_out, recomputed, old_lower)
@@ -167,21 +167,21 @@ def timeouts(rule: TimeoutRule, first_lower: Term, first_upper: Term, lower: Ter
 
 def sent_lower_bound(v: View, window: int) -> Iterator[Formula]:
     """C_L_lambda(t) = max of C_L_lambda(t-1) and the sending windows known at t (6.2)."""
-    bound = known(v.C_L_lambda, "C_L_lambda")
+    bound = require_variables(v.C_L_lambda, "C_L_lambda")
     for t in range(1, v.setting.samples):
-        yield from _is_maximum(bound[t], [(True, bound[t - 1]), *sent_window_rates(v, t, window)])
+        yield from _equals_maximum(bound[t], [(True, bound[t - 1]), *sent_window_rates(v, t, window)])
 
 
 def queue_bound(v: View) -> Iterator[Formula]:
     """q_U(t) = max(0, q_U(t-1) + sent - C_L_lambda(t) dt), at most what is in flight (s.6.2.1)."""
-    queue, rate = known(v.q_U, "q_U"), known(v.C_L_lambda, "C_L_lambda")
+    queue, rate = require_variables(v.q_U, "q_U"), require_variables(v.C_L_lambda, "C_L_lambda")
     for t in range(1, v.setting.samples):
         drained = larger(0, queue[t - 1] + v.sent[t] - (rate[t] if v.setting.plain_grid else v.setting.step * rate[t]))
         yield queue[t] == smaller(inflight_seen(v, t), drained)
 
 
 def inflight_seen(v: View, t: int) -> Term:
-    """Return A - Ld - S: losses of the last Rm are not yet known to the sender."""
+    """Return A - Ld - S, where Ld are the losses known to the sender: those of the last Rm are not."""
     unseen = v.lost[t] if t > 0 and v.setting.has_loss else 0
     return v.inflight(t) + unseen
 
@@ -199,7 +199,7 @@ def initial_bounds(v: View) -> Iterator[Formula]:
 
 
 def constant_bounds(v: View, window: int) -> Iterator[Formula]:
-    """Yield what it means that no bound moves inside the trace (one scalar per bound); equal to the full rules in that case."""
+    """Yield "no bound moves inside the trace" (one scalar per bound), where it holds equivalent to the full rules."""
     for t in range(1, v.setting.samples):
         if v.C_L is not None:
             for counts, rate in lower_window_rates(v, t):
@@ -212,20 +212,20 @@ def constant_bounds(v: View, window: int) -> Iterator[Formula]:
                 yield implies(counts, rate <= v.C_L_lambda[0])
 
 
-def _grown(v: View, t: int, name: str) -> Term:
-    """Return the variable for a bound before a time-out: at the last sample under a time-out rule, the kept one."""
+def _before_timeout(v: View, t: int, name: str) -> Term:
+    """Return the variable of a bound before a time-out, which differs at the last sample under a time-out rule."""
     if t == v.last and v.setting.beliefs.timeout is not None:
         return v.extra[f"{name}_kept"][0]
     return getattr(v, name)[t]
 
 
-def _is_maximum(value: Term, parts: list[tuple[Formula, Term]]) -> Iterator[Formula]:
+def _equals_maximum(value: Term, parts: list[tuple[Formula, Term]]) -> Iterator[Formula]:
     for counts, part in parts:
         yield implies(counts, value >= part)
     yield any_of(all_of([counts, value == part]) for counts, part in parts)
 
 
-def _is_minimum(value: Term, parts: list[tuple[Formula, Term]]) -> Iterator[Formula]:
+def _equals_minimum(value: Term, parts: list[tuple[Formula, Term]]) -> Iterator[Formula]:
     for counts, part in parts:
         yield implies(counts, value <= part)
     yield any_of(all_of([counts, value == part]) for counts, part in parts)

@@ -1,7 +1,7 @@
 """The network laws on the sample grid, one function per law ([CCmatic] Listing 3, App. C; units C = Rm = 1).
 
-Each function yields the formulas of one law. ``LAWS_OF`` says which laws make a model; the encoder asserts them all. Several
-flows obey them together; ``BETWEEN_FLOWS`` says what is whose.
+Each function yields the formulas of one law. ``LAWS_OF`` lists the laws of each model, all of which the encoder asserts. Several
+flows obey them together; ``BETWEEN_FLOWS`` holds the laws that divide bytes among them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def tokens_monotone(v: View) -> Iterator[Formula]:
 
 
 def service_monotone(v: View) -> Iterator[Formula]:
-    """Delivered bytes stay delivered."""
+    """S does not decrease."""
     for t in v.setting.times[1:]:
         yield v.delivered(t) >= v.delivered(t - 1)
 
@@ -113,9 +113,9 @@ def drop_tail(v: View) -> Iterator[Formula]:
 
 
 def past_sending(v: View) -> Iterator[Formula]:
-    """The sender sent at least nothing before the trace, and in the known past at most what the setting allows.
+    """E does not decrease before the trace, and grows in the known past at most by what the setting allows.
 
-    What was lost in a step was sent in it too, so a step with loss filled the buffer with less than that.
+    Bytes lost in a step were also sent in it, so a lossy step added less than that to the buffer.
     """
     setting = v.setting
     limit = setting.sent_before_at_most
@@ -132,7 +132,7 @@ def past_sending(v: View) -> Iterator[Formula]:
 
 
 def empty_start(v: View) -> Iterator[Formula]:
-    """Where the past starts empty, nothing was sent, served or lost by its first sample."""
+    """If the past starts empty, nothing was sent, served or lost by its first sample."""
     if v.setting.past_start == "empty":
         first = v.setting.times[0]
         yield v.delivered(first) == v.enqueued(first)
@@ -142,10 +142,10 @@ def empty_start(v: View) -> Iterator[Formula]:
 def delay_of_newest(v: View) -> Iterator[Formula]:
     """late[t][m]: the newest byte delivered by sample t was sent m or more steps before; unchanged while nothing is delivered.
 
-    Where the setting bounds what was sent before the trace without knowing its past sample by sample, the same link also ruled
-    it. Then the newest byte was delivered at sample 0 or -1 if bytes that were sent by -1 are still missing: S(-2) = S(0) would
-    need G(-2) = G(-1) = S(0) by the jitter bound, so a whole step of tokens wasted, so an empty queue at -1. Hence S(0) < E(-1)
-    and S(0) <= E(-1-m) make it late.
+    Where the setting bounds what was sent before the trace without a sample-by-sample past, the same link also ruled the past.
+    Then the newest byte was delivered at sample 0 or -1 if bytes that were sent by -1 are still missing: S(-2) = S(0) would need
+    G(-2) = G(-1) = S(0) by the jitter bound, so a whole step of wasted tokens, so an empty queue at -1. Hence S(0) < E(-1) and
+    S(0) <= E(-1-m) make it late.
     """
     setting = v.setting
     first = setting.times[0]
@@ -194,14 +194,14 @@ def _longer_is_rarer(flags: dict[int, Formula]) -> Iterator[Formula]:
 
 
 def _grows_by_one(late: list[dict[int, Formula]]) -> Iterator[Formula]:
-    """A delay below m is below m + 1 one step later; a delay below T stays below T, the longest that is told apart."""
+    """A delay below m is below m + 1 one step later; a delay below T, the longest distinguished one, stays below T."""
     for before, now in pairwise(late):
         for m in before:
             yield implies(negate(before[m]), negate(now[min(m + 1, max(now))]))
 
 
 def _within_buffer(v: View) -> Iterator[Formula]:
-    """No delay, stale and earlier ones included, is longer than a full buffer and the jitter take."""
+    """No delay, stale and earlier ones included, exceeds that of a full buffer plus the jitter."""
     if v.beta is None:
         return
     for flags in v.late:
@@ -234,7 +234,7 @@ LAWS_OF: dict[str, tuple[Law, ...]] = {
 
 
 def own_bytes(v: View) -> Iterator[Formula]:
-    """Each flow of several gets its own bytes, and loses of a step at most what it sent in it; which flow loses is free."""
+    """Each flow receives its own bytes and loses in a step at most what it sent in it; which flow loses is free."""
     for flow in v.flows:
         yield flow.S[0] == 0
         for t in range(v.setting.samples):
@@ -251,8 +251,8 @@ def own_bytes(v: View) -> Iterator[Formula]:
 def first_in_first_out(v: View) -> Iterator[Formula]:
     """Bytes that entered by a sample are served before any that entered later, without multiplying variables.
 
-    Whenever S(t) > E(x) every flow has had all its bytes of sample x served, and whenever S(t) <= E(x) no flow has had more.
-    Bytes that entered in one step leave in any order. That relaxes the continuous model: what is proved here holds there too.
+    If S(t) > E(x), all bytes that entered by sample x are served; if S(t) <= E(x), no later byte is. Bytes that entered in
+    one step leave in any order. This relaxes the continuous model, so proofs carry over to it.
     """
     for t in range(v.setting.samples):
         for x in range(t + 1):
@@ -262,7 +262,7 @@ def first_in_first_out(v: View) -> Iterator[Formula]:
 
 
 def own_delays(v: View) -> Iterator[Formula]:
-    """Each flow's bytes leave the queue first in, first out, and are held at most D after it, whatever happens to other flows'.
+    """Each flow's bytes leave the queue in FIFO order and are then held at most D, independently of other flows' bytes.
 
     Bytes that entered in one step leave in any order, as in ``first_in_first_out``.
     """

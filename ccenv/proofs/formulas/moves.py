@@ -1,4 +1,4 @@
-"""Solver traces as network moves, and their replay in the curve engine at K = 1 in proof timing."""
+"""The network moves of solver traces, and their replay in the curve engine at K = 1 in proof timing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Decide = Callable[["CurveEngine", int, float], float]
 PREFIX_STEPS = 2
 """Steps that build the trace's initial state from an empty path."""
 
-SMALLEST_RATE_Bps = 1e-300  # a rate from outside must be positive; this one sends nothing
+SMALLEST_RATE_Bps = 1e-300  # an external rate must be positive; this one sends nothing
 
-LONGEST_HISTORY_RTTS = 8000.0  # what the engine's rings hold; a trace with more in flight cannot be replayed there
+LONGEST_HISTORY_RTTS = 8000.0  # capacity of the engine's rings; a trace with more in flight cannot be replayed
 
 REPLAY_TOLERANCE = 1e-9
 """Largest difference between engine and solver curves, relative to the largest number of bytes at stake."""
@@ -32,12 +32,12 @@ REPLAY_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Moves:
-    """What network and sender do, step by step, to run a solver trace from an empty path.
+    """The moves of network and sender, step by step, that run a solver trace from an empty path.
 
     Attributes:
         network: (prefix + rows - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1].
-        rates_Bps: (prefix + rows - 1, N) what the senders send per step.
-        offset_bytes: (N,) what the engine's curves are above the trace's (S there is 0 at row 0).
+        rates_Bps: (prefix + rows - 1, N) sending rates.
+        offset_bytes: (N,) by which the engine's curves exceed the trace's (whose S is 0 at row 0).
         prefix_steps: steps that build the state of row 0; none for a trace that starts empty.
     """
 
@@ -51,23 +51,23 @@ def moves_of(trace: Trace) -> Moves:
     """Return the moves that reproduce a trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1.
 
     Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
-    tokens in stock) and its undelivered bytes; several flows send them in the proportion of what waits at row 0. From there u_w
-    is the share of the spare tokens wasted, u_s the place of S in its legal band, and a free loss its share of what may be lost.
-    A trace that starts empty needs no prefix.
+    tokens in stock) and its undelivered bytes; several flows send them in the proportion of their backlogs at row 0. From there
+    u_w is the share of the spare tokens wasted, u_s the position of S in its legal band, and a free loss its share of what may be
+    lost. A trace that starts empty needs no prefix.
 
     Raises:
         InputError: for a trace on another grid or of another model.
     """
     header, n = trace.header, trace.n_flows
-    known = ("ideal", "cbr_delay", "ccac")
-    if header.steps_per_rtt != 1 or header.model not in known:
-        raise InputError(f"moves need a trace with one step per Rm on {' or '.join(known)}")
+    models = ("ideal", "cbr_delay", "ccac")
+    if header.steps_per_rtt != 1 or header.model not in models:
+        raise InputError(f"moves need a trace with one step per Rm on {' or '.join(models)}")
     step_bytes = header.path.link_rate_Bps * header.dt_s
     E, S, G = trace.E.sum(axis=1), trace.S.sum(axis=1), trace.G
     mix = trace.E[0] / E[0] if E[0] > 0 else np.full(n, 1 / n)
     sent, free = np.diff(trace.A, axis=0), np.diff(trace.L_free, axis=0)
     jitter = trace.grid.jitter_steps[0] > 0
-    # Of each delay element, of which CCAC has one: what it delivered, what is due D later, and what it had.
+    # Of each delay element (CCAC has one): bytes delivered, bytes due D later, bytes received.
     curves = [(S, G, np.minimum(G, E))]
     if header.model != "ccac" and n > 1:
         departed = np.where(G[:, None] <= E[0], np.outer(G, mix), Curves(trace, 0.0).departed[1])
@@ -81,17 +81,17 @@ def moves_of(trace: Trace) -> Moves:
     network = np.zeros((prefix + len(G) - 1, 2 + 2 * n))
     if prefix:
         network[0, 2 : 2 + n] = 1.0
-        network[1, 2 : 2 + n] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
+        network[1, 2 : 2 + n] = _find_share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
     for t in range(1, len(G)):
         row = network[prefix + t - 1]
         spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1].sum() - free[t - 1].sum()))
-        row[0] = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
+        row[0] = _find_share(G[t - 1] + step_bytes - G[t], 0.0, spare)
         for i, (mine, due, left) in enumerate(curves):
             low = max(mine[t - 1], due[t - 1]) if jitter else mine[t - 1]
-            row[2 + i] = _share(mine[t], low, left[t])
+            row[2 + i] = _find_share(mine[t], low, left[t])
         for i in np.flatnonzero(free[t - 1] > 0).tolist():
             budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]
-            row[2 + n + i] = _share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))
+            row[2 + n + i] = _find_share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))
     rates = np.vstack([np.outer(prefix_sent[:prefix], mix), sent]) / header.dt_s
     return Moves(network, np.maximum(rates, SMALLEST_RATE_Bps), offset * mix, prefix)
 
@@ -107,13 +107,11 @@ def as_adversary(trace: Trace, name: str = "solver") -> RecordedAdversary:
 def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, float]:
     """Run a solver trace in the curve engine: same network moves, K = 1, proof timing.
 
-    Args:
-        trace: of the solver.
-        decide: decides each step on what the engine has delivered; None: the bytes of the trace are offered again.
+    ``decide`` chooses the bytes of each step from the engine's deliveries; None offers those of the trace again.
 
     Returns:
-        tuple: the engine's own trace cut to the solver's rows and shifted to its origin, and the largest difference of A, L, S
-        and G relative to the largest number of bytes at stake.
+        tuple: the engine's trace cut to the solver's rows and shifted to its origin, and the largest difference of A, L, S and G
+        relative to the largest number of bytes at stake.
     """
     from ccenv.agents.sender import ExternalSender
     from ccenv.engine.curve.engine import CurveEngine
@@ -127,7 +125,7 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
         steps_per_rtt=1,
         timing="smt",
         loss_detection="oracle",
-        history_rtts=_history_rtts(trace),
+        history_rtts=_choose_history_rtts(trace),
         record=True,
     )
     begins = moves.prefix_steps + trace.start_row
@@ -138,19 +136,19 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
             actions = np.array([[max(offered / trace.header.dt_s, SMALLEST_RATE_Bps)]])
         engine.advance(1, actions=actions)
     run = engine.trace(0)
-    cut = _cut(run, trace, moves)
+    cut = _cut_run(run, trace, moves)
     scale = max(1.0, float(np.abs(trace.A).max()), float(np.abs(trace.G).max()))
     difference = max(float(np.abs(getattr(cut, name) - getattr(trace, name)).max()) for name in ("A", "L", "S", "G"))
     return cut, difference / scale
 
 
-def _history_rtts(trace: Trace) -> float:
-    """Return a history so long that the engine's receive window does not limit what the trace has in flight."""
+def _choose_history_rtts(trace: Trace) -> float:
+    """Return a history long enough that the engine's receive window does not limit the trace's bytes in flight."""
     most = float((trace.A - trace.S).sum(axis=1).max()) / trace.header.path.bdp_bytes
     return min(LONGEST_HISTORY_RTTS, 4 * (most + len(trace.G)) + 64)
 
 
-def _cut(run: Trace, like: Trace, moves: Moves) -> Trace:
+def _cut_run(run: Trace, like: Trace, moves: Moves) -> Trace:
     rows, offset = slice(moves.prefix_steps, None), moves.offset_bytes
     header = like.header.model_copy(update={"notes": "replayed in the curve engine", "senders": run.header.senders})
     return Trace(
@@ -166,8 +164,8 @@ def _cut(run: Trace, like: Trace, moves: Moves) -> Trace:
     )
 
 
-def _share(value: float, low: float, high: float) -> float:
-    """Return where a value lies between two others, in [0, 1]; 1 where they coincide."""
+def _find_share(value: float, low: float, high: float) -> float:
+    """Return the position of a value between two others, in [0, 1]; 1 where they coincide."""
     if high <= low:
         return 1.0
     return float(min(1.0, max(0.0, (value - low) / (high - low))))

@@ -1,4 +1,4 @@
-"""What a query is about: network model, buffer, trace length, belief rules. Units: C = Rm = 1, and D = 1 or 0 (ideal)."""
+"""The setting of a query: network model, buffer, trace length, belief rules. Units: C = Rm = 1, and D = 1 or 0 (ideal)."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class BeliefRules:
         upper: windows of C_U: ``paper``, every step shows qdel_L > 0 or a loss (s.5.1.1); ``exact``, no token can have been
             wasted in the window (E(x) > S(x+D) or a loss at x), which is tighter and also sound for window-based senders.
         lambda_extra_steps: 1: C_L_lambda = sent/(T*+D+1), what K = 1 sampling can measure when delays are read off the grid
-            with one step of slack; 0: sent/(T*+D) as in (6.2), with one step less of slack in what counts as delayed.
-        lambda_delay: when a late first byte spoils a window of C_L_lambda: ``kept``, also in later steps until another byte
-            arrives; ``seen``, only in the step that delivers it (the published code: no byte, no sign of a delay). Both are
-            true bounds on C; ``seen`` counts more windows.
+            with one step of slack; 0: sent/(T*+D) as in (6.2), with one step less of slack in the delay threshold.
+        lambda_delay: when a late first byte invalidates a window of C_L_lambda: ``kept``, also in later steps until another byte
+            arrives; ``seen``, only in the step that delivers it (the published code). Both are true bounds on C; ``seen`` counts
+            more windows.
         timeout: belief time-out at the last sample, or None.
-        tighter: C_L and C_U also follow from what was sent and lost (docs/beliefs.md, Tighter rules).
+        tighter: C_L and C_U also use bytes sent and lost (docs/beliefs.md, Tighter rules).
     """
 
     upper: Literal["paper", "exact"] = "paper"
@@ -75,7 +75,6 @@ class BeliefRules:
     tighter: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no encoding exists for."""
         if self.tighter and (self.upper != "exact" or self.timeout is not None):
             raise InputError("the tighter belief rules are encoded with the exact windows of C_U and without time-outs")
 
@@ -93,16 +92,14 @@ class Setting:
             rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
             legal traces.
         sent_before_at_most: None, or (a, b): in each known step before the trace the sender sent at most a*C*Rm + b*MSS.
-        beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
         loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
-            a retransmission time-out (:mod:`ccenv.proofs.senders.window`). What beliefs call a loss is the oracle's in both.
+            a retransmission time-out (:mod:`ccenv.proofs.senders.window`). Beliefs use the oracle's losses in both cases.
         past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
             the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
-        settle_steps: steps at the start of the trace that utilisation does not count: the sender already obeys its rule in them,
-            so that what is in flight when the counting starts is what it would have sent.
-        past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
-            nothing was sent before.
+        settle_steps: steps at the start of the trace that utilisation does not count; the sender already obeys its rule in them,
+            so that the bytes in flight when counting starts are its own.
+        past_start: state at the first known sample: ``any`` that the laws of one sample allow, or ``empty``, nothing sent before.
         steps_per_rtt: K, samples per Rm. The network acts in every step; the sender decides every K steps, from sample 0 on.
         jitter_rtts: D in Rm, a whole number of steps; None: Rm, and 0 on ``ideal``.
     """
@@ -122,7 +119,6 @@ class Setting:
     jitter_rtts: Fraction | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no encoding exists for."""
         if self.model not in MODELS:
             raise unknown_name("model for verification", self.model, MODELS)
         if isinstance(self.buffer, str) and self.buffer not in BUFFERS:
@@ -219,17 +215,11 @@ HISTORY_STEPS = 3
 
 
 def named_setting(name: str, base: Setting, largest_rate: tuple[Fraction, Fraction] | None = None) -> Setting:
-    """Apply one of the three named treatments of what happened before the trace.
+    """Apply one of the three named treatments of the past to a setting.
 
-    Args:
-        name: ``sound``: in each of the last steps before the trace the network obeyed its laws; ``artefact``, the published
-            delay rule; ``history``: sound, and in each of those steps the sender obeyed its own largest rate.
-        base: the setting to change.
-        largest_rate: (a, b) of a sender that never exceeds a*C + b*MSS/Rm while its beliefs are consistent; ``history`` needs
-            it. cc_qdel has (2, 0): it sends at most 2*C*Rm per step.
-
-    Raises:
-        InputError: for ``history`` with a sender of which no such rate is known.
+    ``sound``: in each of the last steps before the trace the network obeyed its laws; ``artefact``: the published delay rule;
+    ``history``: sound, and in each of those steps the sender obeyed its largest rate (a, b): at most a*C + b*MSS/Rm while its
+    beliefs are consistent (cc_qdel: (2, 0)). Raises InputError for ``history`` without such a rate.
     """
     if name not in SETTINGS:
         raise unknown_name("setting", name, SETTINGS)

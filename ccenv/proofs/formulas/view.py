@@ -1,6 +1,6 @@
-"""The quantities of a trace, as solver terms or as exact numbers: what laws, beliefs, senders and properties speak about.
+"""The quantities of a trace that laws, beliefs, senders and properties read, as solver terms or exact numbers.
 
-From exact solver traces to ``ccenv.Trace`` files.
+:func:`as_trace` converts exact numbers to a ``ccenv.Trace``.
 """
 
 from __future__ import annotations
@@ -24,37 +24,32 @@ from ccenv.proofs.solver.terms import Formula, Term
 class View:
     """Flows on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
 
-    With several flows the view of the link has the sums of E, S, sent and lost, and ``flows`` a view of each flow: its own bytes,
-    losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, and they see one delay;
-    on other models each flow has an element of its own, after the queue ([Starvation] s.3): what of it left the queue
-    (``departed``), its past and its delays are its own. Senders, beliefs and properties of one flow read either.
+    With several flows the link's view has the sums of E, S, sent and lost, and ``flows`` has a view per flow with its bytes,
+    losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, so they see one delay; on
+    other models each flow has a delay element after the queue ([Starvation] s.3), and so its own ``departed``, past and delays.
+    Senders, beliefs and properties of one flow read either view.
 
     Attributes:
-        setting: what is encoded.
         alpha: MSS.
         beta: buffer, or None where infinite.
         G: cumulative tokens admitted.
         E: cumulative bytes that entered the queue, A - L.
         S: cumulative bytes delivered; S[0] = 0.
         E_before: E at samples -1, -2, ..., as far back as the known past and delays look.
-        G_before: G at the samples -1, -2, ... of the known past.
-        S_before: S at the same samples.
-        late_before: ``late`` at the same samples.
-        first_late_before: ``first_late`` at the same samples.
-        sent: bytes sent in (t-1, t]; entry 0 is None.
-        lost: bytes lost in (t-1, t]; entry 0 is None.
+        G_before: G at the samples -1, -2, ... of the known past; likewise S_before, late_before and first_late_before.
+        sent: bytes sent in (t-1, t], entry 0 is None; likewise ``lost``.
         rate: sending rate in (t-1, t]; entry 0 is the rate before the trace.
         cwnd: congestion window in (t-1, t], or None for rate-based senders.
         lost_at_0: whether bytes were lost in the step that ended at sample 0.
-        lost_before: k -> the same of the step that ended at sample -k, where ``lost_at_0`` and ``loss_seen`` do not tell it.
+        lost_before: k -> the same of the step that ended at sample -k, unless ``lost_at_0`` or ``loss_seen`` holds it.
         loss_seen: whether a loss became known in (t-1, t]; the oracle reports with one Rm of delay.
         late: per sample, m -> whether the newest byte delivered by then had waited at least m steps (grid reading).
         first_late: the same for the first byte delivered in (t-1, t].
         C_L: lower bound on C, or None where nothing needs it; likewise C_U, C_L_lambda.
         q_U: upper bound on the queue in bytes, or None.
         extra: further named quantities of a sender (for traces and replay).
-        flows: one view per flow where there are several; empty where the view is the only flow's.
-        departed: of a flow with a delay element of its own: its bytes among the first G that left the queue.
+        flows: one view per flow if there are several, else empty.
+        departed: of a flow with its own delay element: its bytes among the first G that left the queue.
     """
 
     setting: Setting
@@ -128,10 +123,9 @@ class View:
         return sum((self.lost[x] for x in range(1, t + 1)), start=0)
 
     def step_utilised(self, x: int) -> Formula:
-        """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.
+        """Return whether no token can have been wasted in step x, as known at x + D: E(x) > S(x + D), or bytes were lost at x.
 
-        Args:
-            x: step, 0 to T-1-D, or -D to -1 where the past is known. E(x) > S(x+D), or bytes were lost at x.
+        Steps are 0 to T-1-D, and -D to -1 where the past is known.
         """
         from ccenv.proofs.solver.terms import any_of
 
@@ -150,34 +144,34 @@ class View:
 
 
 def flow_prefix(index: int) -> str:
-    """Return what the names of a flow's own variables begin with, where a path has several flows."""
+    """Return the prefix of the names of one flow's variables among several flows."""
     return f"flow{index}_"
 
 
-def known(values: list[Term] | None, name: str) -> list[Term]:
-    """Return the variables of a belief. Raises CcenvError where the encoding has none."""
+def require_variables(values: list[Term] | None, name: str) -> list[Term]:
+    """Return the variables of a belief. Raises CcenvError if the encoding has none."""
     if values is None:
         raise CcenvError(f"the encoding has no variables for {name}, which a law needs")
     return values
 
 
 RTT_S = 0.04
-"""Rm of exported traces; the solver's unit of time."""
+"""Rm of exported traces, the solver's unit of time."""
 
 
 def as_trace(view: View, sender: str, notes: str = "") -> Trace:
-    """Turn a view in exact numbers into a trace in seconds and bytes.
+    """Convert a view in exact numbers to a trace in seconds and bytes.
 
-    The unit C*Rm becomes MSS/alpha bytes with an MSS of 1500 bytes; Rm becomes 40 ms. Which of several flows a full buffer hits
-    is the network's choice in the model, so their losses are written as non-congestive ones, with the smallest loss budget that
-    allows them.
+    The unit C*Rm becomes MSS/alpha bytes with an MSS of 1500 bytes; Rm becomes 40 ms. The model lets the network choose which of
+    several flows a full buffer hits, so their losses are written as non-congestive, with the smallest loss budget that allows
+    them.
     """
     bdp_bytes = DEFAULT_MSS_BYTES / float(view.alpha)
     link_rate_Bps = bdp_bytes / RTT_S
     times = view.setting.times
     origin = Fraction(view.delivered(times[0]))
-    lost = _columns(view, lambda flow: np.cumsum(_bytes(_lost(flow), bdp_bytes)))
-    A = _columns(view, lambda flow: _bytes([flow.enqueued(t) - origin for t in times], bdp_bytes)) + lost
+    lost = _stack_columns(view, lambda flow: np.cumsum(_scale(_list_losses(flow), bdp_bytes)))
+    A = _stack_columns(view, lambda flow: _scale([flow.enqueued(t) - origin for t in times], bdp_bytes)) + lost
     share = np.divide(lost, A, out=np.zeros_like(lost), where=lost > 0).max(axis=0)
     budgets = [{"loss_budget": min(float(most) * (1 + 1e-12), 1 - 1e-12)} if view.flows else {} for most in share]
     delays = {"rtt_s": RTT_S, "jitter_s": RTT_S * float(view.setting.jitter)}
@@ -205,49 +199,49 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
         A=A,
         L=lost,
         L_free=lost if view.flows else np.zeros_like(lost),
-        S=_columns(view, lambda flow: _bytes([flow.delivered(t) - origin for t in times], bdp_bytes)),
-        G=_bytes([view.admitted(t) - origin for t in times], bdp_bytes),
+        S=_stack_columns(view, lambda flow: _scale([flow.delivered(t) - origin for t in times], bdp_bytes)),
+        G=_scale([view.admitted(t) - origin for t in times], bdp_bytes),
         link_rate_Bps=np.full(len(times), link_rate_Bps),
-        rate_Bps=_columns(view, lambda flow: _bytes(_rates(flow), link_rate_Bps)),
-        cwnd_bytes=_columns(view, lambda flow: _windows(flow, bdp_bytes)),
-        beliefs=_beliefs(view, link_rate_Bps, bdp_bytes),
+        rate_Bps=_stack_columns(view, lambda flow: _scale(_list_rates(flow), link_rate_Bps)),
+        cwnd_bytes=_stack_columns(view, lambda flow: _list_windows(flow, bdp_bytes)),
+        beliefs=_scale_beliefs(view, link_rate_Bps, bdp_bytes),
     )
 
 
-def _columns(view: View, column: Callable[[View], np.ndarray]) -> np.ndarray:
+def _stack_columns(view: View, column: Callable[[View], np.ndarray]) -> np.ndarray:
     """Return one column per flow, (T, N)."""
     return np.column_stack([column(flow) for flow in view.each])
 
 
-def _lost(flow: View) -> list[Fraction]:
+def _list_losses(flow: View) -> list[Fraction]:
     """Return what is lost in each step of the known past and the trace."""
     times = flow.setting.times
-    return [Fraction(0), *(past_lost(flow, t) for t in times[1 : flow.setting.past_steps + 1]), *flow.lost[1:]]
+    return [Fraction(0), *(find_past_loss(flow, t) for t in times[1 : flow.setting.past_steps + 1]), *flow.lost[1:]]
 
 
-def _rates(flow: View) -> list[Fraction]:
-    """Return the rate of each step: before the trace what was sent, in the first known step no more than in the next one."""
+def _list_rates(flow: View) -> list[Fraction]:
+    """Return the rate of each step, before the trace from the bytes sent; the first known sample repeats the next one's."""
     steps = flow.setting.past_steps
     if not steps:
         return flow.rate
     step = flow.setting.step
-    sent = [(flow.enqueued(t) - flow.enqueued(t - 1) + past_lost(flow, t)) / step for t in flow.setting.times[1 : steps + 1]]
+    sent = [(flow.enqueued(t) - flow.enqueued(t - 1) + find_past_loss(flow, t)) / step for t in flow.setting.times[1 : steps + 1]]
     return [*sent[:1], *sent, *flow.rate[1:]]
 
 
-def _windows(flow: View, bdp_bytes: float) -> np.ndarray:
+def _list_windows(flow: View, bdp_bytes: float) -> np.ndarray:
     windows = np.full(len(flow.setting.times), np.inf)
     if flow.cwnd is not None:
         # What was sent before sample 0 is not what the window of sample 0 allowed.
         first = 1 if flow.setting.past_steps else 0
-        windows[flow.setting.past_steps + first :] = _bytes(flow.cwnd[first:], bdp_bytes)
+        windows[flow.setting.past_steps + first :] = _scale(flow.cwnd[first:], bdp_bytes)
     return windows
 
 
-def past_lost(view: View, t: int) -> Fraction:
+def find_past_loss(view: View, t: int) -> Fraction:
     """Return bytes lost in the step that ended at sample t <= 0 of the known past.
 
-    The solver says only whether each of the last steps lost bytes. What is written is one MSS, or less where the sender's
+    The solver only decides whether each of the last steps lost bytes. The loss is taken as one MSS, or less if the sender's
     largest rate allows no more.
     """
     if -t not in view.setting.losses_before or not view.lost_in_past(-t):
@@ -260,15 +254,15 @@ def past_lost(view: View, t: int) -> Fraction:
     return min(Fraction(view.alpha), room)
 
 
-def _beliefs(view: View, link_rate_Bps: float, bdp_bytes: float) -> dict[str, np.ndarray]:
+def _scale_beliefs(view: View, link_rate_Bps: float, bdp_bytes: float) -> dict[str, np.ndarray]:
     out = {}
     for name, unit in (("C_L", link_rate_Bps), ("C_U", link_rate_Bps), ("C_L_lambda", link_rate_Bps), ("q_U", bdp_bytes)):
         if getattr(view.each[0], name) is not None:
-            # Of the past no belief is known: the bounds that are always true.
+            # The past has no beliefs: write bounds that always hold.
             nothing = [np.inf if name in ("C_U", "q_U") else 0.0] * view.setting.past_steps
-            out[name] = np.column_stack([[*nothing, *_bytes(getattr(flow, name), unit)] for flow in view.each])
+            out[name] = np.column_stack([[*nothing, *_scale(getattr(flow, name), unit)] for flow in view.each])
     return out
 
 
-def _bytes(series: list[Any], unit: float) -> np.ndarray:
+def _scale(series: list[Any], unit: float) -> np.ndarray:
     return np.array([float(Fraction(x)) * unit for x in series])

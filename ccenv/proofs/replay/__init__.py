@@ -1,1 +1,1 @@
-"""Counterexamples replayed in exact arithmetic and in the curve engine."""
+"""Replay of counterexamples in exact arithmetic and in the curve engine."""

@@ -1,15 +1,9 @@
 """Replay a solver model in exact rational numbers, independently of the encoder.
 
-The encoder states laws as formulas; this module plays senders, queue and belief updates forward in plain arithmetic from the
-initial state and the network's moves (G and S; with several flows also which one a full buffer hits), and checks the moves
-against the laws of [CCmatic] Listing 3. A model that the replayer does not reproduce number by number is a bug of one of the two,
-and is reported as such.
-
-What a replay in exact rational numbers is made of: the curves of a path and of its flows, decisions, and broken laws.
-
-Exact check of how a solver model begins: sample 0, the known past before it, and what the sender last saw.
-
-Like the rest of the replay it states the laws of [CCmatic] Listing 3 in plain arithmetic and shares no formula with the encoder.
+This module runs senders, queue and belief updates in plain arithmetic from the initial state and the network's moves (G and S;
+with several flows also which one a full buffer hits), and checks the initial state, the known past and the moves against the laws
+of [CCmatic] Listing 3. It shares no formula with the encoder: a model that is not reproduced number by number is a bug of one of
+the two, and is reported as such.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ class ReplayError(CcenvError):
 
 @dataclass(frozen=True)
 class Decision:
-    """What a sender decided for one step: rate, bytes sent, and its own state afterwards."""
+    """A sender's decision for one step: rate, bytes sent, and its next state."""
 
     rate: Fraction
     sent: Fraction
@@ -45,14 +39,11 @@ DecideStep = Callable[["Run", int, dict[str, Any]], Decision]
 class Run:
     """The state of a replay of one flow, or of a path and its flows; lists grow by one entry per sample.
 
-    Attributes:
-        flows: where the path has several flows, one run per flow: it has its own bytes, losses, beliefs and decisions, and the
-            link's tokens, and on CCAC its delays. The path's own E, S, sent and lost are then sums. Empty where the run is the
-            only flow's.
+    With several flows ``flows`` has a run per flow, with its bytes, losses, beliefs and decisions, and the link's tokens (on CCAC
+    also its delays); E, S, sent and lost of the path are then sums. With one flow ``flows`` is empty.
     """
 
     def __init__(self, setting: Setting, values: Values, bounds: frozenset[str], flows: int = 1) -> None:
-        """Start at sample 0 of a solver model."""
         self.setting = setting
         self.d = setting.jitter_steps
         self.values = values
@@ -89,7 +80,7 @@ class Run:
             self.cwnd = [number(values, "cwnd_0")] if "cwnd_0" in values else None
             self.beliefs = {name: [number(values, f"{name}_0")] for name in sorted(bounds)}
             return
-        self.flows = [Run(setting, values_of_flow(values, index), bounds) for index in range(flows)]
+        self.flows = [Run(setting, select_flow_values(values, index), bounds) for index in range(flows)]
         for flow in self.flows:
             flow.G = self.G
             if setting.delays_flows_apart:
@@ -111,7 +102,7 @@ class Run:
         return self.E[t] if t >= 0 else self.past[-t - 1]
 
     def step_utilised(self, x: int) -> bool:
-        """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D."""
+        """Return whether no token can have been wasted in step x (exact rule), as known at x + D."""
         if x < 0:
             if self.setting.past_steps:
                 return self.enqueued(x) > self.S[x + self.d] or self.lost_in_past(-x)
@@ -126,7 +117,7 @@ class Run:
         return self.loss_seen[0] if k == self.setting.steps_per_rtt else self.lost_before[k]
 
     def delay(self, t: int) -> int:
-        """Return the longest delay, in whole steps, that the newest byte at a sample is known to have had."""
+        """Return the largest known delay, in whole steps, of the newest byte at a sample."""
         return max([m for m, late in self.late[t].items() if late], default=0)
 
     def view(self) -> View:
@@ -161,21 +152,21 @@ class Run:
         return view
 
 
-def values_of_flow(values: Values, index: int) -> dict[str, Any]:
-    """Return the values that a flow among several has of its own, by their short names, and those of the link."""
+def select_flow_values(values: Values, index: int) -> dict[str, Any]:
+    """Return the values of one flow among several, without its prefix, and those of the link."""
     prefix = flow_prefix(index)
-    own = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-    return dict(values) | own
+    flow_values = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return dict(values) | flow_values
 
 
-def law(name: str, t: int, holds: bool, value: Any) -> None:
-    """Raise ReplayError unless a law holds at a sample; names it and the value seen."""
+def require_law(name: str, t: int, holds: bool, value: Any) -> None:
+    """Raise ReplayError, with law, sample and value, unless a law holds."""
     if not holds:
         raise ReplayError(f"replay: the solver's trace breaks the law {name!r} at sample {t} (value {value})")
 
 
 def number(values: Values, name: str) -> Fraction:
-    """Return a variable's value; what the solver left open counts as 0."""
+    """Return a variable's value, 0 if the solver left it open."""
     return Fraction(values.get(name, 0))
 
 
@@ -186,125 +177,117 @@ def flags(values: Values, name: str, t: int) -> dict[int, bool]:
 
 
 def check_start(run: Run) -> None:
-    """Check segment, buffer, sample 0, the past and the beliefs at sample 0.
-
-    Raises:
-        ReplayError: naming the law that the solver model breaks, and at which sample.
-    """
-    law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
+    """Check segment, buffer, sample 0, the past and the beliefs at sample 0. Raises ReplayError with the broken law."""
+    require_law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
     if run.beta is not None:
-        wanted: dict[Any, bool] = {
+        allowed: dict[Any, bool] = {
             "small": run.beta == SMALL_BUFFER,
             "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.setting.jitter),
             "arbitrary": run.beta > 0,
         }
-        law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
-        law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
+        require_law("buffer size", 0, allowed.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
+        require_law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
     _check_states(run)
     _check_steps(run)
-    for one in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
-        _check_sending(one)
+    for part in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
+        _check_sending(part)
         if run.setting.delay_rule == "sound":
-            _check_delays(one)
+            _check_delays(part)
     for flow in run.each:
         _check_flow(flow)
 
 
 def _check_flow(flow: Run) -> None:
     """Check bytes and beliefs of one flow at sample 0."""
-    law("S(0) = 0", 0, flow.S[0] == 0, flow.S[0])
-    law("S <= A - L", 0, flow.E[0] >= 0, flow.E[0])
+    require_law("S(0) = 0", 0, flow.S[0] == 0, flow.S[0])
+    require_law("S <= A - L", 0, flow.E[0] >= 0, flow.E[0])
     if "C_L" in flow.beliefs:
         lower = flow.beliefs["C_L"][0]
-        law("C_L(0) >= MSS/Rm", 0, lower >= flow.alpha, lower)
+        require_law("C_L(0) >= MSS/Rm", 0, lower >= flow.alpha, lower)
         if "C_U" in flow.beliefs:
-            law("C_L(0) <= C_U(0)", 0, lower <= flow.beliefs["C_U"][0], lower)
+            require_law("C_L(0) <= C_U(0)", 0, lower <= flow.beliefs["C_U"][0], lower)
 
 
 def _check_states(run: Run) -> None:
-    """Check what one sample alone says, for sample 0 and those of the past."""
+    """Check the laws of a single sample, for sample 0 and those of the past."""
     steps = run.setting.past_steps
     E, G, S = [run.E[0], *run.past], [run.G[0], *run.G_past], [run.S[0], *run.S_past]
     for k in range(steps + 1):
-        law("S <= G", -k, S[k] <= G[k], S[k])
-        law("S <= A - L", -k, S[k] <= E[k], S[k])
+        require_law("S <= G", -k, S[k] <= G[k], S[k])
+        require_law("S <= A - L", -k, S[k] <= E[k], S[k])
         if run.beta is not None:
-            law("drop-tail", -k, E[k] <= G[k] + run.beta, E[k])
-    law("S >= G - C*D at the first sample", -steps, S[steps] >= G[steps] - run.setting.jitter, S[steps])
+            require_law("drop-tail", -k, E[k] <= G[k] + run.beta, E[k])
+    require_law("S >= G - C*D at the first sample", -steps, S[steps] >= G[steps] - run.setting.jitter, S[steps])
     if run.setting.model != "ccac":
-        law("an empty queue keeps no tokens", -steps, G[steps] <= E[steps], G[steps])
+        require_law("an empty queue keeps no tokens", -steps, G[steps] <= E[steps], G[steps])
     if run.setting.past_start == "empty":
-        law("nothing was sent before", -steps, all(x == E[steps] for x in [S[steps], G[steps], *E[steps:]]), E[steps])
+        require_law("nothing was sent before", -steps, all(x == E[steps] for x in [S[steps], G[steps], *E[steps:]]), E[steps])
 
 
 def _check_steps(run: Run) -> None:
     """Check the network's moves in the steps of the past."""
     E, G, S = [run.E[0], *run.past], [run.G[0], *run.G_past], [run.S[0], *run.S_past]
-    steps, whole = run.setting.past_steps, run.setting.step
+    steps, step_bytes = run.setting.past_steps, run.setting.step
     for k in range(steps):
         gained = G[k] - G[k + 1]
-        law("tokens arrive at most at rate C", -k, 0 <= gained <= whole, gained)
+        require_law("tokens arrive at most at rate C", -k, 0 <= gained <= step_bytes, gained)
         if run.setting.model == "ccac":
-            law("no token is wasted while bytes queue", -k, gained == whole or E[k] <= G[k], gained)
+            require_law("no token is wasted while bytes queue", -k, gained == step_bytes or E[k] <= G[k], gained)
         else:
-            law("tokens are wasted exactly when the queue is empty", -k, G[k] == min(G[k + 1] + whole, E[k]), G[k])
-        law("delivered bytes stay delivered", -k, S[k] >= S[k + 1], S[k])
-        # Further back tokens may have been admitted at full rate.
+            require_law("tokens are wasted exactly when the queue is empty", -k, G[k] == min(G[k + 1] + step_bytes, E[k]), G[k])
+        require_law("delivered bytes stay delivered", -k, S[k] >= S[k + 1], S[k])
+        # Before the known past, tokens may have been admitted at full rate.
         admitted = G[k + run.d] if k + run.d <= steps else G[steps] - run.setting.jitter
-        law("S(t) >= G(t - D)", -k, S[k] >= admitted, S[k])
+        require_law("S(t) >= G(t - D)", -k, S[k] >= admitted, S[k])
 
 
 def _check_sending(run: Run) -> None:
-    """Check that bytes were sent, at most as many as the setting says, and that a step with loss filled the buffer."""
+    """Check that the bytes sent respect the setting's limit, and that lossy steps filled the buffer."""
     limit, steps = run.setting.sent_before_at_most, run.setting.past_steps
     curve = [run.E[0], *run.past]
     lossy = [run.lost_in_past(k) for k in run.setting.losses_before]
     for k in range(len(run.past)):
         entered = curve[k] - curve[k + 1]
-        law("sending before the trace", -k, entered >= 0, entered)
+        require_law("sending before the trace", -k, entered >= 0, entered)
         if limit is not None and (k < steps or steps == 0):
             most = (limit[0] + limit[1] * run.alpha) * run.setting.step
-            law("largest rate before the trace", -k, entered <= most, entered)
+            require_law("largest rate before the trace", -k, entered <= most, entered)
             if k < min(steps, len(lossy)):
-                law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
+                require_law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
     beta = run.beta
     if steps and beta is not None:
         for k in range(1, len(lossy)):
             full = run.past[k - 1] == run.G_past[k - 1] + beta
-            law(f"loss at sample {-k} needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
+            require_law(f"loss at sample {-k} needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
 
 
 def _check_delays(run: Run) -> None:
-    """Check what the sender saw of the delay by sample 0: play it forward from the first known sample."""
+    """Check the sender's observations of the delay up to sample 0, forward from the first known sample."""
     steps = run.setting.past_steps
     E, S = [run.E[0], *run.past], [run.S[0], *run.S_past]
     newest, first = [run.late[0], *run.late_past], [run.first_late[0], *run.first_late_past]
     for m, flag in newest[steps].items():
-        known = S[steps] <= E[steps + m] and run.setting.past_start == "any"
-        law(f"delay of {m} steps at the first sample", -steps, not flag or known, S[steps])
+        possible = S[steps] <= E[steps + m] and run.setting.past_start == "any"
+        require_law(f"delay of {m} steps at the first sample", -steps, not flag or possible, S[steps])
         if run.setting.sent_before_at_most is not None and not steps:
             waited = S[0] < E[1] and S[0] <= E[1 + m]
-            law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, S[0])
+            require_law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, S[0])
     for k in range(steps - 1, -1, -1):
         served = S[k] > S[k + 1]
         for m, flag in newest[k].items():
             seen = S[k] <= E[k + m] if served else newest[k + 1][m]
-            law(f"delay of {m} steps, newest byte", -k, flag == seen, Fraction(S[k]))
+            require_law(f"delay of {m} steps, newest byte", -k, flag == seen, Fraction(S[k]))
         for m, flag in first[k].items():
             seen = S[k + 1] < E[k + m] if served else first[k + 1][m]
-            law(f"delay of {m} steps, first byte", -k, flag == seen, Fraction(S[k]))
+            require_law(f"delay of {m} steps, first byte", -k, flag == seen, Fraction(S[k]))
 
 
 def replay(
     setting: Setting, values: Values, bounds: frozenset[str], probe_window: int, decide_step: DecideStep, flows: int = 1
 ) -> View:
-    """Play a model forward and check it against the laws.
+    """Run a model forward, check it against the laws, and return the trace in exact numbers.
 
-    Returns:
-        View: the trace in exact numbers.
-
-    Raises:
-        ReplayError: naming the law or variable that disagrees, where and by how much.
+    Raises ReplayError with the law or variable that disagrees, the sample and the value.
     """
     run = Run(setting, values, bounds, flows)
     check_start(run)
@@ -334,95 +317,97 @@ def advance(run: Run, t: int, decide_step: DecideStep, state: dict[str, Any]) ->
 
 
 def arrive(run: Run, t: int) -> None:
-    """Append what enters the queue of what was sent in step t, and what is lost."""
+    """Append the bytes that enter the queue in step t, and those lost."""
     if run.flows:
         run.sent.append(sum((flow.sent[t] for flow in run.flows), start=Fraction(0)))
-    wanted = run.E[t - 1] + run.sent[t]
-    room = wanted if run.beta is None else run.G[t] + run.beta
-    entered = min(wanted, room)
-    run.lost.append(wanted - entered)
+    arrivals = run.E[t - 1] + run.sent[t]
+    room = arrivals if run.beta is None else run.G[t] + run.beta
+    entered = min(arrivals, room)
+    run.lost.append(arrivals - entered)
     run.E.append(entered)
     for flow in run.flows:
-        # Which flow a full buffer hits is the network's move.
+        # The network chooses which flow a full buffer hits.
         offered = flow.E[t - 1] + flow.sent[t]
         flow.E.append(offered if run.beta is None else number(flow.values, f"E_{t}"))
         flow.lost.append(offered - flow.E[t])
-        law("no flow loses more than it sent", t, 0 <= flow.lost[t] <= flow.sent[t], flow.lost[t])
+        require_law("no flow loses more than it sent", t, 0 <= flow.lost[t] <= flow.sent[t], flow.lost[t])
     if run.flows:
-        law("the flows lose what the buffer has no room for", t, sum(flow.E[t] for flow in run.flows) == entered, entered)
+        require_law("the flows lose what the buffer has no room for", t, sum(flow.E[t] for flow in run.flows) == entered, entered)
 
 
 def _check_moves(run: Run, t: int) -> None:
     gained = run.G[t] - run.G[t - 1]
-    whole = run.setting.step
-    law("tokens arrive at most at rate C", t, gained <= whole, gained)
-    law("tokens are not taken back", t, gained >= 0, gained)
+    step_bytes = run.setting.step
+    require_law("tokens arrive at most at rate C", t, gained <= step_bytes, gained)
+    require_law("tokens are not taken back", t, gained >= 0, gained)
     if run.setting.model == "ccac":
-        law("no token is wasted while bytes queue", t, gained == whole or run.E[t] <= run.G[t], gained)
+        require_law("no token is wasted while bytes queue", t, gained == step_bytes or run.E[t] <= run.G[t], gained)
     else:
-        full = run.E[t - 1] + run.sent[t]
-        law("tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + whole, full), run.G[t])
-    law("delivered bytes stay delivered", t, run.S[t] >= run.S[t - 1], run.S[t])
-    law("S <= G", t, run.S[t] <= run.G[t], run.S[t])
-    law("S <= A - L", t, run.S[t] <= run.E[t], run.S[t])
+        arrivals = run.E[t - 1] + run.sent[t]
+        require_law(
+            "tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + step_bytes, arrivals), run.G[t]
+        )
+    require_law("delivered bytes stay delivered", t, run.S[t] >= run.S[t - 1], run.S[t])
+    require_law("S <= G", t, run.S[t] <= run.G[t], run.S[t])
+    require_law("S <= A - L", t, run.S[t] <= run.E[t], run.S[t])
     admitted = run.G[t - run.d] if t >= run.d else run.G_past[run.d - t - 1]
-    law("S(t) >= G(t - D)", t, run.S[t] >= admitted, run.S[t])
+    require_law("S(t) >= G(t - D)", t, run.S[t] >= admitted, run.S[t])
 
 
 def _check_order(run: Run, t: int) -> None:
-    """Check that each flow of several gets its own bytes, and all of a sample's bytes are served before any later one.
+    """Check that each flow receives its own bytes, in FIFO order of samples.
 
-    Where each flow has a delay element, that is the order in which bytes leave the queue; then each flow's wait at most D.
+    Where each flow has a delay element, this is the order in which bytes leave the queue; each flow's then wait at most D.
     """
     apart = run.setting.delays_flows_apart
     if apart and run.flows:
         departed = sum((flow.departed[t] for flow in run.flows), start=Fraction(0))
-        law("what left the queue is the flows'", t, departed == run.G[t], departed)
+        require_law("what left the queue is the flows'", t, departed == run.G[t], departed)
     for flow in run.flows:
-        law("delivered bytes stay delivered, per flow", t, t == 0 or flow.S[t] >= flow.S[t - 1], flow.S[t])
-        law("S <= A - L, per flow", t, flow.S[t] <= flow.E[t], flow.S[t])
-        total, own = (run.G[t], flow.departed[t]) if apart else (run.S[t], flow.S[t])
+        require_law("delivered bytes stay delivered, per flow", t, t == 0 or flow.S[t] >= flow.S[t - 1], flow.S[t])
+        require_law("S <= A - L, per flow", t, flow.S[t] <= flow.E[t], flow.S[t])
+        total, flow_total = (run.G[t], flow.departed[t]) if apart else (run.S[t], flow.S[t])
         for x in range(-len(flow.past) if apart else 0, t + 1):
-            in_order = own >= flow.enqueued(x) if total > run.enqueued(x) else own <= flow.enqueued(x)
-            law("first in, first out", t, in_order, own)
+            in_order = flow_total >= flow.enqueued(x) if total > run.enqueued(x) else flow_total <= flow.enqueued(x)
+            require_law("first in, first out", t, in_order, flow_total)
         if apart:
-            law("what left the queue stays out, per flow", t, t == 0 or own >= flow.departed[t - 1], own)
-            late = t >= run.d and flow.S[t] < flow.departed[t - run.d]
-            law("a flow's bytes wait at most D after the queue", t, flow.S[t] <= own and not late, flow.S[t])
+            require_law("what left the queue stays out, per flow", t, t == 0 or flow_total >= flow.departed[t - 1], flow_total)
+            overdue = t >= run.d and flow.S[t] < flow.departed[t - run.d]
+            require_law("a flow's bytes wait at most D after the queue", t, flow.S[t] <= flow_total and not overdue, flow.S[t])
 
 
 def observe(run: Run, t: int) -> None:
-    """Append what senders see at sample t: losses and delays, from S, E and the losses of the run so far."""
+    """Append the senders' observations at sample t: losses and delays, from S, E and the losses so far."""
     for flow in [run, *run.flows]:
-        known = t - run.setting.steps_per_rtt
-        lost = flow.lost[known] > 0 if known > 0 else flow.lost_in_past(-known)
+        reported_step = t - run.setting.steps_per_rtt
+        lost = flow.lost[reported_step] > 0 if reported_step > 0 else flow.lost_in_past(-reported_step)
         flow.loss_seen.append(run.setting.has_loss and lost)
-    for one in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
-        served = one.S[t] > one.S[t - 1]
+    for part in [run, *(run.flows if run.setting.delays_flows_apart else [])]:
+        served = part.S[t] > part.S[t - 1]
         newest, first = {}, {}
-        for m in one.late[0]:
+        for m in part.late[0]:
             exact = m <= t or run.setting.delay_rule == "sound"
             if not served:
-                newest[m] = one.late[t - 1][m]
+                newest[m] = part.late[t - 1][m]
             else:
-                newest[m] = one.S[t] <= one.enqueued(t - m) if exact else flags(run.values, "late", t)[m]
-        for m in one.first_late[0]:
-            first[m] = one.S[t - 1] < one.enqueued(t - m) if served else one.first_late[t - 1][m]
-        one.late.append(newest)
-        one.first_late.append(first)
+                newest[m] = part.S[t] <= part.enqueued(t - m) if exact else flags(run.values, "late", t)[m]
+        for m in part.first_late[0]:
+            first[m] = part.S[t - 1] < part.enqueued(t - m) if served else part.first_late[t - 1][m]
+        part.late.append(newest)
+        part.first_late.append(first)
 
 
 def update_beliefs(run: Run, t: int, probe_window: int) -> None:
     """Append the beliefs at sample t."""
     beliefs = run.beliefs
     if run.setting.beliefs.tighter and t > run.d:
-        run.extra[f"sent_windows_{t}"] = _sent_windows(run, t)
+        run.extra[f"sent_windows_{t}"] = _compute_sent_windows(run, t)
     if "C_L" in beliefs:
-        beliefs["C_L"].append(max([beliefs["C_L"][t - 1], *_delivery_rates(run, t)]))
+        beliefs["C_L"].append(max([beliefs["C_L"][t - 1], *_list_delivery_rates(run, t)]))
     if "C_U" in beliefs:
-        beliefs["C_U"].append(min([beliefs["C_U"][t - 1], *_utilised_rates(run, t)]))
+        beliefs["C_U"].append(min([beliefs["C_U"][t - 1], *_list_utilised_rates(run, t)]))
     if "C_L_lambda" in beliefs:
-        beliefs["C_L_lambda"].append(max([beliefs["C_L_lambda"][t - 1], *_sending_rates(run, t, probe_window)]))
+        beliefs["C_L_lambda"].append(max([beliefs["C_L_lambda"][t - 1], *_list_sending_rates(run, t, probe_window)]))
     if "q_U" in beliefs:
         unknown = run.lost[t]
         inflight = run.E[t] + unknown - run.S[t]
@@ -433,7 +418,7 @@ def update_beliefs(run: Run, t: int, probe_window: int) -> None:
         _time_out(run, rule)
 
 
-def _delivery_rates(run: Run, t: int) -> list[Fraction]:
+def _list_delivery_rates(run: Run, t: int) -> list[Fraction]:
     rates = [(run.S[t] - run.S[s]) / ((t - s + run.d) * run.setting.step) for s in range(t)]
     if run.setting.beliefs.tighter:
         end = t - run.setting.steps_per_rtt
@@ -441,28 +426,28 @@ def _delivery_rates(run: Run, t: int) -> list[Fraction]:
     return rates
 
 
-def _utilised_rates(run: Run, t: int) -> list[Fraction]:
+def _list_utilised_rates(run: Run, t: int) -> list[Fraction]:
     rates = []
     for s in range(t - run.d):
         if run.setting.beliefs.upper == "paper":
-            used = all(run.late[x][run.d + 1] or _loss_counts(run, x) for x in range(s + 1, t + 1))
+            used = all(run.late[x][run.d + 1] or _shows_loss(run, x) for x in range(s + 1, t + 1))
         else:
             used = all(run.step_utilised(x) for x in range(s + 1, t - run.d + 1))
         if used:
             rates.append((run.S[t] - run.S[s]) / ((t - s - run.d) * run.setting.step))
-    return rates + _rates_of_sent(run, t) if run.setting.beliefs.tighter else rates
+    return rates + _list_sent_rates(run, t) if run.setting.beliefs.tighter else rates
 
 
-def _sent_windows(run: Run, t: int) -> list[Fraction]:
-    """Return V(x) of docs/beliefs.md: for each first sample the largest of its window and of what was sent by those after it."""
+def _compute_sent_windows(run: Run, t: int) -> list[Fraction]:
+    """Return V(x) of docs/beliefs.md: the least over first samples of the largest of its window and of the sent ones after it."""
     end = t - run.d
     of_sent = [(run.S[t] - run.E[y]) / ((end - y) * run.setting.step) for y in range(end)]
     delivered = [(run.S[t] - run.S[y]) / ((end - y) * run.setting.step) for y in range(end)]
     return [min(max([delivered[first], *of_sent[first + 1 : x + 1]]) for first in range(x + 1)) for x in range(end)]
 
 
-def _rates_of_sent(run: Run, t: int) -> list[Fraction]:
-    """Return the bounds on C from above of what was sent, in windows whose steps were all used."""
+def _list_sent_rates(run: Run, t: int) -> list[Fraction]:
+    """Return the upper bounds on C from bytes sent, in windows whose steps were all used."""
     end = t - run.d
     windows = run.extra.get(f"sent_windows_{t}", [])
     rates = [windows[x] for x in range(1, end) if all(run.step_utilised(y) for y in range(x + 1, end + 1))]
@@ -477,49 +462,49 @@ def _step_lost(run: Run, x: int) -> bool:
     return run.setting.has_loss and (run.lost[x] > 0 if x > 0 else run.lost_in_past(-x))
 
 
-def _loss_counts(run: Run, x: int) -> bool:
+def _shows_loss(run: Run, x: int) -> bool:
     return run.loss_seen[x] if run.d else run.lost[x] > 0
 
 
-def _sending_rates(run: Run, t: int, window: int) -> list[Fraction]:
+def _list_sending_rates(run: Run, t: int, window: int) -> list[Fraction]:
     slack = run.d + run.setting.beliefs.lambda_extra_steps
     rates = []
     for end in range(window, t + 1):
-        calm = not any(_late_first(run, x, slack + 1) or run.loss_seen[x] for x in range(end - window + 1, t + 1))
+        calm = not any(_is_first_late(run, x, slack + 1) or run.loss_seen[x] for x in range(end - window + 1, t + 1))
         if calm and run.E[end] <= run.S[t]:
             rates.append(sum(run.sent[end - window + 1 : end + 1], start=Fraction(0)) / ((window + slack) * run.setting.step))
     return rates
 
 
-def _late_first(run: Run, t: int, steps: int) -> bool:
+def _is_first_late(run: Run, t: int, steps: int) -> bool:
     stale = run.S[t] == run.S[t - 1]
     return run.first_late[t][steps] and not (stale and run.setting.beliefs.lambda_delay == "seen")
 
 
 def _time_out(run: Run, rule: TimeoutRule) -> None:
     lower, upper = run.beliefs["C_L"], run.beliefs["C_U"]
-    kept_lower, kept_upper = lower[-1], upper[-1]
-    run.extra |= {"C_L_kept": [kept_lower], "C_U_kept": [kept_upper]}
-    tight, empty = kept_upper <= rule.close_factor * kept_lower, kept_upper < kept_lower
-    lower_moved, upper_moved = kept_lower > lower[0], kept_upper < upper[0]
-    lower_far, upper_far = kept_lower > rule.moved_factor * lower[0], kept_upper * rule.moved_factor < upper[0]
+    old_lower, old_upper = lower[-1], upper[-1]
+    run.extra |= {"C_L_kept": [old_lower], "C_U_kept": [old_upper]}
+    tight, empty = old_upper <= rule.close_factor * old_lower, old_upper < old_lower
+    lower_moved, upper_moved = old_lower > lower[0], old_upper < upper[0]
+    lower_far, upper_far = old_lower > rule.moved_factor * lower[0], old_upper * rule.moved_factor < upper[0]
     if tight and not lower_moved and ((upper_moved and empty) or not upper_far):
-        lower[-1] = max(rate for t in range(1, run.setting.samples) for rate in _delivery_rates(run, t))
+        lower[-1] = max(rate for t in range(1, run.setting.samples) for rate in _list_delivery_rates(run, t))
     if tight and not upper_moved and ((lower_moved and empty) or not lower_far):
         upper[-1] = max(lower[-1], rule.rise_factor * upper[-2])
 
 
 def _compare(run: Run) -> None:
-    """Compare what was computed with what the solver said."""
+    """Compare the computed series with the solver's values."""
     computed: dict[str, list[Any]] = {"E": run.E, "rate": run.rate, "cwnd": run.cwnd or []}
     for name, series in (computed | run.beliefs).items():
         for t, value in enumerate(series):
-            said = run.values.get(f"{name}_{t}", run.values.get(f"{name}_0") if name in run.beliefs else None)
-            if said is not None and said != value:
-                raise ReplayError(f"replay: {name}({t}) is {value}, the solver said {said}")
+            solver_value = run.values.get(f"{name}_{t}", run.values.get(f"{name}_0") if name in run.beliefs else None)
+            if solver_value is not None and solver_value != value:
+                raise ReplayError(f"replay: {name}({t}) is {value}, the solver said {solver_value}")
     for name, series in (("late", run.late), ("first_late", run.first_late)):
-        for t, known in enumerate(series):
-            for m, flag in known.items():
-                said = run.values.get(f"{name}_{t}_{m}")
-                if said is not None and said != flag:
-                    raise ReplayError(f"replay: {name}({t}, {m}) is {flag}, the solver said {said}")
+        for t, truths in enumerate(series):
+            for m, flag in truths.items():
+                solver_value = run.values.get(f"{name}_{t}_{m}")
+                if solver_value is not None and solver_value != flag:
+                    raise ReplayError(f"replay: {name}({t}, {m}) is {flag}, the solver said {solver_value}")

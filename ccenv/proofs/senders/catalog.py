@@ -1,4 +1,4 @@
-"""From names to senders for the solver: belief programs, and the published window-based CCAs by their own encodings."""
+"""Senders for the solver by name: belief programs, and published CCAs with their own encodings."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ PUBLISHED: dict[str, Callable[[], SmtSender]] = {
     "constant": Constant,
     "rate_delay": RateDelay,
 }
-"""Published CCAs by name; the formula and the exact step of each stand side by side in its file."""
+"""Published CCAs by name, each with its formula and exact step side by side."""
 
 # Looked up at run time: the core does not import agents.
 _AGENTS, _MAKE_SENDER = "ccenv.agents:AGENTS", "ccenv.agents:make_sender"
 
 
 def smt_sender(spec: str) -> Any:
-    """Return the sender of a name: a published encoding, a registered belief program, or the path of a file.
-
-    Files are belief programs (.json) and ReLU policies (.relu.json).
+    """Return a sender by name (a published encoding or registered belief program) or file (.json program, .relu.json policy).
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -45,16 +43,16 @@ def smt_sender(spec: str) -> Any:
         return PUBLISHED[spec]()
     if spec.endswith(".relu.json"):
         return load_relu(FilePath(spec))
-    known = ", ".join(sorted(PUBLISHED))
-    return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {known}"))
+    names = ", ".join(sorted(PUBLISHED))
+    return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {names}"))
 
 
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
-    """Return the program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
+    """Return the program or contract of a registered name or a file (.json); for a chooser inside a contract, the contract.
 
     Raises:
         UnknownNameError: if nothing has this name.
-        NoEncodingError: if what has it is no belief program, or starts with another one.
+        NoEncodingError: if the sender is no belief program, or starts with another one.
         ProgramError: for a contract with an interval that is empty at some belief.
     """
     if spec.endswith(".json") and (program := load_program(spec)).is_contract:
@@ -72,21 +70,17 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
 
 
 def registered_as(name: str) -> str | None:
-    """Return the registered name, or that of a published encoding, that a name is or looks like; None if there is none."""
+    """Return the registered name or published encoding that a name equals or resembles, or None."""
     names = {entry.name for entry in load_target(_AGENTS)} | PUBLISHED.keys()
     return name if name in names else {look_of(one): one for one in names}.get(look_of(name))
 
 
 def require_own_name(program: Program, name: str) -> None:
-    """Refuse a name that is, or looks like, that of a registered agent, for a program that is another one.
-
-    Raises:
-        InputError: with both names.
-    """
-    meant = registered_as(name)
+    """Refuse a name that equals or resembles that of another registered program. Raises InputError with both names."""
+    registered = registered_as(name)
     try:
-        same = meant is None or (name == meant and program == program_of(meant))
+        same = registered is None or (name == registered and program == program_of(registered))
     except CcenvError:
         same = False
     if not same:
-        raise InputError(f"{name!r} bears or resembles the name of the registered {meant!r}, another program")
+        raise InputError(f"{name!r} bears or resembles the name of the registered {registered!r}, another program")

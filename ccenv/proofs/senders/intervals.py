@@ -1,4 +1,4 @@
-"""Is a contract's lower end above its upper end at any belief? One small query per leaf, with the belief as witness."""
+"""Whether an interval of a contract is empty at some belief: one small query per leaf, with the belief as witness."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ class EmptyInterval:
     """A belief at which no rate is allowed.
 
     Attributes:
-        leaf: the interval.
+        leaf: the interval, from ``lo`` to ``hi`` at this belief.
         belief: value of each input that the program reads, in units of Rm = 1.
-        lo: lower end there.
-        hi: upper end there.
     """
 
     leaf: Leaf
@@ -49,15 +47,15 @@ def require_intervals(program: Program) -> None:
         ProgramError: one line with the interval and the belief.
         CcenvError: if the solver cannot tell.
     """
-    found = empty_interval(program)
-    if found is not None:
-        raise ProgramError(f"{program.name}: {found.text}")
+    empty = empty_interval(program)
+    if empty is not None:
+        raise ProgramError(f"{program.name}: {empty.text}")
 
 
 def empty_interval(program: Program) -> EmptyInterval | None:
     """Return a belief at which an interval's lower end is above its upper end, both raised by line 7; None if there is none.
 
-    Beliefs need not agree with each other: C_U may be below C_L, until a time-out says so.
+    Beliefs need not be consistent: C_U may be below C_L until a time-out.
 
     Raises:
         CcenvError: if the solver cannot tell.
@@ -82,7 +80,7 @@ def empty_interval(program: Program) -> EmptyInterval | None:
 
 
 def _domain(inputs: dict[str, Any]) -> Iterator[Formula]:
-    """Yield what every belief of a sender is, with Rm = 1."""
+    """Yield the constraints on every belief of a sender, with Rm = 1."""
     yield inputs["Rm"] == 1
     yield inputs[_ALPHA] > 0
     yield inputs["MSS"] == inputs[_ALPHA]

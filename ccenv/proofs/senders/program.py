@@ -1,4 +1,4 @@
-"""Belief programs as formulas and as exact steps: the same JSON that the engine interprets ([CCmatic] Listing 1, App. C).
+"""Belief programs as formulas and as exact steps, from the same JSON that the engine interprets ([CCmatic] Listing 1, App. C).
 
 The rate in (t-1, t] is decided on the beliefs at sample t-1. Units: C = Rm = 1.
 """
@@ -15,8 +15,8 @@ from ccenv.base.errors import ProgramError
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import LARGEST_ALPHA, Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import DecideStep, Decision, Run, law, number
-from ccenv.proofs.senders.window import needs_oracle
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number, require_law
+from ccenv.proofs.senders.window import require_oracle
 from ccenv.proofs.solver.terms import Formula, Term, any_of, choose, larger, same_truth
 
 TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})
@@ -35,7 +35,7 @@ class ProgramSmtSender:
 
     def needs(self, setting: Setting) -> Needs:
         """Return the bounds and delays that the program reads."""
-        needs_oracle(setting, self.name)
+        require_oracle(setting, self.name)
         inputs = self.program.inputs()
         bounds: set[str] = {name for name in ("C_L", "C_U", "C_L_lambda") if name in inputs}
         if inputs & {"q_U", "q_U/Rm"}:
@@ -46,7 +46,7 @@ class ProgramSmtSender:
         return Needs(frozenset(bounds), frozenset(delays), self.program.probe_window_rtts * setting.steps_per_rtt)
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare the rate, what is left of a held decision, and what was seen before the trace."""
+        """Declare the rate, the rest of a held decision, and whether the link was used before the trace."""
         n = view.setting.samples
         view.rate = make.series("rate", n)
         view.sent = [None, *(view.rate[1:] if view.setting.steps_per_rtt == 1 else make.series("sent", n)[1:])]
@@ -77,10 +77,9 @@ def delay_value(name: str, steps: int, jitter_steps: int) -> int:
 
 
 def time_condition(expression: Expression, jitter_steps: int, steps_per_rtt: int = 1) -> tuple[bool, dict[int, bool]]:
-    """Reduce a condition on times to whole steps of delay, of which Rm has ``steps_per_rtt``.
+    """Reduce a condition on times to its truth at delay 0 and, for each delay m at which it changes, its truth from m on.
 
-    Returns:
-        tuple: its truth at delay 0, and for each delay m at which the truth changes the truth from m on.
+    Delays are whole steps, of which Rm has ``steps_per_rtt``.
     """
     slope = expression.coefficient("qdel_L") + expression.coefficient("qdel_U")
     offset = expression.coefficient("Rm") * steps_per_rtt
@@ -102,12 +101,12 @@ def _spread(expression: Expression) -> Fraction:
 
 
 def delay_thresholds(program: Program, jitter_steps: int, steps_per_rtt: int = 1) -> set[int]:
-    """Return the delays (in steps) that the program's conditions tell apart."""
-    found: set[int] = set()
+    """Return the delays (in steps) that the program's conditions distinguish."""
+    thresholds: set[int] = set()
     for rule in program.rules():
         if isinstance(rule, Branch) and isinstance(rule.condition, Expression) and rule.condition.unit == "s":
-            found |= set(time_condition(rule.condition, jitter_steps, steps_per_rtt)[1])
-    return found
+            thresholds |= set(time_condition(rule.condition, jitter_steps, steps_per_rtt)[1])
+    return thresholds
 
 
 def longest_hold(program: Program) -> int:
@@ -118,8 +117,8 @@ def longest_hold(program: Program) -> int:
 def sends(v: View, program: Program) -> Iterator[Formula]:
     """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step.
 
-    It decides once per Rm, on the beliefs at the sample before.
-    Of a contract the rate lies between the two ends, which line 7 raises alike.
+    It decides once per Rm on the beliefs at the previous sample; a contract's rate lies between its two ends, both raised by
+    line 7.
     """
     longest, ends = longest_hold(program), (0, 1) if program.is_contract else (0,)
     held = v.extra.get("held")
@@ -137,15 +136,15 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
             continue
         bounds = [larger(rule_rate(program.rule, v, t - 1, end), v.alpha) for end in ends]
         if held is not None:
-            waits = held[t - 1] > 0
-            bounds = [choose(waits, v.rate[t - 1], bound) for bound in bounds]
+            holding = held[t - 1] > 0
+            bounds = [choose(holding, v.rate[t - 1], bound) for bound in bounds]
         if len(bounds) == 1:
             yield v.rate[t] == bounds[0]
         else:
             yield v.rate[t] >= bounds[0]
             yield v.rate[t] <= bounds[1]
         if held is not None:
-            yield held[t] == choose(waits, held[t - 1] - 1, _hold(program.rule, v, t - 1) - 1)
+            yield held[t] == choose(holding, held[t - 1] - 1, _hold(program.rule, v, t - 1) - 1)
         if rtt == 1:
             yield v.sent[t] == v.rate[t]
     if held is not None:
@@ -208,15 +207,14 @@ def _input(name: str, v: View, t: int) -> Term:
 def largest_rate(program: Program) -> tuple[Fraction, Fraction] | None:
     """Return (a, b) such that the rate never exceeds a*C + b*MSS/Rm while C_L <= C and C_L_lambda <= C.
 
-    Returns:
-        tuple or None: None if a leaf grows with a quantity that C does not bound.
+    None if a leaf grows with a quantity that C does not bound.
     """
     parts = [_leaf_bound(rule) for rule in program.rules() if isinstance(rule, Leaf)]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    bounded = [part for part in parts if part is not None]
+    if len(bounded) < len(parts):
         return None
     # Line 7 sends MSS/Rm at least; that is below a*C wherever a >= 1/5, the largest MSS.
-    bdp, mss = max(a for a, _ in known), max(Fraction(0), *(b for _, b in known))
+    bdp, mss = max(a for a, _ in bounded), max(Fraction(0), *(b for _, b in bounded))
     return bdp, mss if bdp >= LARGEST_ALPHA else max(mss, Fraction(1))
 
 
@@ -235,7 +233,7 @@ def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
 def program_decider(program: Program) -> DecideStep:
     """Return the step function of a belief program, by the exact reference interpreter.
 
-    The rate of a contract is the solver's choice; that it lies inside what the interpreter allows is checked.
+    The solver chooses a contract's rate, which is checked against the interval of the interpreter.
     """
 
     def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
@@ -246,16 +244,16 @@ def program_decider(program: Program) -> DecideStep:
             return Decision(run.rate[t - 1], run.rate[t - 1] * run.setting.step, {"held": held - 1})
         lo, hi, hold_rtts = interval(program, program_inputs(run, t - 1))
         rate = number(run.values, f"rate_{t}") if program.is_contract else Fraction(lo)
-        law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
+        require_law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
         return Decision(rate, rate * run.setting.step, {"held": hold_rtts - 1})
 
     return step
 
 
 def program_inputs(run: Run, t: int) -> dict[str, Any]:
-    """Return what a program reads at sample t of a replay, in exact numbers."""
+    """Return the inputs of a program at sample t of a replay, in exact numbers."""
     steps = run.delay(t)
-    # Only the delays that the query tells apart are known; the smallest delay of that class decides like every other one.
+    # Only the delay class of the query is known; its smallest delay decides like every other one.
     inputs: dict[str, Any] = {
         "MSS/Rm": run.alpha,
         "MSS": run.alpha,

@@ -1,13 +1,4 @@
-"""Algorithm 1 of [Starvation] s.6.3: formula and exact step.
-
-A BBR-like sender: formula and exact step.
-
-A constant rate: formula and exact step.
-
-Copa as CCAC states it: formula and exact step.
-
-An arbitrary sender.
-"""
+"""Published senders, each as formula and exact step: Algorithm 1, BBR-like, constant, Copa, and an arbitrary sender."""
 
 from __future__ import annotations
 
@@ -19,9 +10,9 @@ from typing import Any
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import DecideStep, Decision, Run, law, number
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number, require_law
 from ccenv.proofs.senders import window
-from ccenv.proofs.senders.window import Losses, WindowSender, delay_is, window_of
+from ccenv.proofs.senders.window import Losses, WindowSender, list_delay_classes, window_of
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate
 
 
@@ -29,14 +20,13 @@ from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, imp
 class RateDelay:
     """Algorithm 1 of [Starvation] s.6.3: rate up by a below mu_minus * s^((Rmax - (d - Rm))/D), else multiplied by b.
 
-    Delays are read off the grid, so (Rmax - (d - Rm))/D is a whole number and the map is linear in mu_minus; a is one MSS per Rm.
+    Delays are read off the grid, so (Rmax - (d - Rm))/D is an integer and the map is linear in mu_minus; a is one MSS per Rm.
     The sender has no window and does not react to losses. Delays above Rmax count as Rmax + D.
 
     Attributes:
         s: largest unfairness aimed at, > 1.
         rmax_steps: Rmax in Rm.
         factor: b, in (0, 1).
-        name: for reports.
     """
 
     s: Fraction = Fraction(2)
@@ -45,7 +35,7 @@ class RateDelay:
     name: str = "rate_delay"
 
     def needs(self, setting: Setting) -> Needs:
-        """Return the delays that the map tells apart."""
+        """Return the delays that the map distinguishes."""
         return Needs(delays=frozenset(range(1, self.rmax_steps + 2)))
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
@@ -71,11 +61,11 @@ class RateDelay:
             yield view.rate[t] == choose(before < target, before + view.alpha, self.factor * before)
 
     def decider(self) -> DecideStep:
-        """Return the exact step; it notes mu_minus, which premises read."""
+        """Return the exact step; it stores mu_minus, which premises read."""
 
         def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
             mu_minus, before = number(run.values, "mu_minus"), run.rate[t - 1]
-            law("mu_minus is a rate", t, mu_minus > 0, mu_minus)
+            require_law("mu_minus is a rate", t, mu_minus > 0, mu_minus)
             run.extra["mu_minus"] = [mu_minus]
             room = self.rmax_steps - run.delay(t - 1)
             rate = before + run.alpha if before < mu_minus * self.s**room else self.factor * before
@@ -95,21 +85,21 @@ class Bbr(WindowSender):
     GAINS = (Fraction(5, 4), Fraction(3, 4), *[Fraction(1)] * 6)
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare the rates that the filter still holds from before the trace, and the phase at its start."""
+        """Declare the filter's rates from before the trace, and the phase at its start."""
         super().declare(view, make)
         view.extra["bw_before"] = make.series("bw_before", view.setting.samples)
         view.extra["phase"] = [make.boolean(f"phase_{k}") for k in range(len(self.GAINS))]
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield also: the old rates only leave the filter, and the cycle starts in exactly one phase."""
+        """Add that old rates only leave the filter, and that the cycle starts in exactly one phase."""
         before, phase = view.extra["bw_before"], view.extra["phase"]
         yield before[0] >= view.alpha
         for t in range(1, view.setting.samples):
             yield before[t] <= before[t - 1]
             yield before[t] >= 0
         yield any_of(phase)
-        for k, here in enumerate(phase):
-            yield from (implies(here, negate(other)) for other in phase[:k])
+        for k, in_phase in enumerate(phase):
+            yield from (implies(in_phase, negate(other)) for other in phase[:k])
         yield from super().sends(view)
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
@@ -118,8 +108,8 @@ class Bbr(WindowSender):
         for x in range(1, t):
             estimate = larger(estimate, view.S[x] - view.S[x - 1])
         phase = view.extra["phase"]
-        for k, here in enumerate(phase):
-            yield implies(here, view.rate[t] == self.GAINS[(k + t) % len(self.GAINS)] * estimate)
+        for k, in_phase in enumerate(phase):
+            yield implies(in_phase, view.rate[t] == self.GAINS[(k + t) % len(self.GAINS)] * estimate)
         yield window_of(view)[t] == 2 * estimate + view.alpha
 
     def start(self, run: Run) -> dict[str, Any]:
@@ -129,7 +119,7 @@ class Bbr(WindowSender):
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute rate and window from the filter."""
         before = number(run.values, f"bw_before_{t}")
-        law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
+        require_law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
         estimate = max([run.alpha, before, *(run.S[x] - run.S[x - 1] for x in range(1, t))])
         rate = self.GAINS[(state["phase"] + t) % len(self.GAINS)] * estimate
         return 2 * estimate + run.alpha, rate, {"phase": state["phase"]}
@@ -152,7 +142,7 @@ class Constant(WindowSender):
 
 
 class Copa(WindowSender):
-    """Copa as published in CCAC: each Rm cwnd changes by one MSS; the delays of the last Rm + D bound which way.
+    """Copa as published in CCAC: each Rm cwnd changes by one MSS, in a direction that the delays of the last Rm + D bound.
 
     cwnd may rise if cwnd*max(0, d-1) <= MSS*(Rm + max(0, d-1)) for the delay d now, and fall if cwnd*d >= MSS*(Rm + d) for the
     delay d one D ago: the standing queue is some value in between. Paced at cwnd/Rm.
@@ -172,9 +162,12 @@ class Copa(WindowSender):
         if t < 2:
             return
         rises = any_of(
-            all_of([here, cwnd[t - 1] * max(0, d - 1) <= view.alpha * (1 + max(0, d - 1))]) for d, here in delay_is(view, t - 1)
+            all_of([in_class, cwnd[t - 1] * max(0, d - 1) <= view.alpha * (1 + max(0, d - 1))])
+            for d, in_class in list_delay_classes(view, t - 1)
         )
-        falls = any_of(all_of([here, cwnd[t - 1] * d >= view.alpha * (1 + d)]) for d, here in delay_is(view, t - 2))
+        falls = any_of(
+            all_of([in_class, cwnd[t - 1] * d >= view.alpha * (1 + d)]) for d, in_class in list_delay_classes(view, t - 2)
+        )
         up = cwnd[t] == cwnd[t - 1] + view.alpha
         down = cwnd[t] == larger(view.alpha, cwnd[t - 1] - view.alpha)
         yield any_of([all_of([rises, up]), all_of([falls, down])])
@@ -187,7 +180,7 @@ class Copa(WindowSender):
             rises = before * max(0, now - 1) <= run.alpha * (1 + max(0, now - 1))
             falls = before * earlier >= run.alpha * (1 + earlier)
             legal = (rises and cwnd == before + run.alpha) or (falls and cwnd == max(run.alpha, before - run.alpha))
-            law("Copa moves by one MSS as its delays allow", t, legal, cwnd)
+            require_law("Copa moves by one MSS as its delays allow", t, legal, cwnd)
         return cwnd, cwnd, {}
 
 
@@ -219,7 +212,7 @@ class AnySender:
 
         def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
             rate = number(run.values, f"rate_{t}")
-            law("at least one MSS per Rm", t, rate >= run.alpha * run.setting.step, rate)
+            require_law("at least one MSS per Rm", t, rate >= run.alpha * run.setting.step, rate)
             return Decision(rate, rate, {})
 
         return step

@@ -1,8 +1,8 @@
-"""Small ReLU policies for the solver: exact weights, inputs in one unit, biases in MSS/Rm, so that the policy is free of scale.
+"""Small ReLU policies for the solver, with exact weights, inputs in one unit and biases in MSS/Rm.
 
-A net over rates (C_L, C_U, C_L_lambda, the last rate, MSS/Rm) whose biases count MSS/Rm is positively homogeneous: twice the
-rates, twice the output. The output is the sending rate, at least MSS/Rm. Sizes up to about [8] at T = 5 or [16] at T = 4 are
-practical; larger ones end in ``unknown``.
+Such a net over rates (C_L, C_U, C_L_lambda, the last rate, MSS/Rm) is positively homogeneous: twice the rates, twice the output.
+The output is the sending rate, at least MSS/Rm. Sizes up to about [8] at T = 5 or [16] at T = 4 are practical; larger ones end in
+``unknown``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number
-from ccenv.proofs.senders.window import needs_oracle
+from ccenv.proofs.senders.window import require_oracle
 from ccenv.proofs.solver.terms import Formula, Term, larger
 
 FORMAT = Format("ccenv-relu", 1, "a ReLU policy")
@@ -35,7 +35,6 @@ class ReluPolicy:
     """A ReLU net over rates.
 
     Attributes:
-        name: for reports.
         inputs: names among RATE_INPUTS.
         layers: weights, one matrix (n_out rows of n_in) per layer; ReLU between them, the last one linear with one output.
         biases: one vector (n_out) per layer, in MSS/Rm; empty: none.
@@ -47,7 +46,6 @@ class ReluPolicy:
     biases: tuple[tuple[Fraction, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse unknown inputs and shapes that do not fit."""
         for name in self.inputs:
             if name not in RATE_INPUTS:
                 raise unknown_name("input of a ReLU policy", name, RATE_INPUTS)
@@ -62,7 +60,7 @@ class ReluPolicy:
             raise InputError(f"{self.name}: the last layer needs one output, not {width}")
 
     def sums(self, depth: int, values: list[Any], mss_rate: Any) -> list[Any]:
-        """Return what the units of a layer add up, for terms or numbers; mss_rate is MSS/Rm."""
+        """Return the pre-activations of a layer, for terms or numbers; mss_rate is MSS/Rm."""
         biases = self.biases[depth] if self.biases else (Fraction(0),) * len(self.layers[depth])
         rows = zip(self.layers[depth], biases, strict=True)
         return [_dot(row, values) + bias * mss_rate if bias else _dot(row, values) for row, bias in rows]
@@ -87,7 +85,7 @@ class ReluSender:
 
     def needs(self, setting: Setting) -> Needs:
         """Return the bounds that the net reads."""
-        needs_oracle(setting, self.name)
+        require_oracle(setting, self.name)
         return Needs(frozenset(set(self.policy.inputs) & {"C_L", "C_U", "C_L_lambda"}))
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
@@ -95,7 +93,7 @@ class ReluSender:
         return None
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare the rate and one variable per hidden unit and step (solvers want shared terms named)."""
+        """Declare the rate and one variable per hidden unit and step (shared terms need names)."""
         n = view.setting.samples
         view.rate = make.series("rate", n)
         view.sent = [None, *view.rate[1:]]
@@ -121,8 +119,8 @@ class ReluSender:
         """Return the exact step."""
 
         def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
-            known = {"rate": run.rate[t - 1], "MSS/Rm": run.alpha}
-            values = [known[name] if name in known else run.beliefs[name][t - 1] for name in self.policy.inputs]
+            scalars = {"rate": run.rate[t - 1], "MSS/Rm": run.alpha}
+            values = [scalars[name] if name in scalars else run.beliefs[name][t - 1] for name in self.policy.inputs]
             rate = max(number(run.values, "alpha"), Fraction(self.policy.output(values, run.alpha)))
             return Decision(rate, rate, state)
 
@@ -132,10 +130,7 @@ class ReluSender:
 def load_relu(file: FilePath) -> ReluSender:
     """Read a policy: a JSON object with format ``ccenv-relu``, version 1, name, inputs, layers as nested lists, biases if any.
 
-    Numbers are integers or texts such as "1/2" or "0.25", so that they are exact.
-
-    Raises:
-        InputError: for a damaged or foreign file.
+    Numbers are integers or texts such as "1/2" or "0.25", so that they are exact. Raises InputError for any other file.
     """
     data = FORMAT.read(file)
     try:

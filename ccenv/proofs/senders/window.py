@@ -1,18 +1,13 @@
-"""What window-based and other published senders for the solver share; each stands in a file of its own.
+"""Window-based senders for the solver: their base class, loss detection, and AIMD (Reno without slow start).
 
-The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), inflight as known at t: S(t-Rm), and
-losses as :mod:`ccenv.proofs.senders.window` says (an oracle one Rm ago, or dupacks and time-outs). A choice that the CCA
-leaves open (Copa between its two bounds) is the solver's, so what is proved holds for every implementation within them.
+The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), with inflight as known at t: S(t-Rm),
+and losses from an oracle one Rm later, or from duplicate ACKs and a time-out. The solver makes any choice that a CCA leaves open
+(Copa between its two bounds), so proofs hold for every implementation within them.
 
-How window-based senders find losses: an oracle one Rm later, or duplicate ACKs and a retransmission time-out.
-
-With duplicate ACKs the loss of step x, which follows what entered the buffer by x, is found once 3 MSS sent after it are
+With duplicate ACKs the loss of step x, which follows the bytes that entered by x, is found once 3 MSS sent after it are
 delivered: S(t-1) >= E(x) + 3 MSS (RFC 5681 s.3.2, as CCAC states it). The time-out (RFC 6298) finds losses that are RTO_STEPS old
-when nothing was delivered in RTO_STEPS. Until it is found a lost byte counts as in flight.
-
-Deviation: the time-out is three Rm, not one second at least, and does not back off; traces are shorter than a second back-off.
-
-AIMD (Reno without slow start): formula and exact step.
+when nothing was delivered in RTO_STEPS. Until found, a lost byte counts as in flight. Deviation: the time-out is three Rm instead
+of at least one second, and does not back off; traces are shorter than a second back-off.
 """
 
 from __future__ import annotations
@@ -36,20 +31,20 @@ RTO_STEPS = 3
 """Retransmission time-out in Rm."""
 
 
-def by_dupacks(setting: Setting) -> bool:
-    """Return whether losses must be found by the sender."""
+def detects_by_dupacks(setting: Setting) -> bool:
+    """Return whether the sender must find losses itself."""
     return setting.loss_detection == "dupacks" and setting.has_loss
 
 
-def needs_oracle(setting: Setting, sender: str) -> None:
-    """Raise InputError where a sender that is told of losses is asked to find them."""
+def require_oracle(setting: Setting, sender: str) -> None:
+    """Raise InputError for a sender without loss detection in a setting without the oracle."""
     if setting.loss_detection != "oracle":
         raise InputError(f"loss detection by dupacks is for window-based senders; {sender!r} is told of losses by the oracle")
 
 
 def declare(view: View, make: Variables) -> None:
-    """Declare the bytes found lost per step, the time-outs, and what was lost at sample 0 and not yet found."""
-    if by_dupacks(view.setting):
+    """Declare the bytes found lost per step, the time-outs, and the bytes lost at sample 0 and not yet found."""
+    if detects_by_dupacks(view.setting):
         n = view.setting.samples
         view.extra["found"] = make.series("found", n)
         view.extra["unfound"] = [make.real("unfound_0")]
@@ -57,24 +52,24 @@ def declare(view: View, make: Variables) -> None:
 
 
 def rules(view: View) -> Iterator[Formula]:
-    """Yield what is found lost when step t is decided."""
-    if not by_dupacks(view.setting) or view.cwnd is None:
+    """Yield the formulas of the bytes found lost before each step."""
+    if not detects_by_dupacks(view.setting) or view.cwnd is None:
         return
-    found, unfound, late = view.extra["found"], view.extra["unfound"][0], view.extra["timed_out"]
-    yield found[0] == 0
-    yield same_truth(late[0], False)
-    yield unfound >= 0
-    yield unfound <= view.cwnd[0]  # a step sends a window at most
-    yield implies(unfound > 0, view.lost_at_0)
+    bytes_found, bytes_unfound, timeouts = view.extra["found"], view.extra["unfound"][0], view.extra["timed_out"]
+    yield bytes_found[0] == 0
+    yield same_truth(timeouts[0], False)
+    yield bytes_unfound >= 0
+    yield bytes_unfound <= view.cwnd[0]  # a step sends a window at most
+    yield implies(bytes_unfound > 0, view.lost_at_0)
     for t in range(1, view.setting.samples):
         acked = sum((choose(view.S[t - 1] >= view.E[x] + DUPACK_MSS * view.alpha, _lost(view, x), 0) for x in range(t)), start=0)
         old = t - RTO_STEPS
         stalled: Formula = False
         if old >= 1:
-            stalled = all_of([view.S[t - 1] == view.S[old - 1], unfound + view.lost_until(old) > found[t - 1]])
-        yield same_truth(late[t], stalled)
-        told = choose(late[t], unfound + view.lost_until(max(0, old)), found[t - 1])
-        yield found[t] == larger(told, acked)
+            stalled = all_of([view.S[t - 1] == view.S[old - 1], bytes_unfound + view.lost_until(old) > bytes_found[t - 1]])
+        yield same_truth(timeouts[t], stalled)
+        after_timeout = choose(timeouts[t], bytes_unfound + view.lost_until(max(0, old)), bytes_found[t - 1])
+        yield bytes_found[t] == larger(after_timeout, acked)
 
 
 def _lost(view: View, x: int) -> Term:
@@ -85,19 +80,19 @@ def loss_found(view: View, t: int) -> Formula:
     """Return whether a loss becomes known to the sender before it decides step t."""
     if not view.setting.has_loss:
         return False
-    if by_dupacks(view.setting):
+    if detects_by_dupacks(view.setting):
         return view.extra["found"][t] > view.extra["found"][t - 1]
     return view.lost_at_0 if t == 1 else view.lost[t - 1] > 0
 
 
 def timed_out(view: View, t: int) -> Formula:
     """Return whether a retransmission time-out precedes step t."""
-    return view.extra["timed_out"][t] if by_dupacks(view.setting) else False
+    return view.extra["timed_out"][t] if detects_by_dupacks(view.setting) else False
 
 
 def inflight_known(view: View, t: int) -> Term:
-    """Return the bytes that the sender takes to be in flight when it decides step t: lost ones until they are found."""
-    if not by_dupacks(view.setting):
+    """Return the sender's bytes in flight when it decides step t, lost ones included until they are found."""
+    if not detects_by_dupacks(view.setting):
         return view.inflight(t - 1)
     unfound = view.extra["unfound"][0] + view.lost_until(t - 1) - view.extra["found"][t]
     return view.inflight(t - 1) + unfound
@@ -105,13 +100,12 @@ def inflight_known(view: View, t: int) -> Term:
 
 @dataclass(frozen=True)
 class Losses:
-    """What the sender knows of losses when it decides a step, in exact numbers.
+    """A sender's knowledge of losses when it decides a step, in exact numbers.
 
     Attributes:
-        found: bytes found lost so far, since sample 0.
-        new: whether some were found in this step.
-        timed_out: whether by a time-out.
-        inflight: bytes taken to be in flight.
+        found: bytes found lost since sample 0.
+        new: whether some were found in this step, ``timed_out``: by a time-out.
+        inflight: bytes that the sender counts as in flight.
     """
 
     found: Fraction
@@ -121,18 +115,18 @@ class Losses:
 
 
 def exact_losses(run: Run, t: int, found_before: Fraction) -> Losses:
-    """Return what is known before step t of a replay, independently of the formulas above."""
+    """Return the knowledge before step t of a replay, independently of the formulas above."""
     gap = run.E[t - 1] - run.S[t - 1]
-    if not by_dupacks(run.setting):
+    if not detects_by_dupacks(run.setting):
         new = run.setting.has_loss and (run.lost_at_0 if t == 1 else run.lost[t - 1] > 0)
         return Losses(found_before, new, False, gap)
     lost: list[Any] = [Fraction(run.values.get("unfound_0", 0)), *run.lost[1:t]]
-    found, out = found_before, False
-    if t > RTO_STEPS and run.S[t - 1] == run.S[t - 1 - RTO_STEPS] and sum(lost[: t - RTO_STEPS + 1]) > found:
-        found, out = sum(lost[: t - RTO_STEPS + 1], start=Fraction(0)), True
+    bytes_found, by_timeout = found_before, False
+    if t > RTO_STEPS and run.S[t - 1] == run.S[t - 1 - RTO_STEPS] and sum(lost[: t - RTO_STEPS + 1]) > bytes_found:
+        bytes_found, by_timeout = sum(lost[: t - RTO_STEPS + 1], start=Fraction(0)), True
     acked = [bytes_lost for x, bytes_lost in enumerate(lost) if run.S[t - 1] - run.E[x] >= DUPACK_MSS * run.alpha]
-    found = max(found, sum(acked, start=Fraction(0)))
-    return Losses(found, found > found_before, out, gap + sum(lost) - found)
+    bytes_found = max(bytes_found, sum(acked, start=Fraction(0)))
+    return Losses(bytes_found, bytes_found > found_before, by_timeout, gap + sum(lost) - bytes_found)
 
 
 class WindowSender:
@@ -172,7 +166,7 @@ class WindowSender:
         raise NotImplementedError
 
     def decider(self) -> DecideStep:
-        """Return the exact step: the solver's window, checked against the CCA's rule, and the bytes that follow from it."""
+        """Return the exact step: the solver's window, checked against the CCA's rule, and the resulting bytes."""
 
         def decide(run: Run, t: int, state: dict[str, Any]) -> Decision:
             if not state:
@@ -185,7 +179,7 @@ class WindowSender:
         return decide
 
     def start(self, run: Run) -> dict[str, Any]:
-        """Return the sender's own state at sample 0."""
+        """Return the sender's state at sample 0."""
         return {}
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
@@ -200,12 +194,12 @@ def window_of(view: View) -> list[Term]:
     return view.cwnd
 
 
-def delay_is(view: View, t: int) -> list[tuple[int, Formula]]:
-    """Return (d, newest delay lies in [d, d+1)) for all delays told apart; the last one is open to above."""
+def list_delay_classes(view: View, t: int) -> list[tuple[int, Formula]]:
+    """Return (d, newest delay lies in [d, d+1)) for all distinguished delays; the last class is unbounded above."""
     flags = view.late[t]
-    known = sorted(flags)
-    classes: list[tuple[int, Formula]] = [(0, negate(flags[known[0]]))]
-    for m, following in zip(known, [*known[1:], None], strict=True):
+    delays = sorted(flags)
+    classes: list[tuple[int, Formula]] = [(0, negate(flags[delays[0]]))]
+    for m, following in zip(delays, [*delays[1:], None], strict=True):
         classes.append((m, flags[m] if following is None else all_of([flags[m], negate(flags[following])])))
     return classes
 
@@ -216,11 +210,7 @@ UNPACED = Fraction(100)
 
 @dataclass(frozen=True)
 class Aimd(WindowSender):
-    """AIMD (Reno without slow start): plus one MSS per Rm, halved once per round with loss, as in CCAC ("increase irrespective").
-
-    Attributes:
-        name: ``aimd``.
-    """
+    """AIMD (Reno without slow start): plus one MSS per Rm, halved once per lossy round, as in CCAC ("increase irrespective")."""
 
     name: str = "aimd"
 

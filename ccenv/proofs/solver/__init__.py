@@ -1,1 +1,1 @@
-"""Terms, solvers and the store of answers: nothing here knows of networks."""
+"""Terms, solvers and the store of answers, independent of networks."""

@@ -1,6 +1,6 @@
-"""Run a query, given as SMT-LIB text, on z3, yices or cvc5. A time limit or a broken solver is ``unknown``, never an answer.
+"""Run SMT-LIB queries on z3, yices or cvc5, and store text, answer, solver and time of each under the query's hash.
 
-Evidence on disk: each query's SMT-LIB text under its hash, and beside it what was answered, by whom, in what time.
+A time limit or a solver failure is ``unknown``, never an answer.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ _GRACE_S = 10.0  # a solver that ignores its limit is ended so much later
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver said.
+    """The answer of a solver.
 
     Attributes:
-        status: ``sat``, ``unsat`` or ``unknown``.
         seconds: wall time in the solver.
         solver: name and version.
         reason: why it is unknown; empty otherwise.
@@ -68,7 +67,7 @@ def version_of(solver: str) -> str:
 
 
 def check_second_solver(solver: str | None) -> None:
-    """Raise unless a solver that is to decide proofs again is None, or known and installed.
+    """Raise unless the second solver is None, or known and installed.
 
     Raises:
         MissingExtraError: if it is not installed.
@@ -83,7 +82,7 @@ def check_second_solver(solver: str | None) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """Formulas as SMT-LIB lines: the declarations that they need, and one assertion after the other."""
+    """Formulas as SMT-LIB lines: their declarations and assertions."""
 
     declared: frozenset[str] = frozenset()
     asserted: tuple[str, ...] = ()
@@ -102,37 +101,30 @@ def write_formulas(formulas: Sequence[Any]) -> Written:
 
 
 def to_smtlib(formulas: Sequence[Any], before: Written | None = None) -> str:
-    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
+    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, independent of earlier ones."""
     before = before or Written()
-    own = write_formulas(formulas)
-    lines = [*sorted(before.declared | own.declared), *before.asserted, *own.asserted]
+    added = write_formulas(formulas)
+    lines = [*sorted(before.declared | added.declared), *before.asserted, *added.asserted]
     return "\n".join(["(set-logic QF_LRA)", *lines, "(check-sat)"]) + "\n"
 
 
 def solve(text: str, solver: str = "z3", time_limit_s: float = 600.0, seed: int = 0) -> Answer:
-    """Decide an SMT-LIB text.
+    """Decide an SMT-LIB text, as :func:`to_smtlib` writes it; a limit or a failure is ``unknown`` with its reason.
 
-    Args:
-        text: the benchmark, as :func:`to_smtlib` writes it.
-        solver: ``z3`` (with a model), ``yices`` or ``cvc5`` (status only).
-        time_limit_s: after this the answer is ``unknown``.
-        seed: of the solver's own choices (z3).
-
-    Returns:
-        Answer: also where the solver fails: ``unknown`` with the reason.
+    ``solver`` is ``z3`` (with a model), ``yices`` or ``cvc5`` (status only); ``seed`` is used by z3 alone.
     """
     version = version_of(solver)
     begin = time.perf_counter()
     if solver == "z3":
-        status, reason, model = _z3(text, time_limit_s, seed)
+        status, reason, model = _solve_with_z3(text, time_limit_s, seed)
     else:
         command = _yices_command(time_limit_s) if solver == "yices" else _cvc5_command(time_limit_s)
-        status, reason = _external(command, text, time_limit_s)
+        status, reason = _run_external(command, text, time_limit_s)
         model = {}
     return Answer(status, time.perf_counter() - begin, version, reason, model)
 
 
-def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[str, Any]]:
+def _solve_with_z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[str, Any]]:
     require_extra("z3", "verify")
     import z3
 
@@ -140,7 +132,7 @@ def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[st
     solver = z3.Solver(ctx=z3.Context())
     solver.set("timeout", max(1, int(time_limit_s * 1000)))
     solver.set("random_seed", seed)
-    # z3's own handler takes Ctrl-C for a time limit; it is of use only where nobody else can stop the call.
+    # z3's own handler reports Ctrl-C as a time limit; it is needed only where nothing else can stop the call.
     solver.set("ctrl_c", python_handles_ctrl_c())
     try:
         solver.from_string(text)
@@ -154,16 +146,16 @@ def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[st
         said = solver.reason_unknown()
         if said == _CTRL_C:
             raise KeyboardInterrupt
-        return "unknown", _reason(said, time_limit_s), {}
+        return "unknown", _describe_limit(said, time_limit_s), {}
     model = solver.model()
-    return "sat", "", {declaration.name(): _value(model[declaration]) for declaration in model.decls()}
+    return "sat", "", {declaration.name(): _read_model_value(model[declaration]) for declaration in model.decls()}
 
 
-def _reason(said: str, time_limit_s: float) -> str:
+def _describe_limit(said: str, time_limit_s: float) -> str:
     return f"time limit of {time_limit_s:g} s" if said in ("timeout", "canceled") else said
 
 
-def _value(value: Any) -> Any:
+def _read_model_value(value: Any) -> Any:
     import z3
 
     if z3.is_true(value) or z3.is_false(value):
@@ -172,11 +164,11 @@ def _value(value: Any) -> Any:
 
 
 def _yices_command(time_limit_s: float) -> list[str]:
-    beside = FilePath(sys.executable).with_name("yices-smt2")
-    found = str(beside) if beside.is_file() else shutil.which("yices-smt2")
-    if found is None:
+    local = FilePath(sys.executable).with_name("yices-smt2")
+    executable = str(local) if local.is_file() else shutil.which("yices-smt2")
+    if executable is None:
         raise MissingExtraError("yices-smt2 is not on the path: pip install 'ccenv[verify]'")
-    return [found, f"--timeout={max(1, int(time_limit_s))}"]
+    return [executable, f"--timeout={max(1, int(time_limit_s))}"]
 
 
 _CVC5_SCRIPT = """
@@ -199,7 +191,7 @@ def _cvc5_command(time_limit_s: float) -> list[str]:
     return [sys.executable, "-c", _CVC5_SCRIPT, str(int(time_limit_s * 1000))]
 
 
-def _external(command: list[str], text: str, time_limit_s: float) -> tuple[Status, str]:
+def _run_external(command: list[str], text: str, time_limit_s: float) -> tuple[Status, str]:
     with tempfile.TemporaryDirectory() as folder:
         file = FilePath(folder) / "query.smt2"
         file.write_text(text, encoding="utf-8")
@@ -230,7 +222,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
 
 
 def default_folder() -> FilePath:
-    """Return where evidence is kept: $CCENV_CACHE, or the user's cache folder."""
+    """Return the folder of evidence: in $CCENV_CACHE, or in the user's cache folder."""
     base = os.environ.get("CCENV_CACHE")
     if base:
         return FilePath(base) / "verify"
@@ -243,10 +235,12 @@ def query_hash(text: str) -> str:
 
 
 class Store:
-    """A folder of queries and answers. Reused are answers of the same text by the same solver version, never unknowns."""
+    """A folder of queries and answers, by default :func:`default_folder`.
+
+    Answers to the same text by the same solver version are reused, never unknowns.
+    """
 
     def __init__(self, folder: FilePath | None = None) -> None:
-        """Open (and create) the folder; by default :func:`default_folder`."""
         self.folder = folder or default_folder()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -266,7 +260,7 @@ class Store:
             return None
 
     def save(self, text: str, answer: Answer, about: dict[str, Any]) -> None:
-        """Store the text, and the answer with what the query was about."""
+        """Store the text and the answer, with a description of the query."""
         write_atomic(self.query_file(text), text.encode())
         record = asdict(answer) | {"sha256": query_hash(text), "about": about}
         record["model"] = {name: plain_value(value) for name, value in answer.model.items()}
@@ -274,7 +268,7 @@ class Store:
         write_atomic(self._answer_file(text, answer.solver), data)
 
     def query_file(self, text: str) -> FilePath:
-        """Return where the text of a query is kept."""
+        """Return the file of a query's text."""
         return self.folder / f"{query_hash(text)[:32]}.smt2"
 
     def _answer_file(self, text: str, solver: str) -> FilePath:
@@ -282,12 +276,12 @@ class Store:
 
 
 def plain_value(value: Any) -> bool | str:
-    """Return a value of a model for a JSON file: a truth value, or an exact number as text."""
+    """Return a model's value for JSON: a truth value, or an exact number as text."""
     return value if isinstance(value, bool) else str(value)
 
 
 def read_value(value: Any) -> Any:
-    """Read what :func:`plain_value` wrote; anything else is damage. Exponents would be computed digit by digit."""
+    """Read what :func:`plain_value` wrote; ValueError for anything else (exponents would be computed digit by digit)."""
     if isinstance(value, bool):
         return value
     over, _, under = value.partition("/")

@@ -1,7 +1,7 @@
 """Formulas over solver terms and over exact numbers alike.
 
-A property is written once with these functions. Given solver terms it yields a formula, given Fractions and bools a truth value.
-Comparisons and sums need no helper: both kinds support the Python operators.
+A property written with these functions yields a formula for solver terms and a truth value for Fractions and bools. Comparisons
+and sums need no helper: both support the Python operators.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Formula: TypeAlias = Any
 
 def all_of(parts: Iterable[Formula]) -> Formula:
     """Return the conjunction; true for no parts."""
-    kept = [part for part in parts if part is not True]
-    if any(part is False for part in kept):
+    terms = [part for part in parts if part is not True]
+    if any(part is False for part in terms):
         return False
-    if len(kept) < 2:
-        return kept[0] if kept else True
+    if len(terms) < 2:
+        return terms[0] if terms else True
     import z3
 
-    return z3.And(kept)
+    return z3.And(terms)
 
 
 def any_of(parts: Iterable[Formula]) -> Formula:
     """Return the disjunction; false for no parts."""
-    kept = [part for part in parts if part is not False]
-    if any(part is True for part in kept):
+    terms = [part for part in parts if part is not False]
+    if any(part is True for part in terms):
         return True
-    if len(kept) < 2:
-        return kept[0] if kept else False
+    if len(terms) < 2:
+        return terms[0] if terms else False
     import z3
 
-    return z3.Or(kept)
+    return z3.Or(terms)
 
 
 def negate(part: Formula) -> Formula:
@@ -65,7 +65,7 @@ def same_truth(left: Formula, right: Formula) -> Formula:
 
 
 def choose(condition: Formula, then: Any, otherwise: Any) -> Any:
-    """Return ``then`` where the condition holds and ``otherwise`` where not; works for terms and for formulas."""
+    """Return if-then-else, of terms or of formulas."""
     if isinstance(condition, bool):
         return then if condition else otherwise
     if then is otherwise:
@@ -95,11 +95,11 @@ def smaller(left: Term, right: Term) -> Term:
 
 
 def count(parts: Sequence[Formula]) -> Term:
-    """Return how many parts hold, as a sum of 0 and 1 (the second solvers want counts in arithmetic)."""
-    known = sum(1 for part in parts if part is True)
+    """Return how many parts hold, as a sum of 0 and 1 (the second solvers need counts in arithmetic)."""
+    constant = sum(1 for part in parts if part is True)
     open_parts = [part for part in parts if not isinstance(part, bool)]
     if not open_parts:
-        return known
+        return constant
     import z3
 
-    return z3.Sum([z3.If(part, z3.RealVal(1), z3.RealVal(0)) for part in open_parts]) + known
+    return z3.Sum([z3.If(part, z3.RealVal(1), z3.RealVal(0)) for part in open_parts]) + constant

@@ -1,1 +1,1 @@
-"""Synthesis: all belief programs of a template that provably meet a query ([CCmatic] s.5, s.6.1)."""
+"""Synthesis of all belief programs of a template that provably meet a query ([CCmatic] s.5, s.6.1)."""

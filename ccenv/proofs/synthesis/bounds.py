@@ -1,8 +1,8 @@
-"""After synthesis: the best constants that can be proved of each solution, a ranking by them, and a line for people.
+"""Ranking of synthesised programs by their best provable constants.
 
-The query's own thresholds are loose; here the largest utilisation and the smallest bytes in flight are bisected, each as "on
-every trace on which no bound moves, the objective holds or progress is made". Every bound was proved; the value beyond it was
-refuted or stayed undecided.
+The thresholds of a query are loose; here the largest utilisation and the smallest bytes in flight are bisected, each as "on every
+trace on which no bound moves, the objective holds or progress is made". Every bound is proved; the value beyond it is refuted or
+undecided.
 """
 
 from __future__ import annotations
@@ -25,25 +25,19 @@ INFLIGHT = (Fraction(1, 2), Fraction(5), Fraction(1, 16))
 
 
 def rank(query: Query, solutions: list[dict[str, Any]], most: int, budget_s: float) -> list[dict[str, Any]]:
-    """Bisect bounds for solutions and rank them: high utilisation first, then few bytes in flight.
+    """Bisect bounds for the first ``most`` solutions and rank them: high utilisation first, then few bytes in flight.
 
-    Args:
-        query: the query that they solve.
-        solutions: as ``ccenv.proofs.synthesis.result.result`` lists them.
-        most: how many solutions at most, in their order.
-        budget_s: CPU seconds; what is not decided by then is left out of the bounds.
-
-    Returns:
-        list: per solution name, utilisation and inflight brackets, and ``summary``.
+    ``solutions`` are those of ``ccenv.proofs.synthesis.result.result``; ``budget_s`` are CPU seconds, after which values stay
+    undecided. Each row has name, utilisation and inflight brackets, and ``summary``.
     """
     begin = time.process_time()
     rows = []
     for solution in solutions[:most]:
         program = parse_program(solution["program"])
-        used = _bisect(query, program, "utilisation", begin, budget_s)
-        flying = _bisect(query, program, "inflight", begin, budget_s)
-        row = {"name": solution["name"], "utilisation": used.to_dict(), "inflight": flying.to_dict()}
-        rows.append(row | {"summary": _summary(used, flying)})
+        utilisation = _bisect(query, program, "utilisation", begin, budget_s)
+        inflight = _bisect(query, program, "inflight", begin, budget_s)
+        row = {"name": solution["name"], "utilisation": utilisation.to_dict(), "inflight": inflight.to_dict()}
+        rows.append(row | {"summary": _summary(utilisation, inflight)})
     return sorted(rows, key=lambda row: (-(row["utilisation"]["proved"] or 0), row["inflight"]["proved"] or 1e9, row["name"]))
 
 
@@ -63,14 +57,16 @@ def _bisect(query: Query, program: Program, metric: str, begin: float, budget_s:
     return bisect(asked, "largest" if metric == "utilisation" else "smallest", low, high, precision)
 
 
-def _summary(used: Bracket, flying: Bracket) -> str:
-    link = "no utilisation proved" if used.proved is None else f"at least {float(used.proved):.0%} of the link"
-    queue = "no bound on bytes in flight" if flying.proved is None else f"at most {float(flying.proved):.2f} C(Rm+D) in flight"
+def _summary(utilisation: Bracket, inflight: Bracket) -> str:
+    link = "no utilisation proved" if utilisation.proved is None else f"at least {float(utilisation.proved):.0%} of the link"
+    queue = (
+        "no bound on bytes in flight" if inflight.proved is None else f"at most {float(inflight.proved):.2f} C(Rm+D) in flight"
+    )
     return f"{link}, {queue}, while beliefs stand still"
 
 
 def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: int = 100) -> dict[str, dict[str, float]]:
-    """Run solutions in the curve engine, on a kind and on the slowest legal network.
+    """Run solutions in the curve engine, on a benign and on the slowest legal network.
 
     Returns:
         dict: solution -> {"kind": utilisation, "slow": utilisation} of the second half of ``rtts`` Rm.

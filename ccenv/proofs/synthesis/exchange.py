@@ -1,4 +1,4 @@
-"""Between solver counterexamples (rational views) and the simulator's traces (exact integers)."""
+"""Conversion between solver counterexamples (rational views) and the simulator's traces (exact integers)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.agents.programs import Program
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.formulas.view import View, known
+from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.replay.exact import replay
 from ccenv.proofs.senders.program import program_decider
 from ccenv.proofs.synthesis.prove import BOUNDS
@@ -18,10 +18,10 @@ from ccenv.proofs.synthesis.query.classes import LARGEST, MOST_SAMPLES, PAST, TR
 
 
 def trace_of_view(view: View) -> np.ndarray | None:
-    """Return a counterexample as moves for every candidate, or None where its numbers are too large for integers.
+    """Return a counterexample as moves for every candidate, or None if its numbers are too large for integers.
 
-    Service and tokens are kept as places, clamped to what is legal for each candidate; delays that the rule leaves open as
-    wishes. Beliefs are held where the counterexample held them.
+    Service and tokens are stored as positions, clamped to the legal range of each candidate; delays that the rule leaves open as
+    preferences. Beliefs are held if the counterexample held them.
     """
     setting = view.setting
     numbers = [view.alpha, view.E[0], view.C_L[0], view.C_U[0], *view.G, *view.S, *view.E_before]  # type: ignore[index]
@@ -33,7 +33,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
     if largest > LARGEST or setting.samples > MOST_SAMPLES:
         return None
 
-    def whole(x: Fraction) -> int:
+    def units(x: Fraction) -> int:
         return int(Fraction(x) * scale)
 
     out = np.zeros((), dtype=TRACE)
@@ -41,36 +41,37 @@ def trace_of_view(view: View) -> np.ndarray | None:
     out["samples"], out["jitter"], out["link"] = n, setting.jitter_steps, scale
     out["exact_waste"] = setting.model != "ccac"
     out["past_known"] = setting.delay_rule == "sound"
-    out["alpha"], out["beta"] = whole(view.alpha), -1 if view.beta is None else whole(view.beta)
-    out["G"], out["E"], out["C_L"], out["C_U"] = whole(view.G[0]), whole(view.E[0]), whole(view.C_L[0]), whole(view.C_U[0])  # type: ignore[index]
+    out["alpha"], out["beta"] = units(view.alpha), -1 if view.beta is None else units(view.beta)
+    out["G"], out["E"] = units(view.G[0]), units(view.E[0])
+    out["C_L"], out["C_U"] = units(view.C_L[0]), units(view.C_U[0])  # type: ignore[index]
     out["lost"], out["seen"] = bool(view.lost_at_0), bool(view.loss_seen[0])
     if view.C_L_lambda is not None and view.q_U is not None:
         slack = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
-        out["probes"], out["C_L_lambda"], out["q_U"] = 1, whole(view.C_L_lambda[0]), whole(view.q_U[0])
+        out["probes"], out["C_L_lambda"], out["q_U"] = 1, units(view.C_L_lambda[0]), units(view.q_U[0])
         out["late_kept"] = setting.beliefs.lambda_delay == "kept"
         out["first_late"] = bool(view.first_late[0][slack])
     out["windows"] = windows_code(setting.beliefs)
-    held = _held(view)
-    out["hold"] = held
-    past = [whole(x) for x in view.E_before]
+    is_held = _is_held(view)
+    out["hold"] = is_held
+    past = [units(x) for x in view.E_before]
     limit = setting.sent_before_at_most
-    # What the counterexample does not say came all at once, or as fast as the query allows.
+    # Older bytes came all at once, or as fast as the query allows.
     most = None if limit is None else math.floor((limit[0] + limit[1] * view.alpha) * scale)
     while len(past) < PAST:
         past.append(min([-LARGEST, *past]) if most is None else past[-1] - most)
     out["E_before"] = past[:PAST]
     out["waste"][:], out["serve"][:] = -1, -1
-    out["G_at"][:n] = [whole(x) for x in view.G]
-    out["S_at"][:n] = [whole(x) for x in view.S]
+    out["G_at"][:n] = [units(x) for x in view.G]
+    out["S_at"][:n] = [units(x) for x in view.S]
     delays = [max([m for m, flag in flags.items() if flag], default=0) for flags in view.late]
     out["delay"] = delays[0]
     out["delay_at"][:n] = delays
     return out[()]
 
 
-def _held(view: View) -> bool:
-    """Return whether no bound moved; one that timed out at the last sample did not."""
-    lower, upper = known(view.C_L, "C_L"), known(view.C_U, "C_U")
+def _is_held(view: View) -> bool:
+    """Return whether no bound moved, apart from a time-out at the last sample."""
+    lower, upper = require_variables(view.C_L, "C_L"), require_variables(view.C_U, "C_U")
     still = all(x == lower[0] for x in lower[:-1]) and all(x == upper[0] for x in upper[:-1])
     if view.setting.beliefs.timeout is None:
         return still and lower[-1] == lower[0] and upper[-1] == upper[0]
@@ -78,22 +79,13 @@ def _held(view: View) -> bool:
 
 
 def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves: np.ndarray) -> View:
-    """Replay what the simulator did in exact rational numbers.
+    """Replay a simulated trace in exact rational numbers with ``ccenv.proofs.replay.exact``, which checks every law.
 
-    Args:
-        trace: the TRACE record.
-        setting: the query's setting.
-        program: the candidate that was run.
-        curves: (CURVES, MOST_SAMPLES) as ``simulate`` left them.
-
-    Returns:
-        View: played forward by ``ccenv.proofs.replay.exact``, which checks every law.
-
-    Raises:
-        ReplayError: if simulator and replayer disagree.
+    ``curves`` (CURVES, MOST_SAMPLES) are those of ``simulate`` for the program. Raises ReplayError if simulator and replayer
+    disagree.
     """
     n, link = setting.samples, int(trace["link"])
-    G, E, S, delays, _, _, lower, upper, late, _, probed, queue, _ = curves
+    G, E, S, delays, _, _, lower, upper, first_late, _, probed, queue, _ = curves
 
     def part(x: Any) -> Fraction:
         return Fraction(int(x), link)
@@ -111,10 +103,10 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         bounds |= {"C_L_lambda", "q_U"}
         values |= {f"C_L_lambda_{t}": part(probed[t]) for t in range(n)} | {f"q_U_{t}": part(queue[t]) for t in range(n)}
         m = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
-        values |= {f"first_late_{t}_{m}": bool(late[t]) for t in range(n)}
+        values |= {f"first_late_{t}_{m}": bool(first_late[t]) for t in range(n)}
     longest = n if setting.delay_rule == "artefact" else PAST - (setting.sent_before_at_most is not None)
-    wanted = range(1, longest + 1)
-    values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in wanted}
+    told_apart = range(1, longest + 1)
+    values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in told_apart}
     if setting.delay_rule == "sound":
         values |= {f"E_before_{k}": part(trace["E_before"][k]) for k in range(PAST)}
     else:

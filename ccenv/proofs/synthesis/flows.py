@@ -1,9 +1,7 @@
-"""Move replay for several flows: a counterexample's network moves against another program, in exact numbers.
+"""Queries about several flows: decide classes one by one, and replay each counterexample's moves against all that remain.
 
-The moves are where tokens and service went and how a step's bytes were split between the flows; each is clamped to what is legal
-for the program, and to what keeps all beliefs where they are while that is possible.
-
-Answer a query about several flows: decide classes one by one, and replay each counterexample against all that remain.
+The moves are the positions of tokens and service and the split of a step's bytes between the flows. Each is clamped to the legal
+range of the program, and to values that keep all beliefs constant while possible. Replays are in exact numbers.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ BOUNDS = frozenset({"C_L"})
 def broken_query(moves: View, queries: list[Query]) -> str | None:
     """Return the name of the query, if any, that a program breaks on the moves of another program's counterexample.
 
-    Raises:
-        ReplayError: if what was played breaks a law (a bug).
+    Raises ReplayError if the replayed trace breaks a law (a bug).
     """
     played = replay_moves(moves, queries[0])
     if played is None:
@@ -42,15 +39,7 @@ def broken_query(moves: View, queries: list[Query]) -> str | None:
 
 
 def replay_moves(moves: View, query: Query) -> View | None:
-    """Run several flows of a query's program on the moves of a counterexample, on an infinite buffer.
-
-    Args:
-        moves: the counterexample.
-        query: names the setting, the program, how many flows it has, and the delays that are told apart.
-
-    Returns:
-        View: in exact numbers, or None where no service is legal.
-    """
+    """Run the flows of a query's program on the moves of a counterexample, on an infinite buffer; None if no service is legal."""
     run = Run(query.setting, _start(moves, query), BOUNDS, query.flows)
     decide = query.sender.decider()
     states: list[dict[str, Any]] = [{} for _ in run.flows]
@@ -59,7 +48,7 @@ def replay_moves(moves: View, query: Query) -> View | None:
         arrive(run, t)
         most = run.G[t - 1] + 1
         run.G[t] = most if run.E[t] >= most else min(max(run.G[t], run.G[t - 1], run.E[t]), most)
-        shares = next(_shares(run, t), None)
+        shares = next(_candidate_shares(run, t), None)
         if shares is None:
             return None
         for flow, served in zip(run.flows, shares, strict=True):
@@ -72,9 +61,9 @@ def replay_moves(moves: View, query: Query) -> View | None:
 
 
 def _start(moves: View, query: Query) -> dict[str, Any]:
-    """Return the counterexample's numbers as the query's program reads them.
+    """Return the counterexample's values for the query's program.
 
-    Delays that the counterexample does not tell apart are as short as they may be; E of older samples is as of the oldest one.
+    Delays that the counterexample does not distinguish are as short as possible; E of older samples is that of the oldest one.
     """
     delays = query.claim.needs.delays
     values: dict[str, Any] = values_of(moves)
@@ -86,19 +75,19 @@ def _start(moves: View, query: Query) -> dict[str, Any]:
     return values | {f"E_before_{k}": past[k] for k in range(len(delays))}
 
 
-def _shares(run: Run, t: int) -> Iterator[list[Fraction]]:
-    """Yield how S may go on: where the counterexample put it, as far as legal, and so that beliefs stay where they can."""
+def _candidate_shares(run: Run, t: int) -> Iterator[list[Fraction]]:
+    """Yield candidates for S(t): the counterexample's as far as legal, with beliefs constant first."""
     first = run.G[t - run.d] if t >= run.d else run.G[0] - run.d
     low, high = max(run.S[t - 1], first), min(run.G[t], run.E[t])
     if low > high:
         return
-    wanted = min(max(run.S[t], low), high)
-    still = [min(flow.S[s] + flow.beliefs["C_L"][0] * (t - s + run.d) for s in range(t)) for flow in run.flows]
+    preferred = min(max(run.S[t], low), high)
+    caps_held = [min(flow.S[s] + flow.beliefs["C_L"][0] * (t - s + run.d) for s in range(t)) for flow in run.flows]
     for total, caps in (
-        (wanted, still),
-        (min(max(low, min(high, sum(still, start=Fraction(0)))), wanted), still),
-        (low, still),
-        (wanted, [flow.E[t] for flow in run.flows]),
+        (preferred, caps_held),
+        (min(max(low, min(high, sum(caps_held, start=Fraction(0)))), preferred), caps_held),
+        (low, caps_held),
+        (preferred, [flow.E[t] for flow in run.flows]),
     ):
         shares = _split(run, t, total, caps)
         if shares is not None:
@@ -106,7 +95,7 @@ def _shares(run: Run, t: int) -> Iterator[list[Fraction]]:
 
 
 def _split(run: Run, t: int, total: Fraction, caps: list[Fraction]) -> list[Fraction] | None:
-    """Return the flows' parts of ``total``, first in, first out, each near the counterexample's; None where caps forbid it."""
+    """Return the flows' parts of ``total`` in FIFO order, each near the counterexample's; None where caps forbid it."""
     step = next(x for x in range(t + 1) if total <= run.E[x])
     least = [max(flow.E[step - 1] if step else Fraction(0), flow.S[t - 1]) for flow in run.flows]
     most = [min(flow.E[step], cap) for flow, cap in zip(run.flows, caps, strict=True)]
@@ -128,22 +117,26 @@ def timed_decide_one(task: Task) -> tuple[Decision, float]:
 
 
 def flow_wave(run: SearchRun, workers: Workers) -> None:
-    """Let the solver decide a few classes, then replay what it found, in order."""
-    open_ = run.undecided
-    # Spread over the list: neighbours are alike and fall to the same trace.
-    chosen = [int(open_[(i * len(open_)) // WAVE]) for i in range(WAVE)] if len(open_) > WAVE else [int(n) for n in open_]
+    """Decide a few classes with the solver, then replay its counterexamples in order."""
+    undecided = run.undecided
+    # Spread over the list: neighbours are similar and fall to the same trace.
+    chosen = (
+        [int(undecided[(i * len(undecided)) // WAVE]) for i in range(WAVE)]
+        if len(undecided) > WAVE
+        else [int(n) for n in undecided]
+    )
     answers = list(workers.map(timed_decide_one, [run.task(number) for number in chosen]))
     _record(run, chosen, answers)
 
 
 def _record(run: SearchRun, chosen: list[int], answers: list[tuple[Decision, float]]) -> None:
-    """Replay what the solver found and store a wave in one line, so that a kill keeps all of it or nothing."""
+    """Replay the solver's counterexamples and store a wave in one line, so that a kill keeps all of it or nothing."""
     items, begin, alive = [], time.process_time(), run.simulator.alive
     for number, (decision, _) in zip(chosen, answers, strict=True):
         item: dict[str, Any] = {"class": number, "status": decision.status, "calls": decision.calls, "claim": decision.claim}
         item |= {"reason": decision.reason, "queries": decision.queries, "dropped": []}
         if decision.view is not None:
-            item["dropped"] = broken_by(run, decision.view, alive[alive != number])
+            item["dropped"] = find_broken(run, decision.view, alive[alive != number])
             alive = alive[~np.isin(alive, item["dropped"])]
         items.append(item)
     replay_s, solver_s = time.process_time() - begin, sum(cpu_s for _, cpu_s in answers)
@@ -154,7 +147,7 @@ def _record(run: SearchRun, chosen: list[int], answers: list[tuple[Decision, flo
 
 
 def note_flows(run: SearchRun, line: dict[str, Any]) -> None:
-    """Take over a wave: verdicts of the solver, and what its counterexamples broke besides."""
+    """Apply a wave: verdicts of the solver, and further classes that its counterexamples broke."""
     run.cpu_s["solver"] += line["cpu_s"]
     run.cpu_s["simulated"] += line["replay_s"]
     simulator = run.simulator
@@ -173,6 +166,6 @@ def note_flows(run: SearchRun, line: dict[str, Any]) -> None:
     run.settle()
 
 
-def broken_by(run: SearchRun, moves: View, classes: np.ndarray) -> list[int]:
-    """Return which classes a counterexample's moves break, each replayed and checked in exact numbers."""
+def find_broken(run: SearchRun, moves: View, classes: np.ndarray) -> list[int]:
+    """Return the classes that a counterexample's moves break, each replayed in exact numbers."""
     return [number for number in map(int, classes) if broken_query(moves, claims(run.task(number))) is not None]

@@ -1,6 +1,6 @@
-"""What a run has found so far, on disk: one line per counterexample and verdict, so that a killed run goes on where it was.
+"""The journal of a run on disk, one line per counterexample and verdict, from which a killed run resumes.
 
-What the lines of a journal hold, checked as they are read: a changed number must not become a verdict or a broken index.
+Lines are checked as they are read: a changed number must not become a verdict or a broken index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ccenv.proofs.solver.solvers import version_of
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, TRACE
 
 _LARGEST = 1 << 62
-# Sums of a trace's numbers stay inside 63 bits, and the compiled replay indexes its samples by some of them.
+# Sums of a trace's numbers fit into 63 bits, and the compiled replay indexes its samples by some of them.
 _LARGEST_IN_TRACE = 1 << 56
 _RANGES: Mapping[str, tuple[int, int]] = {
     "samples": (1, MOST_SAMPLES),
@@ -28,7 +28,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "delay_at": (-1, MOST_SAMPLES),
 }
 
-# Kind -> its fields and their types; ``float`` takes whole numbers, too, and no negative ones.
+# Kind of a line -> its fields and their types; ``float`` takes integers, too, and no negative numbers.
 _LINES: Mapping[str, Mapping[str, type]] = {
     "counterexample": {"class": int, "trace": np.ndarray},
     "cover": {"trace": np.ndarray},
@@ -43,10 +43,10 @@ _STATUSES = ("proved", "refuted", "unknown")
 
 
 def is_line(data: Any) -> bool:
-    """Tell whether a value is a line of a journal: of a known kind, with all fields in their types and ranges."""
+    """Return whether a value is a line of a journal, with all fields in their types and ranges."""
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or data["kind"] not in _LINES:
         return False
-    if not _has(data, _LINES[data["kind"]]):
+    if not _has_fields(data, _LINES[data["kind"]]):
         return False
     return all(_is_decision(item, data["kind"] == "pairs") for item in data.get("decisions", ()))
 
@@ -58,26 +58,26 @@ def classes_of(line: Mapping[str, Any]) -> list[int]:
 
 
 def _is_decision(item: Any, of_pairs: bool) -> bool:
-    if not isinstance(item, dict) or not _has(item, _DECISION) or item["status"] not in _STATUSES:
+    if not isinstance(item, dict) or not _has_fields(item, _DECISION) or item["status"] not in _STATUSES:
         return False
     if of_pairs:
         dropped = item.get("dropped")
-        return isinstance(dropped, list) and all(_is(number, int) for number in dropped)
-    return item.get("trace") is None or _is(item["trace"], np.ndarray)
+        return isinstance(dropped, list) and all(_is_value(number, int) for number in dropped)
+    return item.get("trace") is None or _is_value(item["trace"], np.ndarray)
 
 
-def _has(data: Mapping[str, Any], fields: Mapping[str, type]) -> bool:
-    return all(name in data and _is(data[name], kind) for name, kind in fields.items())
+def _has_fields(data: Mapping[str, Any], fields: Mapping[str, type]) -> bool:
+    return all(name in data and _is_value(data[name], field_type) for name, field_type in fields.items())
 
 
-def _is(value: Any, kind: type) -> bool:
-    if kind is int:
+def _is_value(value: Any, field_type: type) -> bool:
+    if field_type is int:
         return type(value) is int and 0 <= value <= _LARGEST
-    if kind is float:
+    if field_type is float:
         return is_finite(value) and value >= 0
-    if kind is np.ndarray:
+    if field_type is np.ndarray:
         return _is_trace(value)
-    return type(value) is kind
+    return type(value) is field_type
 
 
 def _is_trace(data: Any) -> bool:
@@ -99,10 +99,12 @@ MAX_BYTES = 1 << 30
 
 
 class Journal:
-    """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
+    """A folder with ``journal.jsonl``, to which each line is appended and flushed at once.
+
+    Lines of another query, code or solver are dropped.
+    """
 
     def __init__(self, folder: FilePath, fingerprint: str, reuse: bool, code: str) -> None:
-        """Open the folder; what it holds of another query, code or solver is set aside."""
         self.folder = folder
         self.file = folder / "journal.jsonl"
         make_folder(folder)
@@ -134,12 +136,12 @@ class Journal:
         return lines
 
     def add(self, line: dict[str, Any]) -> None:
-        """Append one line and make sure that it is on disk."""
+        """Append one line and flush it to disk."""
         self.lines.append(line)
         append_lines(self.file, [line])
 
     def drop(self, *kinds: str) -> None:
-        """Forget lines of some kinds, on disk too."""
+        """Remove lines of some kinds, on disk too."""
         self._write([line for line in self.lines if line["kind"] not in kinds])
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:

@@ -1,8 +1,7 @@
-"""Lemmas about solutions: the transition system of cc_qdel's suite ([CCmatic] App. F) with each solution as the sender.
+"""Lemmas about solutions: the transition system of cc_qdel's lemmas ([CCmatic] App. F) with each solution as the sender.
 
-One lemma after the other, constants bisected and handed on: what F.3 proves about C_L is what F.5 calls converged, and what F.5
-proves about the queue is where F.6 and F.7 start. Solved queries are kept in the evidence store, so that a run that was cut
-off, or had too little time, goes on from there.
+Constants are bisected and passed on: F.5 takes the C_L that F.3 proves as converged, F.6 and F.7 start from the queue that F.5
+proves. Solved queries are kept in the evidence store, from which an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 from ccenv.agents.programs import Program, parse_program
 from ccenv.proofs.claims.lemma_run import bisect
 from ccenv.proofs.claims.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.proofs.claims.report import overall
+from ccenv.proofs.claims.report import combine_verdicts
 from ccenv.proofs.claims.verifier import Verdict, Verifier
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Store
@@ -27,7 +26,7 @@ INPUTS = frozenset({"C_L", "C_U", "qdel_L", "Rm", "MSS/Rm"})
 LEMMAS = ("F.1", "F.3", "F.5", "F.6", "F.7 utilisation", "F.7 inflight")
 OF_LOSSES = ("F.7 lossy steps", "F.7 loss per step")
 SHORTEST_T = 7
-"""Shorter traces prove little about what goes on."""
+"""Shorter traces prove little about the long run."""
 
 _SEARCHES = {
     "C_L_low": Search(best="largest", low=0.05, high=0.95, precision=0.01),
@@ -36,11 +35,11 @@ _SEARCHES = {
     "utilisation": Search(best="largest", low=0.05, high=0.95, precision=0.01),
     "inflight": Search(best="smallest", low=1, high=12, precision=0.1),
 }
-"""Wider than the suite's own, which know their sender."""
+"""Wider than those of the lemma set, which fit its sender."""
 
 
 def why_not(query: Query) -> str | None:
-    """Return why the lemmas do not apply to a query's solutions, or None where they do."""
+    """Return why the lemmas do not apply to a query's solutions, or None if they do."""
     if query.flows != 1 or query.network.model != "ccac" or query.network.buffer not in ("infinite", "large"):
         return "the lemmas are about one flow on ccac with an infinite or a large buffer"
     others = query.space().template.inputs() - INPUTS
@@ -50,14 +49,9 @@ def why_not(query: Query) -> str | None:
 def lemma_suites(
     query: Query, solutions: list[dict[str, Any]], most: int, budget_s: float, progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Decide the lemmas of solutions with bisected constants.
+    """Decide the lemmas of the first ``most`` solutions of a query with bisected constants, within ``budget_s`` seconds.
 
-    Args:
-        query: the query that they solve.
-        solutions: as ``ccenv.proofs.synthesis.result.result`` lists them.
-        most: how many solutions at most, in their order.
-        budget_s: seconds for all; what is not decided by then is unknown.
-        progress: called with a line per lemma.
+    ``solutions`` are those of ``ccenv.proofs.synthesis.result.result``; ``progress`` receives a line per lemma.
 
     Returns:
         dict: ``suite``, ``T``, and ``solutions``: per name its setting, lemmas and ``summary``; or why they do not apply.
@@ -68,11 +62,11 @@ def lemma_suites(
     end = time.monotonic() + budget_s
     rows = {}
     for solution in solutions[:most]:
-        rows[solution["name"]] = _suite(query, parse_program(solution["program"]), end, progress)
-    return {"applies": True, "suite": SUITE, "T": _samples(query), "solutions": rows}
+        rows[solution["name"]] = _decide_lemmas(query, parse_program(solution["program"]), end, progress)
+    return {"applies": True, "suite": SUITE, "T": _trace_samples(query), "solutions": rows}
 
 
-def _samples(query: Query) -> int:
+def _trace_samples(query: Query) -> int:
     return max(query.T, SHORTEST_T)
 
 
@@ -81,13 +75,12 @@ class _Prover:
     """One solution's lemmas.
 
     Attributes:
-        loaded: the suite with the solution as its sender.
-        setting_name: what is known of the time before the trace.
+        loaded: the lemma set with the solution as its sender.
+        setting_name: treatment of the past.
         samples: T.
         call_s: seconds per solver call.
-        seed: of the solver.
         end: monotonic time at which the budget is used up.
-        numbers: constants; what was proved replaces the suite's.
+        numbers: constants; proved ones replace those of the set.
         store: solved queries.
     """
 
@@ -114,10 +107,10 @@ class _Prover:
             hashes.append(result.evidence["sha256"])
             if result.verdict != "verified":
                 break
-        return overall(verdicts), hashes
+        return combine_verdicts(verdicts), hashes
 
     def lemma(self, lemma: Lemma) -> dict[str, Any]:
-        """Decide a lemma, or find its best constant and keep it for the lemmas that follow."""
+        """Decide a lemma, or find its best constant and store it for later lemmas."""
         out: dict[str, Any] = {"name": lemma.name, "text": lemma.text}
         constant = self.loaded.suite.constants.get(lemma.bound or "")
         if constant is None or constant.search is None:
@@ -135,8 +128,8 @@ class _Prover:
         return out | {"verdict": verdict, "constant": name} | bracket.to_dict()
 
 
-def _suite(query: Query, program: Program, end: float, progress: Callable[[str], None] | None) -> dict[str, Any]:
-    prover = _prover(query, program, end)
+def _decide_lemmas(query: Query, program: Program, end: float, progress: Callable[[str], None] | None) -> dict[str, Any]:
+    prover = _make_prover(query, program, end)
     losses = OF_LOSSES if query.network.buffer == "large" else ()
     by_name = {lemma.name: lemma for lemma in prover.loaded.suite.lemmas}
     rows: list[dict[str, Any]] = []
@@ -147,29 +140,29 @@ def _suite(query: Query, program: Program, end: float, progress: Callable[[str],
         if progress is not None:
             progress(f"{program.name} {name}: {rows[-1]['verdict']}")
         if name in ("F.1", "F.3") and rows[-1]["verdict"] != "verified":
-            # Nothing is then known to be converged: the other lemmas would speak of no state that lasts.
+            # Nothing is then known to converge: the other lemmas would be about no lasting state.
             break
     return {"setting_name": prover.setting_name, "lemmas": rows, "summary": _summary(rows, prover.samples)}
 
 
-def _prover(query: Query, program: Program, end: float) -> _Prover:
+def _make_prover(query: Query, program: Program, end: float) -> _Prover:
     base = load_suite(SUITE)
     searches = {
         name: constant.model_copy(update={"search": _SEARCHES.get(name, constant.search)})
         for name, constant in base.suite.constants.items()
     }
-    # A lemma that rests on others is asked in full here: its constants change from one solution to the next.
+    # A lemma with given ones is decided in full here: its constants change from one solution to the next.
     lemmas = [lemma.model_copy(update={"given": ()}) for lemma in base.suite.lemmas]
     changed = {"sender": program.name, "buffer": query.network.buffer, "constants": searches, "lemmas": lemmas}
     sender = ProgramSmtSender(program)
     loaded = replace(base, suite=base.suite.model_copy(update=changed), sender=sender)
     setting_name = "sound" if sender.largest_rate() is None else "history"
-    numbers = constants_of(loaded.suite, setting_name, _samples(query))
-    return _Prover(loaded, setting_name, _samples(query), query.limits.call_s, query.seed, end, numbers, Store())
+    numbers = constants_of(loaded.suite, setting_name, _trace_samples(query))
+    return _Prover(loaded, setting_name, _trace_samples(query), query.limits.call_s, query.seed, end, numbers, Store())
 
 
 def _summary(rows: list[dict[str, Any]], samples: int) -> str:
-    """Return one line for people: what is proved of a solution in the long run."""
+    """Return one line: what is proved of a solution in the long run."""
     texts = {
         "F.1": "right beliefs stay right",
         "F.3": "C_L stays at or above {:.2f} C",
@@ -180,7 +173,7 @@ def _summary(rows: list[dict[str, Any]], samples: int) -> str:
         "F.7 lossy steps": "{:.0f} lossy steps",
         "F.7 loss per step": "{:.2f} C*Rm lost in a step",
     }
-    told = [texts[row["name"]].format(row.get("proved")) for row in rows if row["verdict"] == "verified"]
+    proved_texts = [texts[row["name"]].format(row.get("proved")) for row in rows if row["verdict"] == "verified"]
     missing = [row["name"] for row in rows if row["verdict"] != "verified"]
-    line = f"in {samples} samples: " + (", ".join(told) or "nothing proved")
+    line = f"in {samples} samples: " + (", ".join(proved_texts) or "nothing proved")
     return line + (f"; not proved: {', '.join(missing)}" if missing else "")

@@ -12,11 +12,11 @@ from ccenv.base.errors import CcenvError
 from ccenv.proofs.claims import properties
 from ccenv.proofs.claims.claims import no_window_misleads, starts_consistent
 from ccenv.proofs.claims.properties import Property
-from ccenv.proofs.claims.verifier import Query, confirm, replayed
+from ccenv.proofs.claims.verifier import Query, confirm, replay_exactly
 from ccenv.proofs.formulas.encode import BOUNDS as BOUND_NAMES
 from ccenv.proofs.formulas.encode import Encoding, Needs
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.formulas.view import View, flow_prefix, known
+from ccenv.proofs.formulas.view import View, flow_prefix, require_variables
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import query_hash, solve
@@ -31,17 +31,12 @@ Status = Literal["proved", "refuted", "unknown"]
 
 @dataclass(frozen=True)
 class Task:
-    """What the solver is asked about one candidate.
+    """The question about one candidate, for ``flows`` flows of it on a link.
 
     Attributes:
-        setting: the network.
-        objectives: what it must achieve.
-        program: the candidate.
         seconds: limit per solver call.
-        seed: of the solver.
         full: use moving beliefs throughout instead of the static-belief reduction.
-        any_start: beliefs may be wrong at the start: the other half of (5.3) is asked, too.
-        flows: how many flows of the candidate share the link.
+        any_start: beliefs may be wrong at the start, which adds the other half of (5.3).
     """
 
     setting: Setting
@@ -59,13 +54,12 @@ class Decision:
     """The answer.
 
     Attributes:
-        status: proved, refuted or unknown.
         calls: solver calls.
         seconds: wall time in the solver.
-        claim: which query refuted it or stayed open.
+        claim: the query that refuted it or stayed open.
         reason: why it is unknown.
         queries: per proof: name and SHA-256 of the SMT-LIB text.
-        view: the counterexample in exact numbers, already replayed.
+        view: the replayed counterexample in exact numbers.
     """
 
     status: Status
@@ -78,7 +72,7 @@ class Decision:
 
 
 def claims(task: Task) -> list[Query]:
-    """Return the queries that a solution must pass, cheap ones first."""
+    """Return the queries of a candidate, all of which a solution passes; cheap ones first."""
     if task.flows > 1:
         return flow_queries(task.program, task.setting, task.objectives, task.flows)
     sender = ProgramSmtSender(task.program)
@@ -86,13 +80,13 @@ def claims(task: Task) -> list[Query]:
     window = needs.probe_window
     objectives = task.objectives
 
-    def right(v: View) -> Formula:
+    def starts_right(v: View) -> Formula:
         # A buffer of the solver's choice holds at least a segment.
         room = v.beta > v.alpha if v.beta is not None and v.setting.buffer == "arbitrary" else True
         return all_of([starts_consistent(v, window), room])
 
     def query(
-        name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs, start: Any = right
+        name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs, start: Any = starts_right
     ) -> Query:
         claim = Property(name, text, holds, reads, start)
         setting = task.setting.without_timeout() if bounds == "constant" else task.setting
@@ -102,20 +96,20 @@ def claims(task: Task) -> list[Query]:
         return query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
 
     if task.full:
-        # (5.3) conjunct by conjunct, and with time-outs case by case, which solvers prefer.
+        # (5.3) conjunct by conjunct, and with time-outs case by case, which is faster.
         steady = dict(objectives.parts())
         out = []
-        for name, holds in _from_right(objectives):
+        for name, holds in _parts_from_right(objectives):
             if task.setting.beliefs.timeout is None or name not in steady:
                 out.append(query(name, f"right beliefs: {name}", holds, "full"))
                 continue
             out.append(still(name, steady[name]))
             for case, premise in TIMEOUT_CASES.items():
-                start = _with(right, premise)
+                start = _join_premises(starts_right, premise)
                 out.append(query(f"{name} where {case}", f"right beliefs, {case}: {name}", holds, "full", start=start))
         if task.any_start:
-            repaired = _from_wrong(objectives)
-            out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=_wrong) for name, holds in repaired]
+            repaired = _parts_from_wrong(objectives)
+            out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=_start_wrong) for name, holds in repaired]
         return out
     if task.any_start or task.setting.beliefs.timeout is not None:
         raise CcenvError("beliefs that time out or start wrong do not stay constant: the query needs moving beliefs")
@@ -124,7 +118,7 @@ def claims(task: Task) -> list[Query]:
         text = "consistent C_L_lambda and q_U stay consistent"
         out.append(query("consistent", text, ends_right, "full", sender.needs(task.setting)))
     if objectives.transient != "none" and task.setting.has_loss:
-        # Bounds that the program does not read change nothing here: it is asked whether or not they move.
+        # Bounds that the program does not read change nothing here, whether or not they move.
         text = "no large loss while probing"
         out.append(query("probing", text, objectives.probing, "full", sender.needs(task.setting)))
     return out
@@ -135,13 +129,13 @@ def ends_right(v: View) -> Formula:
     return all_of([properties.consistent(v, v.last), properties.buffer_line(v, v.last, 1)])
 
 
-def _with(first: Callable[[View], Formula], second: Callable[[View], Formula]) -> Callable[[View], Formula]:
+def _join_premises(first: Callable[[View], Formula], second: Callable[[View], Formula]) -> Callable[[View], Formula]:
     return lambda v: all_of([first(v), second(v)])
 
 
 def _only_lower_moves(v: View) -> Formula:
     """Return that C_L rose, C_U did not move, and C_U may time out: C_L rose little, and the bounds are tight."""
-    rule, lower, upper = v.setting.beliefs.timeout, known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    rule, lower, upper = v.setting.beliefs.timeout, require_variables(v.C_L, "C_L"), require_variables(v.C_U, "C_U")
     kept_lower, kept_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
     moved, tight = kept_lower > lower[0], kept_upper <= rule.close_factor * kept_lower  # type: ignore[union-attr]
     little = kept_lower <= rule.moved_factor * lower[0]  # type: ignore[union-attr]
@@ -150,7 +144,7 @@ def _only_lower_moves(v: View) -> Formula:
 
 def _only_upper_moves(v: View) -> Formula:
     """Return that C_U fell, C_L did not move, and C_L may time out: C_U fell little, and the bounds are tight."""
-    rule, lower, upper = v.setting.beliefs.timeout, known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    rule, lower, upper = v.setting.beliefs.timeout, require_variables(v.C_L, "C_L"), require_variables(v.C_U, "C_U")
     kept_lower, kept_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
     moved, tight = kept_upper < upper[0], kept_upper <= rule.close_factor * kept_lower  # type: ignore[union-attr]
     little = kept_upper * rule.moved_factor >= upper[0]  # type: ignore[union-attr]
@@ -164,12 +158,12 @@ one moves, they shrink unless the other one times out. Where none moves, time-ou
 Part = tuple[str, Callable[[View], Formula]]
 
 
-def _wrong(v: View) -> Formula:
+def _start_wrong(v: View) -> Formula:
     return negate(properties.consistent(v, 0))
 
 
-def _from_right(objectives: Objectives) -> list[Part]:
-    """Return what follows from beliefs that start right: they end right, and they shrink or objectives are met."""
+def _parts_from_right(objectives: Objectives) -> list[Part]:
+    """Return the obligations for beliefs that start right: they end right, and they shrink or objectives are met."""
 
     def unless_shrinking(holds: Callable[[View], Formula]) -> Callable[[View], Formula]:
         return lambda v: any_of([properties.beliefs_shrink(v), holds(v)])
@@ -181,8 +175,8 @@ def _from_right(objectives: Objectives) -> list[Part]:
     return parts
 
 
-def _from_wrong(objectives: Objectives) -> list[Part]:
-    """Return what follows from beliefs that start wrong: they become right, or move towards it, or objectives are met."""
+def _parts_from_wrong(objectives: Objectives) -> list[Part]:
+    """Return the obligations for beliefs that start wrong: they become right, or move towards it, or objectives are met."""
 
     def unless_repaired(holds: Callable[[View], Formula]) -> Callable[[View], Formula]:
         return lambda v: any_of([properties.consistent(v, v.last), _towards_truth(v), holds(v)])
@@ -191,15 +185,15 @@ def _from_wrong(objectives: Objectives) -> list[Part]:
 
 
 def broken_parts(objectives: Objectives, view: View) -> list[str]:
-    """Return which parts of invariant (5.3) an exact trace violates, right or wrong as its beliefs start."""
+    """Return the parts of invariant (5.3) that an exact trace violates, for its right or wrong initial beliefs."""
     started = properties.consistent(view, 0)
-    parts = _from_right(objectives) if started else _from_wrong(objectives)
+    parts = _parts_from_right(objectives) if started else _parts_from_wrong(objectives)
     return [name if started else f"repair or {name}" for name, holds in parts if not holds(view)]
 
 
 def _towards_truth(v: View) -> Formula:
     """Return that beliefs move towards the truth (F.2): bounds fall where C_L is above C, and rise where C_U is below."""
-    lower, upper = known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    lower, upper = require_variables(v.C_L, "C_L"), require_variables(v.C_U, "C_U")
     last = v.last
     falls = all_of([any_of([lower[last] < lower[0], upper[last] < upper[0]]), lower[last] <= lower[0], upper[last] <= upper[0]])
     rises = all_of([any_of([lower[last] > lower[0], upper[last] > upper[0]]), lower[last] >= lower[0], upper[last] >= upper[0]])
@@ -207,11 +201,7 @@ def _towards_truth(v: View) -> Formula:
 
 
 def decide(task: Task) -> Decision:
-    """Decide a candidate.
-
-    Raises:
-        ReplayError: if the exact replayer does not reproduce a counterexample (a bug, not a verdict).
-    """
+    """Decide a candidate. Raises ReplayError if the exact replayer does not reproduce a counterexample (a bug, no verdict)."""
     out = Decision("proved")
     for query in claims(task):
         encoding = query.encoding()
@@ -221,7 +211,7 @@ def decide(task: Task) -> Decision:
         out.seconds += answer.seconds
         if answer.status == "unsat":
             out.queries.append({"name": query.name, "sha256": query_hash(text), "seconds": round(answer.seconds, 3)})
-            if task.flows > 1 and len(out.queries) == 1 and not _repeats(query, encoding, task, out):
+            if task.flows > 1 and len(out.queries) == 1 and not _check_repeats(query, encoding, task, out):
                 return out
             continue
         out.claim = query.name
@@ -233,13 +223,13 @@ def decide(task: Task) -> Decision:
     return out
 
 
-def _repeats(query: Query, encoding: Encoding, task: Task, out: Decision) -> bool:
-    """Ask whether anything repeats; a program of which nothing does would pass for want of a trace."""
+def _check_repeats(query: Query, encoding: Encoding, task: Task, out: Decision) -> bool:
+    """Check that some trace repeats; without one a program would pass vacuously."""
     twin = solve(encoding.smtlib(query.claim.premise(encoding.view)), "z3", task.seconds, task.seed)
     out.calls += 1
     out.seconds += twin.seconds
     if twin.status == "sat":
-        replayed(query, encoding, twin)
+        replay_exactly(query, encoding, twin)
         return True
     out.claim, out.reason = NEVER_REPEATS, twin.reason
     out.status = "refuted" if twin.status == "unsat" else "unknown"
@@ -247,22 +237,18 @@ def _repeats(query: Query, encoding: Encoding, task: Task, out: Decision) -> boo
 
 
 def recheck(task: Task, solver: str) -> dict[str, Any]:
-    """Decide all queries of a proved candidate again with a second solver.
-
-    Returns:
-        dict: solver, ``confirmed`` and seconds; confirmed only if every query is unsatisfiable there, too.
-    """
-    seconds, said = 0.0, []
+    """Decide all queries of a proved candidate with a second solver: ``confirmed`` only if all are unsatisfiable there, too."""
+    seconds, statuses = 0.0, []
     for query in claims(task):
         encoding = query.encoding()
         answer = solve(encoding.smtlib(query.claim.violation(encoding.view)), solver, task.seconds, task.seed)
         seconds += answer.seconds
-        said.append(answer.status)
-    return {"solver": solver, "confirmed": all(status == "unsat" for status in said), "seconds": round(seconds, 3)}
+        statuses.append(answer.status)
+    return {"solver": solver, "confirmed": all(status == "unsat" for status in statuses), "seconds": round(seconds, 3)}
 
 
 def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Decision:
-    """Prove once, for any sender, that no window of C_L or C_U misleads; and that such traces exist at all.
+    """Prove for any sender that every window bounds C correctly (C_L and C_U), and that such traces exist.
 
     The static-belief reduction rests on it: consistent bounds stay consistent, so a violation of (5.3) has constant beliefs.
     """
@@ -284,11 +270,7 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
 
 
 def require_consistent_beliefs(query: SynthesisQuery) -> Decision:
-    """Return the proof of :func:`beliefs_stay_consistent` on a query's network.
-
-    Raises:
-        CcenvError: if there is none: nothing may then rest on constant beliefs.
-    """
+    """Return the proof of :func:`beliefs_stay_consistent` on a query's network. Raises CcenvError if there is none."""
     base = beliefs_stay_consistent(query.setting(), query.limits.call_s, query.seed)
     if base.status != "proved":
         raise CcenvError(f"query {query.name!r}: beliefs may become wrong on this network ({base.status}) {base.reason}")
@@ -296,11 +278,7 @@ def require_consistent_beliefs(query: SynthesisQuery) -> Decision:
 
 
 def values_of(view: View) -> dict[str, Fraction | bool]:
-    """Return a view as the named values that ``ccenv.proofs.replay.exact.replay`` plays forward.
-
-    Raises:
-        CcenvError: for a view that is not in numbers.
-    """
+    """Return a view as named values for ``ccenv.proofs.replay.exact.replay``. Raises CcenvError for a view in terms."""
     out: dict[str, Fraction | bool] = {"alpha": Fraction(view.alpha)}
     if view.beta is not None:
         out["beta"] = Fraction(view.beta)
@@ -310,14 +288,14 @@ def values_of(view: View) -> dict[str, Fraction | bool]:
     out |= {f"first_late_{t}_{m}": flag for t, flags in enumerate(view.first_late) for m, flag in flags.items()}
     out |= {"lost_at_0": view.lost_at_0, "loss_seen_at_0": view.loss_seen[0]}
     for index, flow in enumerate(view.each):
-        own = flow_prefix(index) if view.flows else ""
-        # Which flow a full buffer hits is the network's move: several flows need all of E.
-        out |= {f"{own}E_{t}": Fraction(x) for t, x in enumerate(flow.E) if view.flows or t == 0}
-        out |= {f"{own}S_{t}": Fraction(x) for t, x in enumerate(flow.S)}
-        out[f"{own}rate_0"] = Fraction(flow.rate[0])
+        prefix = flow_prefix(index) if view.flows else ""
+        # The network chooses which flow a full buffer hits: several flows need all of E.
+        out |= {f"{prefix}E_{t}": Fraction(x) for t, x in enumerate(flow.E) if view.flows or t == 0}
+        out |= {f"{prefix}S_{t}": Fraction(x) for t, x in enumerate(flow.S)}
+        out[f"{prefix}rate_0"] = Fraction(flow.rate[0])
         for name in BOUND_NAMES:
             series = getattr(flow, name) or []
-            out |= {f"{own}{name}_{t}": Fraction(x) for t, x in enumerate(series) if view.flows or t == 0}
+            out |= {f"{prefix}{name}_{t}": Fraction(x) for t, x in enumerate(series) if view.flows or t == 0}
     for name, value in out.items():
         if not isinstance(value, (bool, Fraction)):
             raise CcenvError(f"{name} is {value!r}; a trace in exact numbers is needed")

@@ -1,6 +1,6 @@
 """Record the answers of queries in one small file: ``python -m ccenv.proofs.synthesis.record OUT.json QUERY ...``.
 
-Each runs from nothing in a temporary folder. One that is in the file already is replaced; the others stay.
+Each query runs afresh in a temporary folder. Its answer replaces an older one in the file; the others stay.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start, warm_up
 
 MOST_SHOWN = 8
-"""Solutions whose pseudo-code is kept per query."""
+"""Solutions per query whose pseudo-code is recorded."""
 
 
 def answer(query: Query) -> dict[str, Any]:
-    """Return one query's answer, short: counts, times, funnel and the first solutions as pseudo-code."""
+    """Return a query's answer in short: counts, times, funnel and the first solutions as pseudo-code."""
     with tempfile.TemporaryDirectory() as folder:
         run = start(query, FilePath(folder))
         solve_query(run)
@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> int:
         return 2
     file = FilePath(arguments[0])
     try:
-        known = read_json(file) if file.exists() else {}
+        answers = read_json(file) if file.exists() else {}
         warm_up()
         for name in arguments[1:]:
-            known[name] = answer(load_query(name))
-            write_atomic(file, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+            answers[name] = answer(load_query(name))
+            write_atomic(file, (json.dumps(answers, indent=1, sort_keys=True) + "\n").encode())
     except CcenvError as error:
         sys.stderr.write(f"ccenv: error: {error}\n")
         return 2

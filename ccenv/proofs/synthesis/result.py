@@ -1,9 +1,4 @@
-"""The answer of a run: counts, funnel, solutions as belief programs.
-
-The report page of a run: funnel, times, solutions as pseudo-code with proved bounds and their behaviour in the engine.
-
-Why a program is no solution: a counterexample in exact numbers, as a trace file that ``ccenv replay`` takes.
-"""
+"""The answer of a run (counts, funnel, solutions as belief programs), its report page, and why a program is no solution."""
 
 from __future__ import annotations
 
@@ -34,13 +29,13 @@ from ccenv.proofs.synthesis.search.cegis import Run
 def result(run: Run) -> dict[str, Any]:
     """Return the answer as one JSON-ready object.
 
-    ``raw`` counts candidates as the template lists them, ``keys`` those that differ in the coefficients of belief inputs (the
-    paper's count), ``canonical`` those that differ as functions. ``complete`` is false where a class stayed unknown.
+    ``raw`` counts the template's candidates, ``keys`` those that differ in the coefficients of belief inputs (the paper's count),
+    ``canonical`` those that differ as functions. ``complete`` is false if a class stayed unknown.
     """
     solutions, keys, raw = [], set(), 0
     for rank, number in enumerate(sorted(run.proved)):
-        count, own, equal = _members(run, number)
-        keys |= own
+        count, class_keys, equal = _collect_members(run, number)
+        keys |= class_keys
         raw += count
         program = run.space.program(simplest(run.space, equal), f"{run.query.name}.{rank + 1}", _source(run.query))
         proofs = run.proved[number]["queries"]
@@ -49,7 +44,7 @@ def result(run: Run) -> dict[str, Any]:
                 "name": program.name,
                 "class": number,
                 "raw": count,
-                "keys": sorted(key_text(key) for key in own),
+                "keys": sorted(key_text(key) for key in class_keys),
                 "program": to_data(program),
                 "pseudo_code": pseudo_code(program),
                 "queries": proofs,
@@ -77,8 +72,8 @@ def result(run: Run) -> dict[str, Any]:
     }
 
 
-def _members(run: Run, number: int) -> tuple[int, set[tuple[Terms, ...]], list[Candidate]]:
-    """Return how many raw candidates a class stands for, their keys, and candidates to show."""
+def _collect_members(run: Run, number: int) -> tuple[int, set[tuple[Terms, ...]], list[Candidate]]:
+    """Return the number of raw candidates of a class, their keys, and candidates to show."""
     if run.families is not None:
         family = run.families.family(number)
         return family.raw(), family.keys(), list(family.candidates())
@@ -100,7 +95,7 @@ def _funnel(run: Run) -> dict[str, int]:
 
 
 def simplest(space: Space, equal: list[Candidate]) -> Candidate:
-    """Return the candidate that reads most easily among equal ones: few terms, conditions of positive sense, small numbers."""
+    """Return the most readable of equal candidates: few terms, conditions of positive sense, small numbers."""
 
     def cost(candidate: Candidate) -> tuple[Any, ...]:
         conditions = [space.conditions[i] for i in candidate.conditions]
@@ -113,7 +108,7 @@ def simplest(space: Space, equal: list[Candidate]) -> Candidate:
 
 
 def write_solutions(data: dict[str, Any], folder: FilePath) -> list[str]:
-    """Write each solution as a belief program file; returns the files."""
+    """Write each solution as a belief program file and return the files."""
     from ccenv.agents.programs import parse_program
 
     make_folder(folder)
@@ -137,35 +132,29 @@ def _source(query: Query) -> str:
 
 
 def summary(data: dict[str, Any]) -> str:
-    """Return one line for people."""
-    what = f"{data['query']}: {data['keys']} solutions by belief coefficients ({data['raw']} raw, {data['canonical']} functions)"
+    """Return the answer in one line."""
+    text = f"{data['query']}: {data['keys']} solutions by belief coefficients ({data['raw']} raw, {data['canonical']} functions)"
     if not data["complete"]:
-        return f"{what} so far; {data['funnel']['unknown']} classes are undecided"
+        return f"{text} so far; {data['funnel']['unknown']} classes are undecided"
     if data["canonical"] == 0:
         return f"{data['query']}: no program of the template's {data['funnel']['candidates']} meets the query"
-    return what
+    return text
 
 
 _WIDEST_REM = 24.0
 
 
 def check_report(file: FilePath) -> None:
-    """Raise unless a page can be written under this name: InputError for another ending, MissingExtraError without Jinja2."""
+    """Raise InputError for a name that does not end in .html, MissingExtraError without Jinja2."""
     if file.suffix != ".html":
         raise InputError(f"--report is {str(file)!r}; the page ends in '.html'")
     require_extra("jinja2", "board")
 
 
 def write_report(data: dict[str, Any], file: FilePath) -> None:
-    """Write the page; bars are logarithmic.
+    """Write the page of an answer, optionally with ``ranking`` and ``engine``; bars are logarithmic.
 
-    Args:
-        data: the answer, optionally with ``ranking`` and ``engine``.
-        file: where to write.
-
-    Raises:
-        InputError: for a file that does not end in .html.
-        MissingExtraError: without Jinja2.
+    Raises as :func:`check_report` does.
     """
     check_report(file)
     import jinja2
@@ -186,15 +175,10 @@ def write_report(data: dict[str, Any], file: FilePath) -> None:
 
 
 def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
-    """Decide one program of the user under a query.
-
-    Args:
-        query: the query.
-        program: any belief program; it need not be of the query's template.
-        folder: where the trace is written.
+    """Decide any belief program under a query; it need not be of the query's template. A counterexample goes to ``folder``.
 
     Returns:
-        dict: status (proved, refuted, unknown), what is missed, the trace file and how the curve engine compares.
+        dict: status (proved, refuted, unknown), missed objectives, the trace file and the curve engine's difference.
 
     Raises:
         InputError: for a program whose inputs this network's encoding lacks.
@@ -217,7 +201,7 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     if decision.view is None:
         return out
     if query.flows > 1:
-        return out | _of_flows(task, decision.claim, decision.view, folder)
+        return out | _describe_flows(task, decision.claim, decision.view, folder)
     view = decision.view
     out |= {
         "missed": missed(query.goals(), view),
@@ -238,11 +222,11 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     return out | {"trace": str(file), "engine": engine, "engine_relative_difference": difference}
 
 
-def _of_flows(task: Task, claim: str, view: View, folder: FilePath) -> dict[str, Any]:
-    """Return what a counterexample of several flows shows: what is missed, rates, the trace file, and how the engine compares."""
+def _describe_flows(task: Task, claim: str, view: View, folder: FilePath) -> dict[str, Any]:
+    """Return the missed claim, rates, trace file and engine comparison of a counterexample of several flows."""
     (query,) = [query for query in claims(task) if query.name == claim]
-    file, told = write_flow_counterexample(query, view, folder, task.seconds, task.seed)
-    replay = {name: value for name, value in told.items() if name in ("engine", "engine_relative_difference")}
+    file, record = write_flow_counterexample(query, view, folder, task.seconds, task.seed)
+    replay = {name: value for name, value in record.items() if name in ("engine", "engine_relative_difference")}
     trace = Trace.load(FilePath(file))
     shares = trace.rate_Bps[1:] / trace.link_rate_Bps[1:, None]
     rates = {f"rate_{i}": _series(shares[:, i]) for i in range(task.flows)}
@@ -250,7 +234,7 @@ def _of_flows(task: Task, claim: str, view: View, folder: FilePath) -> dict[str,
 
 
 def missed(goals: Objectives, view: View) -> str:
-    """Return which objectives an exact trace misses, as text."""
+    """Return the objectives that an exact trace misses, as text."""
     return ", ".join(broken_parts(goals, view))
 
 

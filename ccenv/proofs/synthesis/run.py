@@ -1,4 +1,4 @@
-"""Answer a query: simulate, replay each counterexample against all that remain, and ask the solver about the survivors."""
+"""Answer a query: simulate, replay each counterexample against all remaining classes, and prove or refute the survivors."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from ccenv.proofs.synthesis.search.search import Simulator
 
 
 def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress | None = None) -> Run:
-    """Open a run; what its journal holds is replayed. A template of four rates is searched by simulation here.
+    """Open a run and replay its journal. A template of four rates is searched by simulation here.
 
     Raises:
         InputError: for a template with no candidates or too many, before any work.
-        CcenvError: if another process is at work in the folder.
+        CcenvError: if another process uses the folder.
     """
     space = query.space()
     query.check_size(space)
     if query.flows > 1:
         check_flows(query)
     with locked(folder, "synthesis"):
-        return _start(query, space, folder, reuse, progress)
+        return _open_run(query, space, folder, reuse, progress)
 
 
-def _start(query: Query, space: Space, folder: FilePath, reuse: bool, progress: Progress | None) -> Run:
-    """Open a run in a folder that is held."""
+def _open_run(query: Query, space: Space, folder: FilePath, reuse: bool, progress: Progress | None) -> Run:
+    """Open a run in a locked folder."""
     journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
     families = None
     if query.template.rates == 4:
@@ -61,9 +61,9 @@ def _start(query: Query, space: Space, folder: FilePath, reuse: bool, progress: 
 
 
 def _restore(run: Run) -> None:
-    """Replay what the journal holds."""
+    """Replay the journal."""
     if run.query.flows == 1 and not run.journal.of_kind("simulated"):
-        # A search that was cut short starts again from its seed: its traces are the same.
+        # An interrupted search starts again from its seed, with the same traces.
         run.journal.drop("counterexample")
     n_classes = len(run.simulator.rows)
     for line in run.journal.lines:
@@ -74,7 +74,7 @@ def _restore(run: Run) -> None:
             run.simulator.apply(trace_from(line["trace"]))
             run.counterexamples += 1
         elif line["kind"] == "group":
-            _note(run, line)
+            _note_group(run, line)
         elif line["kind"] == "pairs":
             note_flows(run, line)
         elif line["kind"] == "simulated":
@@ -84,8 +84,8 @@ def _restore(run: Run) -> None:
             run.z3_calls += line["calls"]
 
 
-def _note(run: Run, line: dict[str, Any]) -> None:
-    """Take over what the solver said about a group."""
+def _note_group(run: Run, line: dict[str, Any]) -> None:
+    """Apply the solver's answers about a group."""
     run.cpu_s["solver"] += line["cpu_s"]
     for item in line["decisions"]:
         number = item["class"]
@@ -109,8 +109,8 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
     """Decide every class, or as many as the budget allows.
 
     Raises:
-        CcenvError: if beliefs of this network cannot be relied on, another process is at work in the folder, or a worker dies;
-            stored work is kept.
+        CcenvError: if beliefs of this network may become wrong, another process uses the folder, or a worker dies; stored work is
+            kept.
     """
     workers = Workers(jobs, backend)
     with locked(run.journal.folder, "synthesis"):
@@ -118,13 +118,13 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
             run.after_simulation = len(run.simulator.rows)
             decide_in_waves(run, workers, flow_wave, progress)
             return
-        _foundation(run)
+        _prove_foundation(run)
         if not run.journal.of_kind("simulated"):
             _simulate(run)
-        decide_in_waves(run, workers, _wave, progress)
+        decide_in_waves(run, workers, _decide_wave, progress)
 
 
-def _foundation(run: Run) -> None:
+def _prove_foundation(run: Run) -> None:
     if run.journal.of_kind("foundation"):
         return
     base = require_consistent_beliefs(run.query)
@@ -148,7 +148,7 @@ def _simulate(run: Run) -> None:
 
 
 def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
-    """Run the first program that a trace breaks and replay it in rational numbers; ReplayError where that shows no violation."""
+    """Run the first program that a trace breaks and replay it in rational numbers. Raises ReplayError without a violation."""
     from ccenv.proofs.synthesis.search.kernel import CURVES, simulate
 
     number, rates = int(broken[0]), simulator.space.template.rates
@@ -165,14 +165,14 @@ def check_breaks(objectives: Objectives, view: View, what: str) -> None:
         raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
 
 
-def _wave(run: Run, workers: Workers) -> None:
-    """Let the solver decide a few groups of candidates, then replay what it found, in order."""
+def _decide_wave(run: Run, workers: Workers) -> None:
+    """Decide a few groups of candidates with the solver, then replay its counterexamples in order."""
     full = run.timed and not len(run.undecided[~np.isin(run.undecided, [*run.still])])
     groups = _groups(run, full)
-    # Spread over the list: neighbours are alike and fall to the same trace.
+    # Spread over the list: neighbours are similar and fall to the same trace.
     chosen = [groups[(i * len(groups)) // WAVE] for i in range(WAVE)] if len(groups) > WAVE else groups
-    tasks = [_group(run, numbers, kind, full) for numbers, kind in chosen]
-    # All of a wave before any of it: a kill then keeps the waves whole.
+    tasks = [_make_group(run, numbers, method, full) for numbers, method in chosen]
+    # Decide the whole wave before recording: a kill then keeps complete waves.
     for decisions, cpu_s in list(workers.map(timed_decide, tasks)):
         _record(run, decisions, cpu_s, still=run.timed and not full)
 
@@ -180,9 +180,9 @@ def _wave(run: Run, workers: Workers) -> None:
 def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hull"]]]:
     """Return the numbers of the undecided classes in groups that share a query: by choice, or by equal conditions.
 
-    With time-outs classes first pass the static encoding, which refutes what it refutes without them, and then the full one.
+    With time-outs classes first pass the static encoding, whose refutations remain valid, and then the full one.
     """
-    # Programs that read no delays have one rate where no bound moves: many are no harder than one.
+    # Programs that read no delays have one rate while no bound moves: many are no harder than one.
     free: list[int] = []
     timed: dict[tuple[int, ...], dict[int, tuple[int, ...]]] = {}
     constant = run.simulator.objectives.transient == "none"
@@ -194,7 +194,7 @@ def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hu
             free.append(number)
         else:
             timed.setdefault(candidate.conditions, {})[number] = candidate.rates
-    # Four lists: a wave then finds up to four counterexamples.
+    # Four lists, so that a wave finds up to four counterexamples.
     size = min(LARGEST_CHOICE, max(-(-len(free) // WAVE), 8))
     groups: list[tuple[list[int], Literal["choice", "hull"]]] = [
         (free[i : i + size], "choice") for i in range(0, len(free), size)
@@ -202,14 +202,14 @@ def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hu
     return groups + [(numbers, "hull") for rates in timed.values() for numbers in boxes(rates)]
 
 
-def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"], full: bool) -> GroupTask:
+def _make_group(run: Run, numbers: list[int], method: Literal["choice", "hull"], full: bool) -> GroupTask:
     programs = tuple(run.space.program(run.candidate(number), f"class{number}") for number in numbers)
     limits = run.query.limits
     setting, any_start = run.simulator.setting, full and run.query.beliefs.start == "any"
-    # Without time-outs a violation has constant beliefs; it is one with time-outs, too.
+    # Without time-outs a violation has constant beliefs, so it is one with time-outs, too.
     setting = setting if full else setting.without_timeout()
     return GroupTask(
-        setting, run.simulator.objectives, tuple(numbers), programs, kind, limits.call_s, run.query.seed, full, any_start
+        setting, run.simulator.objectives, tuple(numbers), programs, method, limits.call_s, run.query.seed, full, any_start
     )
 
 
@@ -221,7 +221,7 @@ def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
 
 
 def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float, *, still: bool) -> None:
-    """Store what the solver said about a group, in one line so that a kill keeps all of it or nothing; then replay it."""
+    """Store the solver's answers about a group in one line, so that a kill keeps all of it or nothing; then apply them."""
     items = []
     for number, decision in decisions:
         item: dict[str, Any] = {"class": number, "status": decision.status, "calls": decision.calls, "claim": decision.claim}
@@ -231,26 +231,22 @@ def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float, *, st
     line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "still": still}
     line["decisions"] = items
     run.journal.add(line)
-    _note(run, line)
+    _note_group(run, line)
 
 
 def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
-    """Prove every solution again with a second solver.
-
-    Returns:
-        dict: solver, how many were confirmed, which were not, and seconds.
-    """
-    open_, seconds = [], 0.0
+    """Prove every solution with a second solver; returns the number confirmed, the unconfirmed ones (``open``) and seconds."""
+    unconfirmed, seconds = [], 0.0
     for number in sorted(run.proved):
-        again = recheck(run.task(number), solver)
-        seconds += again["seconds"]
-        if not again["confirmed"]:
-            open_.append(number)
-    return {"solver": solver, "confirmed": len(run.proved) - len(open_), "open": open_, "seconds": round(seconds, 3)}
+        answer = recheck(run.task(number), solver)
+        seconds += answer["seconds"]
+        if not answer["confirmed"]:
+            unconfirmed.append(number)
+    return {"solver": solver, "confirmed": len(run.proved) - len(unconfirmed), "open": unconfirmed, "seconds": round(seconds, 3)}
 
 
 def warm_up() -> None:
-    """Load the solver and compile the simulator, so that a run's times are its own."""
+    """Load the solver and compile the simulator, to exclude both from a run's times."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.synthesis.query.classes import CONDITION, GOAL, RATE, TRACE
     from ccenv.proofs.synthesis.search.kernel import score

@@ -1,1 +1,1 @@
-"""Theorems about endless runs: lemmas about traces, joined by a composition that is itself decided query by query."""
+"""Theorems: guarantees for unbounded runs, from lemmas about traces and a composition that is decided query by query."""

@@ -1,7 +1,7 @@
-"""How lemmas about traces make a statement about an endless run: each step of the reasoning is one implication for a solver.
+"""The composition of a theorem: implications, one solver query each, from lemmas about traces to a claim about unbounded runs.
 
-A run is cut into traces of T samples that join end to end. The implications speak of the state at a cut, of the state at the next
-one (primed), and of what happens in between; each lemma is one fact about these numbers. Units: C = Rm = 1.
+A run is a sequence of traces of T samples that join end to end. The implications are about the state at a cut, the state at the
+next one (primed), and the trace in between; each lemma is one fact about these numbers. Units: C = Rm = 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.proofs.formulas.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
-from ccenv.proofs.theorems.language import START, Comparison, Joined, Linear, Node, conjuncts, features_of
+from ccenv.proofs.theorems.language import START, Comparison, Joined, Linear, Node, conjuncts, list_features_read
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
 
 KEPT = "the invariant is kept"
@@ -48,7 +48,7 @@ def number(value: Fraction | int) -> Linear:
 
 
 def primed(node: Node) -> Node:
-    """Return what a formula about a trace's start says of its end."""
+    """Return a formula about a trace's start for its end."""
     if isinstance(node, Joined):
         return Joined(node.how, tuple(primed(part) for part in node.parts))
     return Comparison(primed_linear(node.left), node.strict)
@@ -76,7 +76,7 @@ def implied(premise: Node, conclusion: Node) -> Node:
 
 
 def plain_facts(loaded: LoadedTheorem) -> tuple[Node, ...]:
-    """Return what the laws say of MSS, the buffer, and sums and peaks of losses."""
+    """Return the laws of MSS, the buffer, and sums and peaks of losses."""
     facts: list[Node] = [below(number(0), feature("MSS")), below(feature("MSS"), number(LARGEST_ALPHA))]
     setting = loaded.setting
     if setting.has_loss:
@@ -96,7 +96,7 @@ def plain_facts(loaded: LoadedTheorem) -> tuple[Node, ...]:
 
 
 def good(claim: ReadClaim, loaded: LoadedTheorem) -> Node:
-    """Return what a claim says of a trace in which no rank moves."""
+    """Return the claim for a trace in which no rank moves."""
     rtts, bdp = loaded.setting.rtts, 1 + loaded.setting.jitter
     rise = primed_linear(claim.potential).plus(claim.potential, Fraction(-1))
     if claim.name == "utilisation":
@@ -107,7 +107,7 @@ def good(claim: ReadClaim, loaded: LoadedTheorem) -> Node:
 
 
 def moves(rank: ReadRank) -> Node:
-    """Return that a rank moves by a step or more, towards its end."""
+    """Return "the rank moves by a step or more towards its end"."""
     now, then, until = feature(rank.of), feature(f"{rank.of}'"), number(rank.until)
     if rank.law in ("times", "by_mss"):
         far = now.plus(feature("MSS", rank.step)) if rank.law == "by_mss" else feature(rank.of, rank.step)
@@ -123,7 +123,7 @@ def moves(rank: ReadRank) -> Node:
 
 
 def stays(rank: ReadRank) -> Node:
-    """Return that a rank does not go back: neither away from its end nor out of it."""
+    """Return "the rank does not go back", neither away from its end nor out of it."""
     now, then, until = feature(rank.of), feature(f"{rank.of}'"), number(rank.until)
     if rank.law in ("times", "by_mss"):
         return either(at_most(until, then), at_most(now, then))
@@ -131,41 +131,38 @@ def stays(rank: ReadRank) -> Node:
 
 
 def at_end(rank: ReadRank) -> Node:
-    """Return that a rank has reached its end."""
+    """Return "the rank has reached its end"."""
     now, until = feature(rank.of), number(rank.until)
     return at_most(until, now) if rank.law in ("times", "by_mss") else at_most(now, until)
 
 
 def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
-    """Yield every step of the composition; all must hold."""
+    """Yield every step of the composition, all of which must hold."""
     plain = plain_facts(loaded)
     lemmas = tuple(implied(lemma.premise, both(*lemma.conclusions)) for lemma in loaded.lemmas)
-    known = (*plain, loaded.invariant, *lemmas)
+    facts = (*plain, loaded.invariant, *lemmas)
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
         yield Implication(f"the start is covered ({k})", (*plain, loaded.start), part)
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
-        yield Implication(f"{KEPT} ({k})", known, primed(part))
+        yield Implication(f"{KEPT} ({k})", facts, primed(part))
     for text, allowed in beginnings(loaded):
         yield Implication(f"a trace may begin at each cut: {text}", (*plain, loaded.invariant), allowed)
     for claim in loaded.claims:
-        told = (*known, claim.when)
+        premises = (*facts, claim.when)
         for rank in claim.ranks:
-            yield Implication(f"{claim.name}: {rank.of} does not go back", told, stays(rank))
+            yield Implication(f"{claim.name}: {rank.of} does not go back", premises, stays(rank))
             if rank.law in ("times", "by_mss"):
                 start = at_most(feature("MSS"), feature(rank.of))
-                yield Implication(f"{claim.name}: {rank.of} starts at MSS/Rm or above", told, start)
+                yield Implication(f"{claim.name}: {rank.of} starts at MSS/Rm or above", premises, start)
         steps = either(*(moves(rank) for rank in claim.ranks))
-        yield Implication(f"{claim.name}: a trace is good, or a rank moves", told, either(good(claim, loaded), steps))
+        yield Implication(f"{claim.name}: a trace is good, or a rank moves", premises, either(good(claim, loaded), steps))
         low, high = (number(value) for value in claim.potential_range)
         inside = both(at_most(low, claim.potential), at_most(claim.potential, high))
-        yield Implication(f"{claim.name}: the potential is bounded", told, inside)
+        yield Implication(f"{claim.name}: the potential is bounded", premises, inside)
 
 
 def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
-    """Yield, in words and as formulas, what every query of a lemma assumes of the beliefs at the start of its trace.
-
-    That q_U is no less than 0 it has by its rule.
-    """
+    """Yield, in words and as formulas, what every query assumes of the beliefs at sample 0; q_U >= 0 follows from its rule."""
     held = loaded.held_beliefs()
     if "C_L" in held:
         yield "C_L is at least MSS/Rm", at_most(feature("MSS"), feature("C_L"))
@@ -176,15 +173,15 @@ def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
 
 
 def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
-    """Return the implication that makes the number of bad traces a time: while a rank is not at its end, one moves."""
+    """Return the implication that turns the number of bad traces into a time: while a rank is not at its end, one moves."""
     lemmas = tuple(implied(lemma.premise, both(*lemma.conclusions)) for lemma in loaded.lemmas)
-    told = (*plain_facts(loaded), loaded.invariant, *lemmas, claim.when)
+    premises = (*plain_facts(loaded), loaded.invariant, *lemmas, claim.when)
     done = both(*(at_end(rank) for rank in claim.ranks))
     return Implication(
-        f"{claim.name}: while a rank is open, one moves", told, either(done, *(moves(rank) for rank in claim.ranks))
+        f"{claim.name}: while a rank is open, one moves", premises, either(done, *(moves(rank) for rank in claim.ranks))
     )
 
 
-def variables_of(nodes: tuple[Node, ...]) -> list[str]:
+def list_features(nodes: tuple[Node, ...]) -> list[str]:
     """Return the features in formulas, sorted."""
-    return sorted(frozenset[Any]().union(*(features_of(node) for node in nodes)))
+    return sorted(frozenset[Any]().union(*(list_features_read(node) for node in nodes)))

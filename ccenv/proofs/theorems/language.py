@@ -1,9 +1,8 @@
 """The language of theorems: linear comparisons of named features, joined by all, any and not.
 
 ``C_L' >= 17/12 C_L`` compares the end of a trace (primed) with its start. A list means all of its parts; ``{any: [...]}`` and
-``{not: ...}`` are the other forms; a text without a comparison sign is the name of a state. Constants stand for numbers.
-
-Formulas of theorems as claims about traces (views of T samples), and about states alone for the composition.
+``{not: ...}`` are the other forms; a text without a comparison sign is the name of a state. Constants stand for numbers. A
+formula is evaluated on a trace (a view of T samples), or on states alone for the composition.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+
 _SIGN = re.compile(r"<=|>=|<|>")
 
 START = ("C_L", "C_U", "C_L_lambda", "q_U", "queue", "inflight")
-"""Features of a sample: as they stand at a trace's start, with a prime at its end."""
+"""Features of a sample: at a trace's start, with a prime at its end."""
 
 STATIC = ("MSS", "buffer")
 TRACE = ("served", "delivered", "lost")
@@ -42,12 +41,7 @@ BELIEFS = frozenset({"C_L", "C_U", "C_L_lambda", "q_U"})
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear expression.
-
-    Attributes:
-        terms: (feature, coefficient) pairs, sorted, none zero.
-        constant: the rest, in units of C = Rm = 1.
-    """
+    """A linear expression: a constant and sorted (feature, coefficient) pairs, none zero, in units of C = Rm = 1."""
 
     terms: tuple[tuple[str, Fraction], ...]
     constant: Fraction
@@ -57,11 +51,11 @@ class Linear:
         sums = dict(self.terms)
         for name, coefficient in other.terms:
             sums[name] = sums.get(name, Fraction(0)) + times * coefficient
-        kept = tuple(sorted((name, c) for name, c in sums.items() if c != 0))
-        return Linear(kept, self.constant + times * other.constant)
+        terms = tuple(sorted((name, c) for name, c in sums.items() if c != 0))
+        return Linear(terms, self.constant + times * other.constant)
 
     def value(self, of: Callable[[str], Any]) -> Any:
-        """Return the expression's value, given the features' (terms or numbers)."""
+        """Return the expression's value from the features' (terms or numbers)."""
         return sum((c * of(name) for name, c in self.terms), start=self.constant)
 
 
@@ -85,11 +79,7 @@ Node: TypeAlias = Comparison | Joined
 
 
 def parse(data: Any, where: str, constants: Mapping[str, Fraction], states: Mapping[str, Any], depth: int = 0) -> Node:
-    """Read a formula from YAML data.
-
-    Raises:
-        InputError: one line with the place, what was read and what is allowed.
-    """
+    """Read a formula from YAML data. Raises InputError with the place, what was read and what is allowed."""
     if depth > MAX_DEPTH:
         raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}")
     if isinstance(data, list):
@@ -106,27 +96,27 @@ def parse(data: Any, where: str, constants: Mapping[str, Fraction], states: Mapp
         return parse(states[data], f"{where}.{data}", constants, states, depth + 1)
     if not isinstance(data, str):
         raise InputError(f"{where}: a formula is a comparison, a state, a list, or one of all, any and not; got {shown(data)}")
-    return _comparison(data, where, constants)
+    return _read_comparison(data, where, constants)
 
 
 def parse_linear(text: str, where: str, constants: Mapping[str, Fraction]) -> Linear:
     """Read a linear expression. Raises InputError as :func:`parse` does."""
     if len(text) > MAX_CHARS:
         raise InputError(f"{where}: an expression has {len(text)} characters; at most {MAX_CHARS} are allowed")
-    total, at = Linear((), Fraction(0)), 0
-    while at < len(text.rstrip()):
+    total, position = Linear((), Fraction(0)), 0
+    while position < len(text.rstrip()):
         sign = Fraction(1)
-        token, after = _next(text, at, where)
+        token, after = _next_token(text, position, where)
         if token in ("+", "-"):
-            sign, at = Fraction(1 if token == "+" else -1), after
-        term, at = _term(text, at, where, constants)
+            sign, position = Fraction(1 if token == "+" else -1), after
+        term, position = _read_term(text, position, where, constants)
         total = total.plus(term, sign)
-    if not at:
+    if not position:
         raise InputError(f"{where}: {text!r}: an expression is missing")
     return total
 
 
-def _comparison(text: str, where: str, constants: Mapping[str, Fraction]) -> Comparison:
+def _read_comparison(text: str, where: str, constants: Mapping[str, Fraction]) -> Comparison:
     signs = _SIGN.findall(text)
     if len(signs) != 1:
         raise InputError(f"{where}: {text!r} has {len(signs)} comparison signs; one of <=, <, >=, > is needed")
@@ -145,17 +135,17 @@ def _comparison(text: str, where: str, constants: Mapping[str, Fraction]) -> Com
     return Comparison(difference, signs[0] in ("<", ">"))
 
 
-def _next(text: str, at: int, where: str) -> tuple[str, int]:
-    found = _TOKEN.match(text, at)
-    if found is None:
+def _next_token(text: str, at: int, where: str) -> tuple[str, int]:
+    match = _TOKEN.match(text, at)
+    if match is None:
         raise InputError(f"{where}: {shown(text)}: cannot be read from character {at + 1} on")
-    return found.group(1), found.end()
+    return match.group(1), match.end()
 
 
-def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> tuple[Linear, int]:
+def _read_term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> tuple[Linear, int]:
     number, feature, seen, joined, factors = Fraction(1), None, False, True, 0
     while at < len(text.rstrip()):
-        token, after = _next(text, at, where)
+        token, after = _next_token(text, at, where)
         if token in ("+", "-"):
             break
         at = after
@@ -189,16 +179,16 @@ def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> 
     return Linear(((feature, number),) if number else (), Fraction(0)), at
 
 
-def features_of(node: Node) -> frozenset[str]:
+def list_features_read(node: Node) -> frozenset[str]:
     """Return the features that a formula reads."""
     if isinstance(node, Comparison):
         return frozenset(name for name, _ in node.left.terms)
-    return frozenset().union(*(features_of(part) for part in node.parts))
+    return frozenset().union(*(list_features_read(part) for part in node.parts))
 
 
 def beliefs_in(node: Node) -> frozenset[str]:
     """Return the beliefs that a formula reads, at either end."""
-    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
+    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in list_features_read(node)) & BELIEFS
 
 
 def conjuncts(node: Node) -> Iterator[Node]:
@@ -215,14 +205,14 @@ _SAMPLES: dict[str, Callable[[View, int], Term]] = {
     "inflight": lambda v, t: v.inflight(t),
     "peak_inflight": lambda v, t: v.inflight(t),
     "peak_queue": lambda v, t: v.queue(t),
-    "peak_loss": lambda v, t: _in_rtt(v, v.lost, t),
-    "peak_sent": lambda v, t: _in_rtt(v, v.sent, t),
+    "peak_loss": lambda v, t: _sum_over_rtt(v, v.lost, t),
+    "peak_sent": lambda v, t: _sum_over_rtt(v, v.sent, t),
 }
 PER_RTT = frozenset({"peak_loss", "peak_sent"})
-"""Peaks of what happens in a Rm: read at its end."""
+"""Peaks of amounts per Rm, read at its end."""
 
 
-def _in_rtt(v: View, series: list[Any], t: int) -> Term:
+def _sum_over_rtt(v: View, series: list[Any], t: int) -> Term:
     """Return the sum of a quantity of steps over the Rm that ends at sample t."""
     return sum(series[t - v.setting.steps_per_rtt + 2 : t + 1], start=series[t - v.setting.steps_per_rtt + 1])
 
@@ -258,23 +248,23 @@ def feature(v: View, name: str, t: int) -> Term:
 
 
 def on_trace(node: Node, v: View) -> Formula:
-    """Return a formula's truth on a trace; a comparison with a peak must hold at every sample from 1 on, or in every Rm."""
+    """Return a formula on a trace; a comparison with a peak must hold at every sample from 1 on, or in every Rm."""
     if isinstance(node, Comparison):
         read = {name for name, _ in node.left.terms} & set(PEAKS)
         rtt = v.setting.steps_per_rtt
         times = range(rtt, v.setting.samples, rtt) if read & PER_RTT else range(1, v.setting.samples) if read else (0,)
-        return all_of(_truth(node, node.left.value(lambda name, t=t: feature(v, name, t))) for t in times)  # type: ignore[misc]
+        return all_of(_compare(node, node.left.value(lambda name, t=t: feature(v, name, t))) for t in times)  # type: ignore[misc]
     parts = [on_trace(part, v) for part in node.parts]
     return all_of(parts) if node.how == "all" else any_of(parts) if node.how == "any" else negate(parts[0])
 
 
 def on_states(node: Node, of: Callable[[str], Any]) -> Formula:
-    """Return a formula's truth where each feature is a number or a variable of its own."""
+    """Return a formula over features that are numbers or variables."""
     if isinstance(node, Comparison):
-        return _truth(node, node.left.value(of))
+        return _compare(node, node.left.value(of))
     parts = [on_states(part, of) for part in node.parts]
     return all_of(parts) if node.how == "all" else any_of(parts) if node.how == "any" else negate(parts[0])
 
 
-def _truth(node: Comparison, value: Term) -> Formula:
+def _compare(node: Comparison, value: Term) -> Formula:
     return value < 0 if node.strict else value <= 0

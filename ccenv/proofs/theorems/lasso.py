@@ -1,9 +1,9 @@
-"""Endless misbehaviour: traces that end in the state in which they begin can be repeated for ever.
+"""Lassos: traces that return to their initial state and violate a claim, so that repeating them refutes it.
 
-The state is all that the future depends on: what is queued, undelivered and in stock, the last samples of the past, delays and
-losses that were not yet seen, the last rate, and the beliefs. A lasso is one trace, or several that join end to end, each with
-belief windows and time-outs of its own, that return to their state and are worse than a claim. It refutes the claim: the run that
-repeats it starts as the theorem allows, obeys every law, and is worse in every repetition.
+The state is all that the future depends on: queued and undelivered bytes, tokens in stock, the last samples of the past, delays
+and losses not yet seen, the last rate, and the beliefs. A lasso is one trace, or several that join end to end, each with its own
+belief windows and time-outs. The run that repeats it starts as the theorem allows, obeys every law, and violates the claim in
+every repetition.
 """
 
 from __future__ import annotations
@@ -28,20 +28,17 @@ from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim
 
 MOST_PERIODS = 4
 SHARED = ("alpha", "beta")
-"""Variables that all traces of a lasso have in common."""
+"""Variables shared by all traces of a lasso."""
 
 
 @dataclass(frozen=True)
 class Lasso:
-    """The question for traces that join end to end, return to their state and are worse than a claim.
+    """The query for traces that join end to end, return to their state and violate a claim.
 
     Attributes:
-        name: for reports.
-        query: of one trace: network, sender, and what is encoded.
-        encoding: of one trace.
-        views: one per trace, in terms of its own variables.
-        formulas: everything that is asserted.
-        worse: tells from the views whether they are worse.
+        query: of one trace, with its ``encoding``.
+        views: one per trace, in its own variables.
+        formulas: all assertions.
     """
 
     name: str
@@ -53,41 +50,37 @@ class Lasso:
     loaded: LoadedTheorem
 
     def text(self) -> str:
-        """Return the question as SMT-LIB."""
+        """Return the SMT-LIB text."""
         return to_smtlib([formula for formula in self.formulas if formula is not True])
 
     def confirm(self, answer: Answer) -> list[View]:
-        """Replay what a solver found in exact numbers, trace by trace, and check that it returns and is worse.
+        """Replay a solver's traces in exact numbers and check that they return and violate the claim.
 
-        Raises:
-            ReplayError: if the replay disagrees with the solver, or the traces do not join, return, or are not worse.
+        Raises ReplayError if the replay disagrees with the solver, or the traces do not join, return or violate the claim.
         """
         bounds = frozenset(name for name in BOUNDS if getattr(self.encoding.view, name) is not None)
         needs = self.query.sender.needs(self.query.setting) | self.query.claim.needs
         views = []
         for number in range(len(self.views)):
-            own = Answer(answer.status, 0.0, answer.solver, "", own_values(answer.model, number))
-            values = complete_values(self.encoding, own)
+            trace_answer = Answer(answer.status, 0.0, answer.solver, "", select_trace_values(answer.model, number))
+            values = complete_values(self.encoding, trace_answer)
             views.append(replay(self.query.setting, values, bounds, needs.probe_window, self.query.sender.decider()))
-        told = all_of([*_joined(views), negate(_good(self.claim, self.loaded, views))])
-        if told is not True or self.query.claim.premise(views[0]) is not True:
+        confirmed = all_of([*_join_cyclically(views), negate(_claim_kept(self.claim, self.loaded, views))])
+        if confirmed is not True or self.query.claim.premise(views[0]) is not True:
             raise ReplayError(f"{self.name}: the replayed traces do not return to their state, or are not worse")
         return views
 
 
 def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
-    """Return the question for a lasso of so many traces, from a start that the theorem allows.
+    """Return the query for a lasso of 1 to MOST_PERIODS traces, from a start that the theorem allows.
 
-    What the traces owe or save by the claim's potential is nothing, since they end as they begin.
-
-    Raises:
-        InputError: for another number of traces.
+    The claim's potential does not matter, since the traces end as they begin. Raises InputError for another number of traces.
     """
     if not 1 <= periods <= MOST_PERIODS:
         raise InputError(f"a lasso of {periods} traces; it must be 1 to {MOST_PERIODS}")
-    wanted = good(claim, loaded)
+    kept = good(claim, loaded)
     allowed = Joined("all", (loaded.start, loaded.invariant, claim.when))
-    needs = loaded.sender.needs(loaded.setting) | Needs(beliefs_in(wanted) | beliefs_in(allowed))
+    needs = loaded.sender.needs(loaded.setting) | Needs(beliefs_in(kept) | beliefs_in(allowed))
     text = f"no traces that return to their state are worse than {claim.name} {claim.bound}"
     name = f"lasso {claim.name}" + (f", {periods} traces" if periods > 1 else "")
     premise = Property(name, text, lambda v: True, needs, lambda v: on_trace(allowed, v))
@@ -96,12 +89,12 @@ def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
     copies = [Copy(encoding, number) for number in range(periods)]
     views = tuple(copy.of(encoding.view) for copy in copies)
     formulas = [copy.of(formula) for copy in copies for formula in encoding.formulas()]
-    formulas += [premise.premise(views[0]), *_joined(views), negate(_good(claim, loaded, views))]
+    formulas += [premise.premise(views[0]), *_join_cyclically(views), negate(_claim_kept(claim, loaded, views))]
     return Lasso(name, query, encoding, views, tuple(formulas), claim, loaded)
 
 
 def joins(end: View, start: View) -> Iterator[Formula]:
-    """Yield what it means that a trace begins in the state in which another one ends."""
+    """Yield "a trace begins in the state in which another one ends"."""
     last, setting = end.last, end.setting
     gain = end.S[last]
     for k in range(min(len(end.E_before), last) + 1):
@@ -123,28 +116,28 @@ def joins(end: View, start: View) -> Iterator[Formula]:
             yield before[last] == after[0]
 
 
-def _joined(views: tuple[View, ...] | list[View]) -> Iterator[Formula]:
-    """Yield what it means that each trace begins where the one before ends, and the first one where the last one ends."""
+def _join_cyclically(views: tuple[View, ...] | list[View]) -> Iterator[Formula]:
+    """Yield "each trace begins where the previous one ends, and the first one where the last one ends"."""
     for end, start in pairwise([*views, views[0]]):
         yield from joins(end, start)
 
 
-def _good(claim: ReadClaim, loaded: LoadedTheorem, views: tuple[View, ...] | list[View]) -> Formula:
-    """Return whether traces that return to their state keep a claim."""
+def _claim_kept(claim: ReadClaim, loaded: LoadedTheorem, views: tuple[View, ...] | list[View]) -> Formula:
+    """Return whether traces that return to their state satisfy a claim."""
     rtts = loaded.setting.rtts * len(views)
     if claim.name == "utilisation":
-        return _sum(views, "served") >= claim.bound * rtts
+        return _sum_feature(views, "served") >= claim.bound * rtts
     if claim.name == "loss_per_rtt":
-        return _sum(views, "lost") <= claim.bound * rtts
+        return _sum_feature(views, "lost") <= claim.bound * rtts
     return all_of(on_trace(good(claim, loaded), v) for v in views)
 
 
-def _sum(views: tuple[View, ...] | list[View], name: str) -> Term:
+def _sum_feature(views: tuple[View, ...] | list[View], name: str) -> Term:
     return sum((feature(v, name, 0) for v in views[1:]), start=feature(views[0], name, 0))
 
 
 class Copy:
-    """Names a trace's variables anew, those aside that all traces share; the first trace keeps its names."""
+    """Renames a trace's variables, except those that all traces share; the first trace keeps its names."""
 
     def __init__(self, encoding: Encoding, number: int) -> None:
         import z3
@@ -152,11 +145,11 @@ class Copy:
         self._pairs = []
         for name, term in encoding.variables.all.items():
             if number and name not in SHARED:
-                new = z3.Bool(_name(name, number)) if z3.is_bool(term) else z3.Real(_name(name, number))
+                new = z3.Bool(_variable_name(name, number)) if z3.is_bool(term) else z3.Real(_variable_name(name, number))
                 self._pairs.append((term, new))
 
     def of(self, value: Any) -> Any:
-        """Return a term, or whatever holds terms, in the copy's variables."""
+        """Return a term, or a container of terms, in the copy's variables."""
         import z3
 
         if isinstance(value, View):
@@ -168,12 +161,12 @@ class Copy:
         return z3.substitute(value, *self._pairs) if self._pairs and isinstance(value, z3.ExprRef) else value
 
 
-def _name(name: str, number: int) -> str:
+def _variable_name(name: str, number: int) -> str:
     return f"trace{number}_{name}" if number else name
 
 
-def own_values(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
-    """Return the values of one trace's variables under their plain names."""
-    prefix = _name("", number)
-    own = {name.removeprefix(prefix): value for name, value in model.items() if name.startswith(prefix)}
-    return own | {name: model[name] for name in SHARED if name in model}
+def select_trace_values(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
+    """Return the values of one trace's variables under their original names."""
+    prefix = _variable_name("", number)
+    values = {name.removeprefix(prefix): value for name, value in model.items() if name.startswith(prefix)}
+    return values | {name: model[name] for name in SHARED if name in model}

@@ -1,7 +1,7 @@
-"""Runs of several belief periods: traces of 10 Rm that join end to end, each with windows and time-outs of its own.
+"""Runs of several belief periods: traces of 10 Rm that join end to end, each with its own windows and time-outs.
 
-The engine's beliefs time out every 10 Rm from a flow's start, and their windows do not reach back before that. So a run of the
-engine, cut every 10 Rm, is a sequence of such traces, and what is proved of all sequences of so many is true of every run.
+The engine's beliefs time out every 10 Rm from a flow's start, and their windows do not reach back further. So a run of the engine
+is a sequence of such traces, and a property of all sequences of a length holds of every run of that length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
 from ccenv.proofs.solver.terms import Formula, Term, all_of
-from ccenv.proofs.theorems.lasso import Copy, joins, own_values
+from ccenv.proofs.theorems.lasso import Copy, joins, select_trace_values
 
 PERIOD_RTTS = 10
 MOST_RTTS = 80
@@ -31,13 +31,11 @@ SERIES = ("sent", "lost", "rate", "loss_seen", "late", "first_late", *BOUNDS)
 
 @dataclass(frozen=True)
 class Periods:
-    """A run from a state that one sample allows, in terms of solver variables.
+    """A run from any state that the laws of one sample allow, in solver variables.
 
     Attributes:
-        sender: who sends.
-        needs: what is encoded.
-        encodings: one per trace.
-        views: one per trace, in variables of its own.
+        needs: of the encodings, one per trace.
+        views: one per trace, in its own variables.
         formulas: laws, beliefs, the sender, true beliefs at the start of each trace, and that traces join.
     """
 
@@ -53,9 +51,9 @@ class Periods:
         return self.views[0]
 
     def at(self, rtt: int) -> tuple[View, int]:
-        """Return the trace that a sample belongs to, and its index there; at the end of a period what the time-out left."""
-        which = _trace(rtt)
-        return self.views[which], rtt - which * PERIOD_RTTS
+        """Return the trace of a sample and its index there; the end of a period belongs to it, after the time-out."""
+        index = _trace_index(rtt)
+        return self.views[index], rtt - index * PERIOD_RTTS
 
     def delivered(self, begin: int, end: int) -> Term:
         """Return the bytes delivered between two samples."""
@@ -63,22 +61,18 @@ class Periods:
 
     def _delivered_by(self, rtt: int) -> Term:
         view, t = self.at(rtt)
-        return sum((one.S[one.last] for one in self.views[: _trace(rtt)]), start=view.S[t])
+        return sum((one.S[one.last] for one in self.views[: _trace_index(rtt)]), start=view.S[t])
 
     def text(self, *more: Formula) -> str:
-        """Return the run and what else is asked of it as SMT-LIB."""
+        """Return the SMT-LIB text of the run and further formulas."""
         return to_smtlib([formula for formula in (*self.formulas, *more) if formula is not True])
 
     def replayed(self, answer: Answer) -> Periods:
-        """Replay what a solver found in exact numbers, trace by trace, and check that the traces join.
-
-        Raises:
-            ReplayError: if the replay disagrees with the solver, or the traces do not join.
-        """
+        """Replay a solver's traces in exact numbers. Raises ReplayError if they disagree with the replay or do not join."""
         views = []
         for number, encoding in enumerate(self.encodings):
-            own = Answer(answer.status, 0.0, answer.solver, "", own_values(answer.model, number))
-            values = complete_values(encoding, own)
+            trace_answer = Answer(answer.status, 0.0, answer.solver, "", select_trace_values(answer.model, number))
+            values = complete_values(encoding, trace_answer)
             bounds = frozenset(name for name in BOUNDS if getattr(encoding.view, name) is not None)
             views.append(replay(encoding.setting, values, bounds, self.needs.probe_window, self.sender.decider()))
         if all_of(formula for end, start in pairwise(views) for formula in joins(end, start)) is not True:
@@ -86,7 +80,7 @@ class Periods:
         return replace(self, views=tuple(views))
 
     def as_one(self) -> View:
-        """Return a replayed run as one trace without time-outs of its own: what the network did, sample by sample."""
+        """Return a replayed run as one trace without time-outs: the network's moves, sample by sample."""
         first = self.views[0]
         joined: dict[str, Any] = {name: list(getattr(first, name)) for name in (*CUMULATIVE, *SERIES) if getattr(first, name)}
         gain = Fraction(first.S[first.last])
@@ -100,8 +94,8 @@ class Periods:
         return replace(first, setting=replace(setting, samples=len(joined["S"]), beliefs=beliefs), **joined)
 
 
-def _trace(rtt: int) -> int:
-    """Return the number of the trace that a sample belongs to: where two join, the former."""
+def _trace_index(rtt: int) -> int:
+    """Return the index of a sample's trace; where two join, of the former."""
     return max(0, rtt - 1) // PERIOD_RTTS
 
 
@@ -110,8 +104,8 @@ def periods(base: Setting, sender: SmtSender, needs: Needs, rtts: int) -> Period
 
     Args:
         base: model, buffer and belief rules; its T and time-outs are not used.
-        sender: who sends.
-        needs: what is asked besides what the sender reads: C_L and C_U, whose time-outs are encoded.
+        sender: of the run.
+        needs: besides the sender's: C_L and C_U, whose time-outs are encoded.
         rtts: 1 to MOST_RTTS.
 
     Raises:
@@ -126,10 +120,10 @@ def periods(base: Setting, sender: SmtSender, needs: Needs, rtts: int) -> Period
         timeout = TIMEOUT_PRESETS["artefact"] if length == PERIOD_RTTS else None
         setting = replace(base, samples=length + 1, beliefs=replace(base.beliefs, timeout=timeout))
         setting = named_setting("sound" if largest is None else "history", setting, largest)
-        wanted = needs | sender.needs(setting)
-        if others := wanted.bounds - {"C_L", "C_U"}:
+        required = needs | sender.needs(setting)
+        if others := required.bounds - {"C_L", "C_U"}:
             raise InputError(f"{sender.name} reads {', '.join(sorted(others))}, whose time-outs are not encoded")
-        encodings.append(encode(setting, sender, wanted))
+        encodings.append(encode(setting, sender, required))
     copies = [Copy(encoding, number) for number, encoding in enumerate(encodings)]
     views = tuple(copy.of(encoding.view) for copy, encoding in zip(copies, encodings, strict=True))
     formulas: list[Formula] = []
@@ -137,4 +131,4 @@ def periods(base: Setting, sender: SmtSender, needs: Needs, rtts: int) -> Period
         formulas += [copy.of(formula) for formula in (*encoding.formulas(), starts_consistent(encoding.view))]
     for end, start in pairwise(views):
         formulas += joins(end, start)
-    return Periods(sender, wanted, tuple(encodings), views, tuple(formulas))
+    return Periods(sender, required, tuple(encodings), views, tuple(formulas))

@@ -1,7 +1,4 @@
-"""Decide a theorem: every lemma, then every implication of the composition; each answer with its evidence.
-
-Write what was proved as a certificate, and tell it in the words of the command line.
-"""
+"""Decide a theorem, lemma by lemma and implication by implication, each answer with its evidence, and write its certificate."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from ccenv.base.provenance import VERSION
 from ccenv.network.laws import check_trace
 from ccenv.proofs.certificates.reading import FORMAT
 from ccenv.proofs.certificates.statement import LAWS_VERSION, assumptions, figures, sentence, subject, times_to_converge
-from ccenv.proofs.claims.verifier import Verdict, confirm, replayed
+from ccenv.proofs.claims.verifier import Verdict, confirm, replay_exactly
 from ccenv.proofs.formulas.encode import Encoding
 from ccenv.proofs.formulas.view import View, as_trace
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.solver.solvers import Answer, Store, query_hash, solve, to_smtlib, version_of
 from ccenv.proofs.solver.terms import Formula
-from ccenv.proofs.theorems.compose import Implication, implications, settling, variables_of
+from ccenv.proofs.theorems.compose import Implication, implications, list_features, settling
 from ccenv.proofs.theorems.language import Joined, on_states
 from ccenv.proofs.theorems.lasso import lasso
 from ccenv.proofs.theorems.queries import LemmaQuery, lemma_queries, possibilities
@@ -37,13 +34,11 @@ class Decided:
     """The answer to one query of a lemma.
 
     Attributes:
-        verdict: ``verified``, ``refuted`` or ``unknown``.
-        twin: the query without the conclusion, as SMT-LIB; it must be satisfiable.
+        twin: SMT-LIB of the query without the conclusion, which must be satisfiable.
         twin_answer: with a model.
         reason: for ``unknown``.
-        view: the counterexample in exact numbers, for ``refuted``.
-        views: of a lasso all its traces, the first one included.
-        every_k: whether it is proved of every grid with this D, and not of one alone.
+        view: the counterexample in exact numbers, for ``refuted``; ``views``: all traces of a lasso.
+        every_k: whether it is proved of every grid with this D.
     """
 
     lemma: str
@@ -61,11 +56,7 @@ class Decided:
 
 @dataclass
 class Step:
-    """The answer to one implication of the composition.
-
-    Attributes:
-        witness: feature -> value at which the facts hold and the goal does not.
-    """
+    """The answer to one implication; ``witness`` has the values of features at which the facts hold and the goal does not."""
 
     name: str
     verdict: Verdict
@@ -76,12 +67,12 @@ class Step:
 
 @dataclass
 class Shown:
-    """Whether something is possible, so that a theorem is not about nothing.
+    """Whether an assumption is satisfiable, so that the theorem is not vacuous.
 
     Attributes:
-        names: what the trace shows, or the one thing that none does.
+        names: of what the trace satisfies, or of the one assumption without a trace.
         verdict: ``verified`` with a trace, ``refuted`` if there is none, or ``unknown``.
-        view: the trace, in exact numbers.
+        view: the trace in exact numbers.
     """
 
     names: list[str]
@@ -92,12 +83,12 @@ class Shown:
 
 @dataclass
 class Proof:
-    """Everything that was decided of a theorem.
+    """All decisions on a theorem.
 
     Attributes:
-        settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
-        possible: that the theorem is about something: traces of the start, the invariant and the premises.
-        lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
+        settles: claim -> whether its ranks reach their ends within a known time, and not only eventually.
+        possible: traces of the start, the invariant and the premises.
+        lassos: of a theorem that was not proved, per claim: whether a trace that returns to its state breaks it.
     """
 
     loaded: LoadedTheorem
@@ -109,10 +100,9 @@ class Proof:
 
     @property
     def verdict(self) -> Verdict:
-        """``verified`` if every lemma and every implication is.
+        """``verified`` if every lemma and implication is; ``refuted`` if a lasso breaks a claim; else ``unknown``.
 
-        Else ``refuted`` if a trace that can be repeated for ever breaks a claim, and ``unknown`` if none was found: a lemma that
-        fails refutes no theorem.
+        A lemma that fails refutes no theorem.
         """
         if any(one.verdict == "refuted" for one in self.lassos):
             return "refuted"
@@ -137,11 +127,11 @@ class Prover:
     """Decides queries with one set of limits.
 
     Attributes:
-        time_limit_s: per solver call; z3 first, and yices where z3 gave out.
-        store: where answers go, or None.
+        time_limit_s: per solver call; z3 first, then yices if z3 reaches its limit.
+        store: of answers, or None.
         reuse: whether stored answers count.
         seed: of z3.
-        progress: called with a line per answer.
+        progress: receives a line per answer.
     """
 
     time_limit_s: float = 120.0
@@ -151,11 +141,7 @@ class Prover:
     progress: Callable[[str], None] = lambda line: None
 
     def prove(self, loaded: LoadedTheorem) -> Proof:
-        """Decide a theorem.
-
-        Raises:
-            ReplayError: if the exact replayer does not reproduce a solver's trace (a bug, not a verdict).
-        """
+        """Decide a theorem. Raises ReplayError if the exact replayer does not reproduce a solver's trace (a bug, no verdict)."""
         possible = self.show(loaded)
         steps = [self.imply(step) for step in implications(loaded)]
         lemmas: list[Decided] = []
@@ -171,9 +157,9 @@ class Prover:
         return proof
 
     def lassos(self, loaded: LoadedTheorem, periods: int = 1) -> Iterator[Decided]:
-        """Look for endless misbehaviour, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
+        """Look for lassos, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
 
-        That no so many traces return to their state and break a claim does not prove the claim.
+        The absence of lassos of some length does not prove the claim.
         """
         for claim in loaded.claims:
             question = lasso(loaded, claim, periods)
@@ -188,18 +174,17 @@ class Prover:
         import z3
 
         nodes = (*step.facts, Joined("not", (step.goal,)))
-        of = {one: z3.Real(one) for one in variables_of(nodes)}
-        formulas = [on_states(node, of.__getitem__) for node in nodes]
+        variables = {one: z3.Real(one) for one in list_features(nodes)}
+        formulas = [on_states(node, variables.__getitem__) for node in nodes]
         text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
         answer = self.ask(text, "z3", step.name)
-        at = {one: str(answer.model.get(one, 0)) for one in of} if answer.status == "sat" else {}
-        return Step(step.name, _VERDICTS.get(answer.status, "unknown"), text, answer, at)
+        witness = {one: str(answer.model.get(one, 0)) for one in variables} if answer.status == "sat" else {}
+        return Step(step.name, _VERDICTS.get(answer.status, "unknown"), text, answer, witness)
 
     def show(self, loaded: LoadedTheorem) -> list[Shown]:
-        """Find traces that show that start, invariant and premises are possible; one often shows several.
+        """Find traces that satisfy start, invariant and premises; one often satisfies several.
 
-        Raises:
-            ReplayError: if the replayer or the checker of traces does not accept a solver's trace (a bug, not a verdict).
+        Raises ReplayError if the replayer or the checker of traces does not accept a solver's trace (a bug, not a verdict).
         """
         shown: list[Shown] = []
         for name, query in possibilities(loaded):
@@ -208,8 +193,8 @@ class Prover:
                 first.names.append(name)
                 continue
             encoding = query.encoding()
-            answer = self.ask(encoding.smtlib(*written(query.claim.premise(encoding.view))), "z3", f"{name} is possible")
-            view = replayed(query, encoding, answer) if answer.status == "sat" else None
+            answer = self.ask(encoding.smtlib(*to_terms(query.claim.premise(encoding.view))), "z3", f"{name} is possible")
+            view = replay_exactly(query, encoding, answer) if answer.status == "sat" else None
             if view is not None and (broken := check_trace(as_trace(view, loaded.program.name))):
                 raise ReplayError(f"{name}: {broken[0].message}")
             verdict: Verdict = "verified" if view else "refuted" if answer.status == "unsat" else "unknown"
@@ -221,7 +206,7 @@ class Prover:
         query = asked.query
         encoding = query.encoding()
         violation = query.claim.violation(encoding.view)
-        text = encoding.smtlib(*written(violation))
+        text = encoding.smtlib(*to_terms(violation))
         answer = self.ask(text, "z3", query.name)
         if answer.status == "unknown":
             second = self.ask(text, "yices", query.name)
@@ -232,20 +217,20 @@ class Prover:
             return Decided(asked.lemma, asked.part, "refuted", text, answer, view=confirm(query, encoding, answer))
         if not twin:
             return Decided(asked.lemma, asked.part, "verified", text, answer)
-        twin_text = encoding.smtlib(*written(query.claim.premise(encoding.view)))
+        twin_text = encoding.smtlib(*to_terms(query.claim.premise(encoding.view)))
         twin_answer = self.ask(twin_text, "z3", f"{query.name}, satisfiable twin")
         if twin_answer.status != "sat":
             reason = "the network with the premise alone is not satisfiable: the lemma would hold of nothing"
             if twin_answer.status == "unknown":
                 reason = f"the satisfiable twin was not decided: {twin_answer.reason}"
             return Decided(asked.lemma, asked.part, "unknown", text, answer, twin_text, twin_answer, reason)
-        replayed(query, encoding, twin_answer)
+        replay_exactly(query, encoding, twin_answer)
         return Decided(asked.lemma, asked.part, "verified", text, answer, twin_text, twin_answer)
 
     def search(self, asked: LemmaQuery, hint: Callable[[Encoding], Sequence[Formula]], limit_s: float) -> Decided | None:
-        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time."""
+        """Return a counterexample among the traces that a hint allows; None if there is none, or none was found in time."""
         encoding = asked.query.encoding()
-        violation = written(asked.query.claim.violation(encoding.view))
+        violation = to_terms(asked.query.claim.violation(encoding.view))
         name = f"{asked.query.name}, from a hint"
         answer = replace(self, time_limit_s=min(limit_s, self.time_limit_s)).ask(
             encoding.smtlib(*violation, *hint(encoding)), "z3", name
@@ -257,9 +242,9 @@ class Prover:
 
     def ask(self, text: str, solver: str, name: str) -> Answer:
         """Return the stored answer to a query, or the solver's."""
-        known = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
-        if known is not None:
-            return known
+        stored = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
+        if stored is not None:
+            return stored
         answer = solve(text, solver, self.time_limit_s, self.seed)
         if self.store is not None:
             self.store.save(text, answer, {"name": name})
@@ -267,34 +252,30 @@ class Prover:
         return answer
 
 
-def written(formula: Formula) -> list[Formula]:
-    """Return a formula as solver terms; nothing where it is trivially true."""
+def to_terms(formula: Formula) -> list[Formula]:
+    """Return a formula as solver terms, none if it is trivially true."""
     import z3
 
     return [] if formula is True else [z3.BoolVal(False)] if formula is False else [formula]
 
 
-def hash_of(one: Decided | Step) -> str:
+def hash_query(one: Decided | Step) -> str:
     """Return the SHA-256 of a query's text."""
     return query_hash(one.text)
 
 
-def data_of(loaded: LoadedTheorem) -> dict[str, Any]:
-    """Return a theorem's data as a certificate holds it: every key written out."""
+def dump_theorem(loaded: LoadedTheorem) -> dict[str, Any]:
+    """Return a theorem's data for a certificate, with every key."""
     data: dict[str, Any] = loaded.theorem.model_dump(by_alias=True, mode="json")
     return data
 
 
-def certificate_of(proof: Proof) -> dict[str, Any]:
-    """Return the certificate of a proof, without the two keys that every document begins with.
-
-    Raises:
-        CcenvError: if the theorem was not proved.
-    """
+def build_certificate(proof: Proof) -> dict[str, Any]:
+    """Return the certificate of a proof without format and version. Raises CcenvError if the theorem was not proved."""
     if proof.verdict != "verified":
         raise CcenvError(f"{proof.loaded.theorem.name}: only a proved theorem has a certificate")
     loaded = proof.loaded
-    data, settles, limit = data_of(loaded), settles_of(proof), loaded.setting.sent_before_at_most
+    data, settles, limit = dump_theorem(loaded), list_settled(proof), loaded.setting.sent_before_at_most
     queries = [
         {
             "lemma": one.lemma,
@@ -319,30 +300,26 @@ def certificate_of(proof: Proof) -> dict[str, Any]:
         "settles": settles,
         "queries": queries,
         "composition": [{"name": step.name, "answer": step.answer.status} for step in proof.steps],
-        "witnesses": [{"shows": one.names, "values": _plain(one.answer.model)} for one in proof.possible],
+        "witnesses": [{"shows": one.names, "values": _plain_values(one.answer.model)} for one in proof.possible],
         "made_with": {"ccenv": VERSION},
     }
 
 
-def settles_of(proof: Proof) -> dict[str, bool]:
+def list_settled(proof: Proof) -> dict[str, bool]:
     """Return for each claim with ranks whether its exceptions come first."""
     return {name: step.verdict == "verified" for name, step in proof.settles.items()}
 
 
 def write_certificate(proof: Proof, folder: FilePath) -> FilePath:
-    """Write the certificate of a proof as ``NAME.certificate.json``.
-
-    Raises:
-        CcenvError: if the theorem was not proved, or the folder cannot be written.
-    """
+    """Write ``NAME.certificate.json``. Raises CcenvError if the theorem was not proved, or the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
     file = folder / f"{proof.loaded.theorem.name}.certificate.json"
-    FORMAT.write(file, certificate_of(proof))
+    FORMAT.write(file, build_certificate(proof))
     return file
 
 
-def _plain(model: Mapping[str, Any]) -> dict[str, str | bool]:
+def _plain_values(model: Mapping[str, Any]) -> dict[str, str | bool]:
     return {name: str(value) if isinstance(value, Fraction) else value for name, value in sorted(model.items())}

@@ -1,4 +1,4 @@
-"""A proof of a theorem as one JSON-ready object; the certificate and a lemma's counterexample become files."""
+"""The report of a theorem as JSON; the certificate and counterexamples of lemmas become files."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from ccenv.base.provenance import VERSION
 from ccenv.proofs.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.theorems.grid import Cell
-from ccenv.proofs.theorems.prove import Decided, Proof, data_of, hash_of, settles_of, write_certificate
+from ccenv.proofs.theorems.prove import Decided, Proof, dump_theorem, hash_query, list_settled, write_certificate
 from ccenv.proofs.theorems.theorem import LoadedTheorem
 
 _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
 
 
 def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
-    """Return what was decided, and write the certificate, or the trace that breaks a lemma.
+    """Return the report of a proof, and write the certificate, or the trace that breaks a lemma.
 
     Returns:
-        dict: ``verdict``, ``statement``, ``sentence`` (the statement with all that it takes for granted; None where it is not
-            proved), the three figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step
-            with its witness, or the lemma), ``lemmas``, ``composition``.
+        dict: ``verdict``, ``statement``, ``sentence`` (the statement with all its assumptions; None if not proved), the three
+            figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step with its witness,
+            or the lemma), ``lemmas``, ``composition``.
 
     Raises:
         CcenvError: if the folder cannot be written.
     """
     loaded = proof.loaded
-    data, settles = data_of(loaded), settles_of(proof)
+    data, settles = dump_theorem(loaded), list_settled(proof)
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
-    what = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
-    told = assumptions(data, loaded.setting.sent_before_at_most)
+    statement = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
+    assumed = assumptions(data, loaded.setting.sent_before_at_most)
     return {
         "verdict": proof.verdict,
-        "statement": what if proved else f"Not proved: {what}",
+        "statement": statement if proved else f"Not proved: {statement}",
         **numbers,
-        "sentence": in_full(what, told) if proved else None,
-        "assumptions": told,
+        "sentence": in_full(statement, assumed) if proved else None,
+        "assumptions": assumed,
         "certificate": str(write_certificate(proof, folder)) if proved else None,
         "converges": times_to_converge(data, settles) if proved else None,
-        "reason": _reason(proof, folder),
+        "reason": _describe_reason(proof, folder),
         "theorem": loaded.theorem.name,
         "sender": loaded.program.name,
         "seconds": round(proof.seconds, 3),
@@ -52,51 +52,48 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
             for one in proof.lemmas
         ],
         "lassos": [{"claim": one.lemma, "found": _FOUND[one.verdict]} for one in proof.lassos],
-        "composition": [{"name": step.name, "verdict": step.verdict} | _witness(step.witness) for step in proof.steps],
+        "composition": [{"name": step.name, "verdict": step.verdict} | _witness_entry(step.witness) for step in proof.steps],
         "ccenv_version": VERSION,
     }
 
 
-def _witness(witness: dict[str, str]) -> dict[str, Any]:
+def _witness_entry(witness: dict[str, str]) -> dict[str, Any]:
     return {"witness": witness} if witness else {}
 
 
-def _reason(proof: Proof, folder: FilePath) -> str | None:
+def _describe_reason(proof: Proof, folder: FilePath) -> str | None:
     for one in proof.lassos:
         if one.verdict == "refuted":
-            found = _broken(one, proof, folder)
-            return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {found}"
+            trace_text = _write_broken(one, proof, folder)
+            return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {trace_text}"
     for shown in proof.possible:
         if shown.verdict != "verified":
             return f"{shown.names[0]}: {'impossible: no trace' if shown.verdict == 'refuted' else shown.answer.reason}"
     for step in proof.steps:
         if step.verdict == "refuted":
-            at = ", ".join(f"{name} = {value}" for name, value in step.witness.items())
-            return f"the lemmas do not compose: {step.name}: it does not follow at {at}"
+            witness = ", ".join(f"{name} = {value}" for name, value in step.witness.items())
+            return f"the lemmas do not compose: {step.name}: it does not follow at {witness}"
         if step.verdict == "unknown":
             return f"composition: {step.name}: {step.answer.reason}"
     for one in proof.lemmas:
         if one.verdict == "refuted":
-            return f"lemma {one.lemma} ({one.part}) does not hold: {_broken(one, proof, folder)}"
+            return f"lemma {one.lemma} ({one.part}) does not hold: {_write_broken(one, proof, folder)}"
         if one.verdict == "unknown":
             return f"lemma {one.lemma} ({one.part}) was not decided: {one.reason}"
     return None
 
 
 def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
-    """Return what became of a theorem on another grid, and write the traces that break its lemmas.
+    """Return the report of a theorem on another grid, and write the traces that break its lemmas.
 
-    Returns:
-        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
-            grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    It has ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
+    grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``. Raises
+    CcenvError if the folder cannot be written.
     """
     loaded = cell.loaded
     name = f"K{loaded.setting.steps_per_rtt}-D{_stem(str(loaded.setting.jitter))}"
     files = {
-        (one.lemma, one.part): _write(one, loaded, folder, f"{loaded.theorem.name}-{name}-{one.part}-{_stem(one.lemma)}")
+        (one.lemma, one.part): _write_trace(one, loaded, folder, f"{loaded.theorem.name}-{name}-{one.part}-{_stem(one.lemma)}")
         for one in cell.decided
         if one.view is not None
     }
@@ -104,7 +101,7 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     for claim in loaded.claims:
         carried = cell.claims[claim.name]
         lacks = [
-            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": _hash(one)}
+            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": _hash_asked(one)}
             | ({"trace": str(files[one.lemma, one.part])} if one.view is not None else {"reason": one.reason})
             for one in carried.lemmas
         ]
@@ -116,48 +113,45 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
         "jitter_rtts": float(loaded.setting.jitter),
         "claims": claims,
         "lemmas": [
-            {"name": one.lemma, "part": one.part, "verdict": one.verdict, "every_k": one.every_k, "sha256": _hash(one)}
+            {"name": one.lemma, "part": one.part, "verdict": one.verdict, "every_k": one.every_k, "sha256": _hash_asked(one)}
             for one in cell.decided
         ],
         "seconds": round(cell.seconds, 3),
     }
 
 
-def _hash(one: Decided) -> str | None:
-    """Return the hash of a query, or None where none was asked."""
-    return hash_of(one) if one.text else None
+def _hash_asked(one: Decided) -> str | None:
+    """Return the hash of a query, or None if none was asked."""
+    return hash_query(one) if one.text else None
 
 
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
-    """Return what a search for endless misbehaviour found, and write the traces that can be repeated for ever.
+    """Return the report of a search for lassos, and write the traces that can be repeated for ever.
 
-    Returns:
-        dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``
-            (yes, none, unknown), ``traces`` in the order in which they repeat, and ``reason``.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
+    It has ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found`` (yes,
+    none, unknown), ``traces`` in the order in which they repeat, and ``reason``. Raises CcenvError if the folder cannot be
+    written.
     """
     claims = {}
     for claim, one in zip(loaded.claims, found, strict=True):
         stem = f"{loaded.theorem.name}-lasso-{claim.name}-{_stem(str(claim.bound))}-{periods}"
-        files = [str(_write(replace(one, view=v), loaded, folder, f"{stem}-{k}")) for k, v in enumerate(one.views, start=1)]
-        told = {"refuted": "yes", "verified": "none"}.get(one.verdict, "unknown")
-        claims[claim.name] = {"bound": float(claim.bound), "found": told, "traces": files, "reason": one.reason}
-        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": hash_of(one)}
+        files = [str(_write_trace(replace(one, view=v), loaded, folder, f"{stem}-{k}")) for k, v in enumerate(one.views, start=1)]
+        finding = {"refuted": "yes", "verified": "none"}.get(one.verdict, "unknown")
+        claims[claim.name] = {"bound": float(claim.bound), "found": finding, "traces": files, "reason": one.reason}
+        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": hash_query(one)}
     seen = {one.verdict for one in found}
     verdict = "refuted" if "refuted" in seen else "unknown" if "unknown" in seen else "none found"
     about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict, "traces_joined": periods}
     return about | {"claims": claims, "ccenv_version": VERSION}
 
 
-def _broken(one: Decided, proof: Proof, folder: FilePath) -> str:
-    """Write the counterexample of a lemma and return where it is."""
+def _write_broken(one: Decided, proof: Proof, folder: FilePath) -> str:
+    """Write the counterexample of a lemma and return its place in words."""
     stem = f"{proof.loaded.program.name}-{one.part}-{_stem(one.lemma)}"
-    return f"trace {_write(one, proof.loaded, folder, stem)}"
+    return f"trace {_write_trace(one, proof.loaded, folder, stem)}"
 
 
-def _write(one: Decided, loaded: LoadedTheorem, folder: FilePath, stem: str) -> FilePath:
+def _write_trace(one: Decided, loaded: LoadedTheorem, folder: FilePath, stem: str) -> FilePath:
     if one.view is None:
         raise CcenvError(f"{one.lemma}: no counterexample to write")
     try:

@@ -1,8 +1,8 @@
-"""Lemmas for every K at once: what a trace with K samples per Rm shows, seen once per Rm.
+"""Lemmas for every K at once: traces with K samples per Rm, sampled once per Rm.
 
-Such a view obeys the laws of K = 1 but for a few, which are looser here; each looser law follows from those of any K
-(docs/theorems.md has the argument). So a lemma that holds of every view that obeys them holds on every grid with this D. A lemma
-that does not says nothing about any grid: it has to be asked there. Units: C = Rm = 1.
+Such a view obeys the laws of K = 1 except for a few, which are looser here; each looser law follows from those of any K
+(docs/theorems.md has the argument). So a lemma that holds of every such view holds on every grid with this D. A lemma that does
+not is undecided on each grid. Units: C = Rm = 1.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ccenv.proofs.formulas import laws
 from ccenv.proofs.formulas.beliefs import initial_bounds, timeouts
 from ccenv.proofs.formulas.encode import Encoding, Needs, encode
 from ccenv.proofs.formulas.setting import LARGE_BUFFER_RTTS, Setting
-from ccenv.proofs.formulas.view import View, known
+from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.senders.program import delay_thresholds
 from ccenv.proofs.solver.solvers import to_smtlib
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
 from ccenv.proofs.theorems.language import PEAKS, PER_RTT, Comparison, Node, feature, on_trace
-from ccenv.proofs.theorems.prove import Decided, Prover, written
+from ccenv.proofs.theorems.prove import Decided, Prover, to_terms
 from ccenv.proofs.theorems.queries import LemmaQuery
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadLemma
 
 STEPS_TRIED = (1, 2, 4, 8)
-"""K at which the delays that a program tells apart are compared with the form that holds for every K."""
+"""K at which the delays that a program distinguishes are compared with the form for every K."""
 
 _LOOSER = frozenset(
     law.__name__ for law in (laws.no_waste_while_queued, laws.jitter_bound, laws.delay_of_newest, laws.buffer_size)
@@ -50,11 +50,11 @@ class Sampled(View):
     C_U_before: Term = None
 
     def step_utilised(self, x: int) -> Formula:
-        """Return whether the step that ended D before a sample was utilised; with whole D as with one sample per Rm."""
+        """Return whether the step that ended D before a sample was utilised; for integer D as with one sample per Rm."""
         return super().step_utilised(x) if self.used is None else self.used[x + self.setting.jitter_steps]
 
     def least_entered(self, t: Fraction) -> Term:
-        """Return a lower bound on E between samples: within a Rm bytes are sent evenly and losses come last, so E is concave."""
+        """Return a lower bound on E between samples, where E is concave: bytes are sent evenly within a Rm, losses come last."""
         k = floor(t)
         if k == t:
             return self.enqueued(k)
@@ -77,51 +77,53 @@ class Sampled(View):
 
 
 def can_be_sampled(loaded: LoadedTheorem) -> bool:
-    """Return whether the looser laws speak about a theorem's model, beliefs and delays."""
+    """Return whether the looser laws cover a theorem's model, beliefs and delays."""
     needs = loaded.sender.needs(loaded.setting)
-    own = loaded.setting.model == "ccac" and needs.bounds <= {"C_L", "C_U"} and "loss" not in loaded.program.inputs()
-    return own and _thresholds(loaded) is not None
+    encodable = loaded.setting.model == "ccac" and needs.bounds <= {"C_L", "C_U"} and "loss" not in loaded.program.inputs()
+    return encodable and _map_thresholds(loaded) is not None
 
 
 def setting_of(setting: Setting) -> Setting:
-    """Return the setting of the views once per Rm of traces of a setting."""
-    there = ceil(setting.jitter)
+    """Return the setting of once-per-Rm views of traces of a setting."""
+    jitter_rtts = ceil(setting.jitter)
     past = ceil(Fraction(setting.past_steps, setting.steps_per_rtt))
-    return replace(setting, samples=setting.rtts + 1, steps_per_rtt=1, past_steps=max(past, there), jitter_rtts=Fraction(there))
+    return replace(
+        setting, samples=setting.rtts + 1, steps_per_rtt=1, past_steps=max(past, jitter_rtts), jitter_rtts=Fraction(jitter_rtts)
+    )
 
 
-def _thresholds(loaded: LoadedTheorem) -> dict[int, Fraction] | None:
-    """Return delay told apart with one sample per Rm -> tau, where with any K it is told apart at tau K + 1; None for others."""
+def _map_thresholds(loaded: LoadedTheorem) -> dict[int, Fraction] | None:
+    """Return distinguished delay at K = 1 -> tau, where with any K delay tau K + 1 is distinguished; None for other programs."""
     jitter = loaded.setting.jitter
-    whole = ceil(jitter)
-    found = {m: m - 1 - whole + jitter for m in delay_thresholds(loaded.program, whole)}
+    jitter_rtts = ceil(jitter)
+    taus = {m: m - 1 - jitter_rtts + jitter for m in delay_thresholds(loaded.program, jitter_rtts)}
     for steps in STEPS_TRIED:
         if (jitter * steps).denominator == 1:
-            there = delay_thresholds(loaded.program, int(jitter * steps), steps)
-            if there != {int(tau * steps) + 1 for tau in found.values()}:
+            thresholds = delay_thresholds(loaded.program, int(jitter * steps), steps)
+            if thresholds != {int(tau * steps) + 1 for tau in taus.values()}:
                 return None
-    return found
+    return taus
 
 
 def sampled(loaded: LoadedTheorem, setting: Setting, needs: Needs) -> tuple[Sampled, list[Formula]]:
-    """Return a view once per Rm in solver terms, and everything that is known of it."""
+    """Return a view once per Rm in solver terms, and all known formulas about it."""
     there = setting_of(setting)
     encoding = encode(there, loaded.sender, Needs(needs.bounds, loaded.sender.needs(there).delays))
-    view = _view(encoding, setting.jitter)
-    return view, [formula for formula in known_of(view, loaded) if formula is not True]
+    view = _sample_view(encoding, setting.jitter)
+    return view, [formula for formula in list_known_formulas(view, loaded) if formula is not True]
 
 
-def known_of(v: Sampled, loaded: LoadedTheorem) -> Iterator[Formula]:
-    """Yield what is known of a view once per Rm: the laws of K = 1 that hold of it, the looser ones, beliefs and the program."""
+def list_known_formulas(v: Sampled, loaded: LoadedTheorem) -> Iterator[Formula]:
+    """Yield the known formulas about a view once per Rm: the laws of K = 1 that it obeys, the looser ones, beliefs, program."""
     yield from (formula for name, formula in laws.network(v) if name not in _LOOSER)
-    for looser in (_buffer, _tokens, _jitter, initial_bounds, _used, _lower, _upper, _timeout):
+    for looser in (_buffer, _tokens, _jitter, initial_bounds, _step_use, _lower_bound, _upper_bound, _timeout):
         yield from looser(v)
     yield from _delays(v, loaded)
     yield from loaded.sender.sends(v)
 
 
 def on_samples(node: Node, v: Sampled) -> Formula:
-    """Return a formula's truth on a view; a comparison with a peak must hold of the bounds on it between samples."""
+    """Return a formula on a view; a comparison with a peak must hold of the bounds on it between samples."""
     if not isinstance(node, Comparison):
         parts = [on_samples(part, v) for part in node.parts]
         return all_of(parts) if node.how == "all" else any_of(parts) if node.how == "any" else negate(parts[0])
@@ -138,12 +140,12 @@ def on_samples(node: Node, v: Sampled) -> Formula:
 
 
 def prove(loaded: LoadedTheorem, lemma: ReadLemma, asked: LemmaQuery, prover: Prover) -> Decided:
-    """Decide a query of a lemma for every K: ``verified``, or ``unknown`` if no K is proved so."""
+    """Decide a query of a lemma for every K at once: ``verified`` or ``unknown``."""
     view, formulas = sampled(loaded, asked.query.setting, asked.query.claim.needs)
-    premise = written(asked.query.claim.premise(view))
-    wrong = written(negate(on_samples(lemma.conclusions[asked.part - 1], view)))
+    premise = to_terms(asked.query.claim.premise(view))
+    denied = to_terms(negate(on_samples(lemma.conclusions[asked.part - 1], view)))
     name = f"{asked.query.name}, every K"
-    text = to_smtlib([*formulas, *premise, *wrong])
+    text = to_smtlib([*formulas, *premise, *denied])
     answer = prover.ask(text, "z3", name)
     twin = to_smtlib([*formulas, *premise])
     twin_answer = prover.ask(twin, "z3", f"{name}, satisfiable twin") if answer.status == "unsat" else None
@@ -153,7 +155,7 @@ def prove(loaded: LoadedTheorem, lemma: ReadLemma, asked: LemmaQuery, prover: Pr
     return Decided(asked.lemma, asked.part, verdict, text, answer, twin, twin_answer, reason, every_k=proved)
 
 
-def _view(encoding: Encoding, jitter: Fraction) -> Sampled:
+def _sample_view(encoding: Encoding, jitter: Fraction) -> Sampled:
     plain = encoding.view
     values = {field.name: getattr(plain, field.name) for field in fields(View)}
     used = None
@@ -163,7 +165,7 @@ def _view(encoding: Encoding, jitter: Fraction) -> Sampled:
 
 
 def _buffer(v: Sampled) -> Iterator[Formula]:
-    """The buffer of the setting; what is large depends on D."""
+    """The buffer of the setting; ``large`` depends on D."""
     if v.setting.buffer == "large" and v.beta is not None:
         yield v.beta >= LARGE_BUFFER_RTTS * (1 + v.jitter)
     else:
@@ -172,17 +174,17 @@ def _buffer(v: Sampled) -> Iterator[Formula]:
 
 def _tokens(v: Sampled) -> Iterator[Formula]:
     """Where tokens were wasted in (t-1, t], the queue was empty then: G(t) >= E(t-1) + min(1, sent); a loss means sent > 1."""
-    known_losses = v.setting.losses_before if v.setting.has_loss else ()
+    known_loss_steps = v.setting.losses_before if v.setting.has_loss else ()
     for t in v.setting.times[1:]:
         sent: Term = smaller(1, v.sent[t] if t > 0 else v.enqueued(t) - v.enqueued(t - 1))
-        if -t in known_losses:
+        if -t in known_loss_steps:
             sent = choose(v.lost_in_past(-t), 1, sent)
         wasted = v.admitted(t) < v.admitted(t - 1) + 1
         yield implies(wasted, v.admitted(t) >= v.enqueued(t - 1) + sent)
 
 
 def _jitter(v: Sampled) -> Iterator[Formula]:
-    """S(t) >= G(t - D), which is at least G at the sample before and at least what D leaves of G at the sample after."""
+    """S(t) >= G(t - D): at least G at the sample before, and at least G at the sample after less the fraction of D."""
     first = v.setting.times[0]
     for t in v.setting.times:
         before, after = t - ceil(v.jitter), t - floor(v.jitter)
@@ -192,31 +194,31 @@ def _jitter(v: Sampled) -> Iterator[Formula]:
 
 
 def _delays(v: Sampled, loaded: LoadedTheorem) -> Iterator[Formula]:
-    """The newest byte came at some time in (t-1, t]: late only if S(t) <= E(t - tau), not late only if S(t) > E(t - 1 - tau)."""
-    found = _thresholds(loaded) or {}
+    """The newest byte arrived in (t-1, t]: late only if S(t) <= E(t - tau), not late only if S(t) > E(t - 1 - tau)."""
+    taus = _map_thresholds(loaded) or {}
     first = v.setting.times[0]
     for t in v.setting.times:
         flags = v.newest_late(t)
         for m, flag in flags.items():
-            late = implies(flag, _late(v, t, t - found[m]))
+            late = implies(flag, _entered_after(v, t, t - taus[m]))
             if t == first:
                 yield late
                 continue
             served = v.delivered(t) > v.delivered(t - 1)
-            yield implies(served, all_of([late, any_of([flag, v.delivered(t) > v.least_entered(t - 1 - found[m])])]))
+            yield implies(served, all_of([late, any_of([flag, v.delivered(t) > v.least_entered(t - 1 - taus[m])])]))
             yield implies(negate(served), same_truth(flag, v.newest_late(t - 1)[m]))
         for short, long in pairwise(sorted(flags)):
             yield implies(flags[long], flags[short])
 
 
-def _late(v: Sampled, t: int, at: Fraction) -> Formula:
-    """S(t) <= E(at - 1/K), which is below E(at) in the trace: there the sender sends in every step."""
+def _entered_after(v: Sampled, t: int, at: Fraction) -> Formula:
+    """S(t) <= E(at - 1/K), which is below E(at) in the trace, where the sender sends in every step."""
     served, entered = v.delivered(t), v.most_entered(at)
     return served <= entered if at <= 0 else served < entered
 
 
-def _used(v: Sampled) -> Iterator[Formula]:
-    """Where D is no whole number: E(t-D) > S(t), or bytes were lost in that step."""
+def _step_use(v: Sampled) -> Iterator[Formula]:
+    """For non-integer D: E(t-D) > S(t), or bytes were lost in that step."""
     for t, flag in enumerate(v.used or ()):
         yield any_of([flag, v.least_entered(t - v.jitter) <= v.S[t]])
         step = t - floor(v.jitter)  # t - D lies in this Rm
@@ -224,33 +226,33 @@ def _used(v: Sampled) -> Iterator[Formula]:
             yield any_of([negate(flag), v.most_entered(t - v.jitter) > v.S[t], v.lost[step] > 0])
 
 
-def _kept(v: Sampled, name: str, t: int) -> Term:
+def _before_timeout(v: Sampled, name: str, t: int) -> Term:
     if t == v.last and v.setting.beliefs.timeout is not None:
         return v.extra[f"{name}_kept"][0]
-    return known(getattr(v, name), name)[t]
+    return require_variables(getattr(v, name), name)[t]
 
 
 def _windows(v: Sampled, t: int) -> list[Term]:
     return [(v.S[t] - v.S[start]) * (1 / (t - start + v.jitter)) for start in range(t)]
 
 
-def _lower(v: Sampled) -> Iterator[Formula]:
-    """C_L never falls, knows the windows of whole Rm, and no window says more than C."""
+def _lower_bound(v: Sampled) -> Iterator[Formula]:
+    """C_L never falls, counts the windows of whole Rm, and no window exceeds C."""
     if v.C_L is None:
         return
     for t in range(1, v.setting.samples):
-        now = _kept(v, "C_L", t)
+        now = _before_timeout(v, "C_L", t)
         yield now >= v.C_L[t - 1]
         yield now <= larger(v.C_L[t - 1], 1)
         yield from (now >= rate for rate in _windows(v, t))
 
 
-def _upper(v: Sampled) -> Iterator[Formula]:
-    """C_U never rises, no window says less than C, and a window of whole Rm counts that was utilised throughout for sure."""
+def _upper_bound(v: Sampled) -> Iterator[Formula]:
+    """C_U never rises, no window is below C, and a window of whole Rm counts if it was surely utilised throughout."""
     if v.C_U is None:
         return
     for t in range(1, v.setting.samples):
-        now = _kept(v, "C_U", t)
+        now = _before_timeout(v, "C_U", t)
         yield now <= v.C_U[t - 1]
         yield now >= smaller(v.C_U[t - 1], 1)
         for start in range(t):
@@ -261,16 +263,16 @@ def _upper(v: Sampled) -> Iterator[Formula]:
 
 
 def _timeout(v: Sampled) -> Iterator[Formula]:
-    """The time-out's rule on such bounds; the windows that it computes C_L from anew lie between those of whole Rm and C."""
+    """The time-out rule on such bounds; the windows of the recomputed C_L lie between those of whole Rm and C."""
     rule = v.setting.beliefs.timeout
     if rule is None or v.C_L is None or v.C_U is None:
         return
-    kept, fallen, again = (v.extra[name][0] for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"))
-    yield again <= smaller(kept, 1)
+    risen, fallen, recomputed = (v.extra[name][0] for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"))
+    yield recomputed <= smaller(risen, 1)
     for t in range(1, v.setting.samples):
-        yield from (again >= rate for rate in _windows(v, t))
-    lower_times_out, upper_times_out = timeouts(rule, v.C_L[0], v.C_U[0], kept, fallen)
-    yield v.C_L[v.last] == choose(lower_times_out, again, kept)
+        yield from (recomputed >= rate for rate in _windows(v, t))
+    lower_times_out, upper_times_out = timeouts(rule, v.C_L[0], v.C_U[0], risen, fallen)
+    yield v.C_L[v.last] == choose(lower_times_out, recomputed, risen)
     yield v.C_U_before >= fallen
     yield v.C_U_before <= v.C_U[v.last - 1]
     yield v.C_U[v.last] == choose(upper_times_out, larger(v.C_L[v.last], rule.rise_factor * v.C_U_before), fallen)

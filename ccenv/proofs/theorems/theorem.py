@@ -1,4 +1,4 @@
-"""A theorem as data: what is claimed of an endless run, and the lemmas about traces that it rests on (docs/theorems.md)."""
+"""Theorems read from YAML: claims about unbounded runs, and the lemmas about traces that imply them (docs/theorems.md)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,26 @@ from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.proofs.senders.catalog import program_of, require_own_name
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.theorems.language import BELIEFS, START, Linear, Node, beliefs_in, conjuncts, features_of, parse, parse_linear
+from ccenv.proofs.theorems.language import (
+    BELIEFS,
+    START,
+    Linear,
+    Node,
+    beliefs_in,
+    conjuncts,
+    list_features_read,
+    parse,
+    parse_linear,
+)
 
 THEOREMS = "ccenv.configs.theorem"
 PERIOD_RTTS = 10
-"""Length of a belief period of the engine, in Rm: with time-outs traces are periods, T = 11."""
+"""Length of the engine's belief period in Rm: with time-outs traces are periods, T = 11."""
 
 
 @dataclass(frozen=True)
 class ReadLemma:
-    """A lemma with its formulas read: the premise with what is given, and the conclusions."""
+    """A lemma with its formulas read: premise, granted conclusions of earlier lemmas, and its own conclusions."""
 
     name: str
     text: str
@@ -63,8 +73,8 @@ class LoadedTheorem:
     """A theorem with everything in it read and checked.
 
     Attributes:
-        setting: of its queries, with time-outs where it has them.
-        history_granted: what is assumed when the past is carried on.
+        setting: of its queries, with time-outs if any.
+        history_granted: assumptions for carrying the past on.
     """
 
     theorem: Theorem
@@ -82,7 +92,7 @@ class LoadedTheorem:
         return ProgramSmtSender(self.program)
 
     def held_beliefs(self) -> frozenset[str]:
-        """Return the beliefs that some query of the theorem holds."""
+        """Return the beliefs in any query of the theorem."""
         formulas = (node for lemma in self.lemmas for node in (lemma.premise, *lemma.granted, *lemma.conclusions))
         held = frozenset().union(*(beliefs_in(node) for node in (self.start, self.invariant, *formulas)))
         held |= {name.removesuffix("/Rm") for name in self.program.inputs()} & BELIEFS
@@ -136,22 +146,22 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
     def number(value: Number, place: str) -> Fraction:
         return number_of(value, numbers, f"{where}: {place}")
 
-    _only_states(start := formula(theorem.start, "start"), f"{where}: start")
-    _only_states(invariant := formula(theorem.invariant, "invariant"), f"{where}: invariant")
+    _require_states(start := formula(theorem.start, "start"), f"{where}: start")
+    _require_states(invariant := formula(theorem.invariant, "invariant"), f"{where}: invariant")
     lemmas: dict[str, ReadLemma] = {}
     for lemma in theorem.lemmas:
         place = f"lemma {lemma.name}"
         premise = formula(lemma.if_, place)
-        _only_states(premise, f"{where}: {place}: if")
-        granted = _granted(lemma.given, premise, lemmas, f"{where}: {place}", theorem)
+        _require_states(premise, f"{where}: {place}: if")
+        granted = _collect_granted(lemma.given, premise, lemmas, f"{where}: {place}", theorem)
         then = tuple(formula(part, place) for part in lemma.then)
         lemmas[lemma.name] = ReadLemma(lemma.name, lemma.text, premise, granted, then)
     claims = []
     for name, claim in theorem.claims.items():
         place = f"claim {name}"
-        ranks = tuple(_rank(rank, f"{where}: {place}", number) for rank in claim.rank)
+        ranks = tuple(_read_rank(rank, f"{where}: {place}", number) for rank in claim.rank)
         when = formula(claim.when, place)
-        if features_of(when) - {"MSS", "buffer"}:
+        if list_features_read(when) - {"MSS", "buffer"}:
             raise InputError(f"{where}: {place}: when may only speak of MSS and buffer")
         bound = number(claim.bound, place)
         potential = parse_linear(claim.potential, f"{where}: {place}: potential", numbers)
@@ -165,38 +175,38 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
                 f"{where}: {place}: potential_range is [{low}, {high}]; its first number must not be above its second"
             )
         claims.append(ReadClaim(name, bound, ranks, when, potential, (low, high)))
-    setting = _setting(theorem, program, where)
-    carried = _granted(theorem.history_given, invariant, lemmas, f"{where}: {HISTORY}", theorem)
+    setting = _build_setting(theorem, program, where)
+    carried = _collect_granted(theorem.history_given, invariant, lemmas, f"{where}: {HISTORY}", theorem)
     loaded = LoadedTheorem(theorem, program, setting, start, invariant, tuple(lemmas.values()), tuple(claims), carried)
     if setting.beliefs.timeout is not None and loaded.held_beliefs() & {"C_L_lambda", "q_U"}:
         raise InputError(f"{where}: the time-outs of C_L_lambda, which q_U needs, have no encoding")
     return loaded
 
 
-def _only_states(node: Node, where: str) -> None:
-    wrong = sorted(features_of(node) - {*START, "MSS", "buffer"})
+def _require_states(node: Node, where: str) -> None:
+    wrong = sorted(list_features_read(node) - {*START, "MSS", "buffer"})
     if wrong:
         raise InputError(f"{where}: speaks of {', '.join(wrong)}; only what holds at one sample is allowed here")
 
 
-def _granted(
+def _collect_granted(
     given: Sequence[str], premise: Node, earlier: Mapping[str, ReadLemma], where: str, theorem: Theorem
 ) -> tuple[Node, ...]:
-    """Return what the given lemmas conclude: they stand earlier, and their premises are parts of this one's."""
-    own = set(conjuncts(premise))
+    """Return the conclusions of the given lemmas, which must come earlier and have premises that are parts of this one's."""
+    parts = set(conjuncts(premise))
     granted: list[Node] = []
     for name in given:
         if name not in earlier:
             raise InputError(f"{where}: given: {unknown_name('earlier lemma', name, earlier)}")
-        if not set(conjuncts(earlier[name].premise)) <= own:
+        if not set(conjuncts(earlier[name].premise)) <= parts:
             raise InputError(f"{where}: given: the premise of {name!r} is no part of this lemma's")
         granted += earlier[name].conclusions
-        if theorem.timeouts != "none" and any(features_of(part) & {"C_L'", "C_U'"} for part in earlier[name].conclusions):
+        if theorem.timeouts != "none" and any(list_features_read(part) & {"C_L'", "C_U'"} for part in earlier[name].conclusions):
             raise InputError(f"{where}: given: {name!r} is about beliefs after a time-out; only those before it may be given")
     return tuple(granted)
 
 
-def _rank(rank: Rank, where: str, number: Any) -> ReadRank:
+def _read_rank(rank: Rank, where: str, number: Any) -> ReadRank:
     laws = [law for law in ("times", "by_mss", "over", "minus") if getattr(rank, law) is not None]
     if len(laws) != 1:
         raise InputError(f"{where}: rank of {rank.of}: one of times, by_mss, over and minus is needed; {len(laws)} are given")
@@ -217,7 +227,7 @@ def _rank(rank: Rank, where: str, number: Any) -> ReadRank:
     return ReadRank(rank.of, law, step, until, jump)
 
 
-def _setting(theorem: Theorem, program: Program, where: str) -> Setting:
+def _build_setting(theorem: Theorem, program: Program, where: str) -> Setting:
     timeout = None if theorem.timeouts == "none" else TIMEOUT_PRESETS[theorem.timeouts]
     if timeout is not None and theorem.T != PERIOD_RTTS + 1:
         raise InputError(f"{where}: beliefs time out after {PERIOD_RTTS} Rm: T is {theorem.T}, it must be {PERIOD_RTTS + 1}")

@@ -273,17 +273,24 @@ def _run_record(content: bytes, folder: Path) -> object:
 
 
 def _formula(content: bytes, folder: Path) -> object:
-    from ccenv.proofs.claims.properties import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
+    from ccenv.proofs.claims.properties import (
+        collect_bounds,
+        collect_names,
+        compile_formula,
+        describe_formula,
+        split_cases,
+        split_conjuncts,
+    )
 
     data = foreign.parse_yaml(content, "formula")
     numbers, states = _suite_words()
     compile_formula(data, "formula", numbers, states)
     return [
-        bounds_of(data, states),
-        text_of(data, numbers, states),
-        cases_of(data, states),
-        names_in(data),
-        conjuncts_of(data, states),
+        collect_bounds(data, states),
+        describe_formula(data, numbers, states),
+        split_cases(data, states),
+        collect_names(data),
+        split_conjuncts(data, states),
     ]
 
 

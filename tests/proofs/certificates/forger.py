@@ -16,7 +16,7 @@ from ccenv.proofs.certificates.compose import obligations, read_theorem
 from ccenv.proofs.certificates.program import read_program
 from ccenv.proofs.certificates.reading import FORMAT, Certificate
 from ccenv.proofs.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
-from ccenv.proofs.theorems.prove import Prover, certificate_of
+from ccenv.proofs.theorems.prove import Prover, build_certificate
 from ccenv.proofs.theorems.theorem import load_theorem
 
 SMALL = Path(__file__).with_name("small.yaml")
@@ -28,7 +28,7 @@ def proved(file: Path) -> Data:
     """Return the certificate of a theorem, as it stands in a file."""
     proof = Prover(60.0).prove(load_theorem(str(file)))
     assert proof.verdict == "verified"
-    data: Data = json.loads(FORMAT.content(certificate_of(proof)))
+    data: Data = json.loads(FORMAT.content(build_certificate(proof)))
     return data
 
 

@@ -20,11 +20,11 @@ from ccenv.network.laws import check_trace
 from ccenv.proofs.certificates import compose, laws
 from ccenv.proofs.certificates import program as programs
 from ccenv.proofs.certificates.canonical import Reader, holds
-from ccenv.proofs.certificates.check import check, own_query
+from ccenv.proofs.certificates.check import check, derive_query
 from ccenv.proofs.certificates.laws import Path as Laws
 from ccenv.proofs.certificates.library import find, read_stored
 from ccenv.proofs.certificates.reason import follows
-from ccenv.proofs.claims.verifier import replayed
+from ccenv.proofs.claims.verifier import replay_exactly
 from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.proofs.formulas.view import as_trace
@@ -115,7 +115,7 @@ def test_the_traces_of_a_shipped_certificate_are_legal_for_the_checker_of_traces
     encoding, witnesses = query.encoding(), read_stored(find(name)).certificate.witnesses
     for witness in witnesses:
         values = {key: value if isinstance(value, bool) else Fraction(value) for key, value in witness.values.items()}
-        view = replayed(query, encoding, Answer("sat", 0.0, "", model=values))
+        view = replay_exactly(query, encoding, Answer("sat", 0.0, "", model=values))
         assert check_trace(as_trace(view, name)) == []
     assert any("start" in witness.shows and "invariant" in witness.shows for witness in witnesses)
 
@@ -176,7 +176,7 @@ def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
     reading = compose.read_theorem(certificate.theorem_data(), before, program)
     program = programs.read_program(certificate.program, "program")
     lemma = next(one for one in reading.lemmas if one.name == "pays")
-    own = own_query(reading, lemma, lemma.conclusions[0], program, before)
+    own = derive_query(reading, lemma, lemma.conclusions[0], program, before)
     assert own.text(own.denied).count("(assert") == len(own.facts) + 1
     assert not {"C_U_0", "q_U_0"} & set(own.declarations)
 

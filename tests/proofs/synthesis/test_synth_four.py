@@ -125,7 +125,7 @@ def test_a_kept_trace_breaks_something() -> None:
     found: list[int] = []
     simulator = Simulator(LARGE.setting(), LARGE.goals(), SPACE, rows)
     traces = repertoire(simulator.setting, 400, np.random.default_rng(4), 0.5, probes=False)
-    hits = simulator._tried(traces, np.random.default_rng(5))
+    hits = simulator._try_traces(traces, np.random.default_rng(5))
     for trace, hit in zip(traces, hits, strict=True):
         simulator.alive = np.arange(len(rows))
         assert list(simulator.apply(trace)) == np.flatnonzero(hit).tolist()

@@ -290,7 +290,7 @@ def test_the_choice_of_a_model_is_read_back() -> None:
         choice = Choice((program,) * count)
         choice.bits = list(range((count - 1).bit_length()))
         picked = {
-            choice.picked_in({f"bit_{k}": bool(value >> k & 1) for k in range(len(choice.bits))})
+            choice.find_picked({f"bit_{k}": bool(value >> k & 1) for k in range(len(choice.bits))})
             for value in range(1 << len(choice.bits))
         }
         assert picked == set(range(count))

@@ -87,7 +87,7 @@ def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, be
 def _satisfiable(query: Query, program: Program, view: View) -> str:
     """Ask the solver whether the full encoding has this very trace as a violation."""
     encoding = encode(query.setting(), ProgramSmtSender(program), Needs(BOUNDS))
-    v, parts = encoding.view, prove_module._from_right if consistent(view, 0) else prove_module._from_wrong
+    v, parts = encoding.view, prove_module._parts_from_right if consistent(view, 0) else prove_module._parts_from_wrong
     fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values_of(view).items()
              if name in encoding.variables.all]  # fmt: skip
     violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))

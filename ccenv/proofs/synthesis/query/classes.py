@@ -1,6 +1,6 @@
-"""Classes of equal candidates as rows for the simulator, and from a class back to every candidate in it.
+"""Classes of equal candidates as rows for the simulator, back to their members, and the simulator's records.
 
-The records that the simulator works on: a network trace as moves, conditions, rates and objectives, all in exact integers.
+The records hold a network trace as moves, conditions, rates and objectives, all in exact integers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, SHAPES, Candida
 LARGEST_SPACE = 40_000_000
 """Classes that fit into memory as rows."""
 
-
 MOST_BITS = 64
 """Most classes of conditions, and of rates, in a template of four rates: sets of them are bit masks."""
 
 FOUR_INPUTS = frozenset({"C_L", "C_U", "MSS/Rm", "qdel_L", "Rm"})
-"""What templates of four rates may read: programs over these are compared as functions."""
+"""Inputs of templates of four rates, whose programs are compared as functions."""
 
 
 def class_rows(space: Space) -> np.ndarray:
     """Return one candidate per class: (n_classes, 2*rates - 1) int16, conditions first, then rates.
 
-    A branch whose condition is always or never true, or whose sides are equal, is a smaller program and occurs once: as the
-    program with the first condition in its place.
+    A branch whose condition is always or never true, or whose sides are equal, is a smaller program and occurs once, with the
+    first condition in its place.
     """
     shape = SHAPES[space.template.rates]
     rates = space.rate_of.astype(np.int16)
@@ -41,14 +40,14 @@ def class_rows(space: Space) -> np.ndarray:
     if len(conditions) == 0:
         raise InputError("template: no candidates; every condition is always or never true")
     if shape == "if_else":
-        return _if_else(conditions, rates)
+        return _list_if_else(conditions, rates)
     if shape == "chain":
-        return _chain(space, conditions, rates)
+        return _list_chains(space, conditions, rates)
     raise InputError("templates of 4 rates are not listed class by class")
 
 
 def count_classes(space: Space) -> int:
-    """Return an upper bound on the number of classes of up to three rates, without making them."""
+    """Return an upper bound on the number of classes of up to three rates, without listing them."""
     rates, conditions = len(space.rate_of), len(space.condition_of)
     n = space.template.rates
     if n == 1:
@@ -77,25 +76,25 @@ def check_four(space: Space, name: str) -> None:
         raise InputError("template: no candidates; every condition is always or never true")
 
 
-def _if_else(conditions: np.ndarray, rates: np.ndarray) -> np.ndarray:
+def _list_if_else(conditions: np.ndarray, rates: np.ndarray) -> np.ndarray:
     grid = np.array([(c, a, b) for c in conditions for a in rates for b in rates if a != b], dtype=np.int16)
     constant = np.array([(conditions[0], a, a) for a in rates], dtype=np.int16)
     return np.concatenate([constant, grid])
 
 
-def _chain(space: Space, conditions: np.ndarray, rates: np.ndarray) -> np.ndarray:
+def _list_chains(space: Space, conditions: np.ndarray, rates: np.ndarray) -> np.ndarray:
     """Return the classes of if c0: e0 elif c1: e1 else e2: c0 with both senses, (c1, e1, e2) as the classes of if_else."""
-    inner = _if_else(conditions, rates)
+    inner = _list_if_else(conditions, rates)
     first = np.concatenate([conditions, opposite_conditions(space)])
     pair = inner.shape[0]
     blocks = [inner_as_chain(inner)]
     for c in first:
         for e in rates:
-            kept = inner[~((inner[:, 1] == e) & (inner[:, 2] == e))]
-            kept = kept[kept[:, 0] != c]
-            block = np.empty((len(kept), 5), dtype=np.int16)
-            block[:, 0], block[:, 1], block[:, 2] = c, kept[:, 0], e
-            block[:, 3:] = kept[:, 1:]
+            others = inner[~((inner[:, 1] == e) & (inner[:, 2] == e))]
+            others = others[others[:, 0] != c]
+            block = np.empty((len(others), 5), dtype=np.int16)
+            block[:, 0], block[:, 1], block[:, 2] = c, others[:, 0], e
+            block[:, 3:] = others[:, 1:]
             blocks.append(block)
     rows = np.concatenate(blocks)
     if len(rows) > LARGEST_SPACE:
@@ -113,52 +112,45 @@ def inner_as_chain(inner: np.ndarray) -> np.ndarray:
 
 
 def opposite_conditions(space: Space) -> np.ndarray:
-    """Return, for each class that has one, a condition that is its exact negation."""
+    """Return a condition that is the exact negation of each class that has one."""
     flipped = np.flatnonzero(space.condition_flipped)
     _, first = np.unique(space.condition_class[flipped], return_index=True)
     return flipped[np.sort(first)].astype(np.int16)
 
 
 def members(space: Space, row: np.ndarray) -> Iterator[Candidate]:
-    """Yield every raw candidate that is the same function as a class row (templates of one and two rates).
-
-    Args:
-        space: the template's lists.
-        row: a row of :func:`class_rows`.
-    """
+    """Yield every raw candidate that is the same function as a row of :func:`class_rows` (templates of one and two rates)."""
     n = space.template.rates
     by_rate = {int(k): np.flatnonzero(space.rate_class == k) for k in np.unique(space.rate_class)}
     rates = [by_rate[int(space.rate_class[r])] for r in row[n - 1 :]]
     if n == 1:
         yield from (Candidate((), (int(a),)) for a in rates[0])
     elif n == 2:
-        yield from _members_of_pair(space, row, rates, by_rate)
+        yield from _pair_members(space, row, rates, by_rate)
     else:
-        yield from _members_of_chain(space, row, rates)
+        yield from _chain_members(space, row, rates)
 
 
-def _members_of_pair(
-    space: Space, row: np.ndarray, rates: list[np.ndarray], by_rate: dict[int, np.ndarray]
-) -> Iterator[Candidate]:
-    kinds = space.condition_class
+def _pair_members(space: Space, row: np.ndarray, rates: list[np.ndarray], by_rate: dict[int, np.ndarray]) -> Iterator[Candidate]:
+    classes = space.condition_class
     if space.rate_class[row[1]] == space.rate_class[row[2]]:
         free = np.arange(len(space.rates))
-        for c, kind in enumerate(kinds):
-            sides = (rates[0], free) if kind == ALWAYS else (free, rates[0])
-            if kind not in (ALWAYS, NEVER):
+        for c, condition_class in enumerate(classes):
+            sides = (rates[0], free) if condition_class == ALWAYS else (free, rates[0])
+            if condition_class not in (ALWAYS, NEVER):
                 sides = (rates[0], rates[0])
             yield from (Candidate((c,), (int(a), int(b))) for a, b in product(*sides))
         return
-    for c in map(int, np.flatnonzero(kinds == kinds[row[0]])):
+    for c in map(int, np.flatnonzero(classes == classes[row[0]])):
         then, otherwise = (rates[1], rates[0]) if space.condition_flipped[c] != space.condition_flipped[row[0]] else rates
         yield from (Candidate((c,), (int(a), int(b))) for a, b in product(then, otherwise))
 
 
-def _members_of_chain(space: Space, row: np.ndarray, rates: list[np.ndarray]) -> Iterator[Candidate]:
+def _chain_members(space: Space, row: np.ndarray, rates: list[np.ndarray]) -> Iterator[Candidate]:
     """Yield the chains with the same conditions and rates, branch by branch (equal smaller programs are not unfolded)."""
-    kinds, flipped = space.condition_class, space.condition_flipped
-    for first in np.flatnonzero((kinds == kinds[row[0]]) & (flipped == flipped[row[0]])):
-        for second in np.flatnonzero(kinds == kinds[row[1]]):
+    classes, flipped = space.condition_class, space.condition_flipped
+    for first in np.flatnonzero((classes == classes[row[0]]) & (flipped == flipped[row[0]])):
+        for second in np.flatnonzero(classes == classes[row[1]]):
             swapped = flipped[second] != flipped[row[1]]
             inner = (rates[2], rates[1]) if swapped else (rates[1], rates[2])
             for a, b, c in product(rates[0], *inner):
@@ -166,28 +158,28 @@ def _members_of_chain(space: Space, row: np.ndarray, rates: list[np.ndarray]) ->
 
 
 MOST_SAMPLES = 16
-"""Longest trace of a synthesis query; the repertoire and the integer scale are made for it."""
+"""Longest trace of a synthesis query, which the repertoire and the integer scale fit."""
 
 PAST = 6
-"""Samples before the trace whose E a trace carries (sound delay rule)."""
+"""Samples before the trace whose E is recorded (sound delay rule)."""
 
 SHARES = 16
-"""Shares of a band are given in sixteenths."""
+"""Shares of a band are in sixteenths."""
 
 GRAIN = 2 * math.lcm(*range(1, MOST_SAMPLES + 1))
 """Adversaries place S and G on multiples of this, so that every division by a window's length is exact."""
 
 LINK = GRAIN * 240
-"""C*Rm in integer units, for traces that the repertoire makes."""
+"""C*Rm in integer units, for traces of the repertoire."""
 
 LARGEST = 1 << 52
-"""A trace with larger numbers is not replayed in integers: products must stay inside 63 bits."""
+"""A trace with larger numbers is not replayed in integers: products must fit into 63 bits."""
 
 MOST_SENT = 2 * LARGEST
-"""A program that sends more in a step of a trace is not judged by it. What it enqueues then stays below 2**57."""
+"""A program that sends more in a step of a trace is not judged by it, so that its queue stays below 2**57."""
 
 LARGEST_SUM = 16
-"""The coefficients of one expression sum up to no more, so that with such numbers it stays inside 63 bits."""
+"""Largest sum of the coefficients of an expression, so that with such numbers it fits into 63 bits."""
 
 ANY_LOSS = np.int64(1) << 60
 
@@ -208,24 +200,21 @@ TRACE = np.dtype(
         ("E", np.int64),
         ("C_L", np.int64),
         ("C_U", np.int64),
-        ("delay", np.int64),  # of the newest byte at sample 0, whole steps; samples means at least so many
+        ("delay", np.int64),  # of the newest byte at sample 0, whole steps; ``samples`` means at least so many
         ("lost", np.int64),  # bytes were lost in the step that ended at sample 0
         ("seen", np.int64),  # a loss became known at sample 0
-        ("probes", np.int64),  # 1: C_L_lambda and q_U are kept, too
+        ("probes", np.int64),  # 1: C_L_lambda and q_U are computed, too
         ("C_L_lambda", np.int64),
         ("q_U", np.int64),
-        (
-            "windows",
-            np.int64,
-        ),  # 0: those of [CCmatic] s.5.1.1; 1: exact ones of C_U; 2: these, and those of what was sent and lost
+        ("windows", np.int64),  # 0: those of [CCmatic] s.5.1.1; 1: exact ones of C_U; 2: also those of bytes sent and lost
         ("late_kept", np.int64),  # 1: a late first byte counts until another byte arrives; 0: in the step that delivers it
-        ("first_late", np.int64),  # the first byte delivered by sample 0 had waited beyond what jitter explains
+        ("first_late", np.int64),  # the first byte delivered by sample 0 had waited longer than jitter explains
         ("E_before", np.int64, (PAST,)),
         ("waste", np.int64, (MOST_SAMPLES,)),  # share of spare tokens wasted, or -1: G_at says where G goes
         ("serve", np.int64, (MOST_SAMPLES,)),  # share of the legal band of S, or -1: S_at says where S goes
         ("G_at", np.int64, (MOST_SAMPLES,)),
         ("S_at", np.int64, (MOST_SAMPLES,)),
-        ("delay_at", np.int64, (MOST_SAMPLES,)),  # wanted delay where the published rule leaves it open
+        ("delay_at", np.int64, (MOST_SAMPLES,)),  # preferred delay where the published rule leaves it open
     ],
     align=True,
 )
@@ -266,14 +255,14 @@ GOAL = np.dtype(
 
 
 def windows_code(rules: BeliefRules) -> int:
-    """Return which windows bound C, as TRACE says it."""
+    """Return the code of the windows that bound C, for TRACE."""
     if rules.upper == "paper":
         return 0
     return 2 if rules.tighter else 1
 
 
 def twice(value: Fraction) -> int:
-    """Return 2*value as an integer. Raises ValueError if it is none."""
+    """Return 2*value as an integer; ValueError if it is none."""
     doubled = 2 * value
     if doubled.denominator != 1:
         raise ValueError(f"coefficient {value} is not a multiple of 1/2")

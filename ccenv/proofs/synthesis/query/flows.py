@@ -1,11 +1,11 @@
-"""What several flows of one belief program must achieve on a CCAC link: where no belief moves, and in what repeats for ever.
+"""Objectives for several flows of one belief program on a CCAC link, on traces that keep beliefs constant or repeat for ever.
 
-A flow's C_L is the largest rate that its own bytes were delivered at, a true bound on C for any number of flows; its windows with
-a full link bound its share and not C, so programs that read C_U have no meaning here. All flows see the delay of the newest byte
-that the link delivered. C_L only rises, so what is asked concerns traces on which no flow's C_L moves: one number per flow.
+A flow's C_L is the largest rate at which its bytes were delivered, a true bound on C for any number of flows; its windows with a
+full link bound its share and not C, so programs that read C_U have no meaning here. All flows see the delay of the newest byte
+that the link delivered. C_L only rises, so queries are about traces on which no flow's C_L moves: one number per flow.
 
-The encoding lets bytes that entered in one step leave in any order: what is proved holds in the continuous model; a refuted
-program may fail only there.
+The encoding lets bytes that entered in one step leave in any order: proofs hold in the continuous model, while a refuted program
+may fail only in this relaxation.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ccenv.proofs.claims.properties import FIRST, Property, fairness_ratio, fall
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.formulas.view import View, known
+from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, same_truth
 from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query as SynthesisQuery
 
 INPUTS = frozenset({"C_L", "rate", "MSS/Rm", "MSS", "qdel_L", "Rm"})
-"""What programs of several flows may read."""
+"""Inputs of programs for several flows."""
 
 NEVER_REPEATS = "nothing repeats"
-"""Claim of programs that no trace of the query's length ends in the state in which it began: there is nothing to be fair in."""
+"""Claim for programs without a trace of the query's length that ends in its initial state: fairness would hold vacuously."""
 
 
 def check_flows(query: SynthesisQuery) -> None:
-    """Raise InputError, before any work, where a query about several flows asks for what has no encoding."""
+    """Raise InputError, before any work, for a query about several flows without an encoding."""
     network, name = query.network, query.name
     if (network.model, network.buffer, network.delay_rule) != ("ccac", "infinite", "sound") or network.sent_before is not None:
         raise InputError(f"query {name!r}: two flows need network {{model: ccac, buffer: infinite, delay_rule: sound}}")
@@ -50,21 +50,23 @@ def check_flows(query: SynthesisQuery) -> None:
 
 
 def still_and_right(v: View) -> Formula:
-    """Return that every flow's C_L is true and stays what it is."""
-    return all_of(part for flow in v.flows for part in (_lower(flow) <= 1, *(bound == _lower(flow) for bound in _moved(flow))))
+    """Return "every flow's C_L is true and constant"."""
+    return all_of(
+        part for flow in v.flows for part in (_lower(flow) <= 1, *(bound == _lower(flow) for bound in _later_bounds(flow)))
+    )
 
 
 def _lower(flow: View) -> Term:
-    return known(flow.C_L, "C_L")[0]
+    return require_variables(flow.C_L, "C_L")[0]
 
 
-def _moved(flow: View) -> list[Term]:
-    """Return the values of C_L after sample 0 that are not the same term: none in an encoding with constant bounds."""
-    return [bound for bound in known(flow.C_L, "C_L")[1:] if bound is not _lower(flow)]
+def _later_bounds(flow: View) -> list[Term]:
+    """Return the terms of C_L after sample 0 that differ from the first: none in an encoding with constant bounds."""
+    return [bound for bound in require_variables(flow.C_L, "C_L")[1:] if bound is not _lower(flow)]
 
 
 def repeats(v: View) -> Formula:
-    """Return that the steps from sample 1 to the last one can go on for ever: the state after them is the state before.
+    """Return "the steps from sample 1 to the last can repeat for ever": they end in the state in which they began.
 
     Rates, undelivered bytes of all flows, queue, stock of tokens, the delay seen and the bytes that entered before repeat, and no
     window across the seam moves a C_L.
@@ -86,10 +88,10 @@ def repeats(v: View) -> Formula:
 
 
 def flow_queries(program: Program, setting: Setting, objectives: Objectives, flows: int) -> list[Query]:
-    """Return what a program must pass, cheap queries first; the first two are about what repeats.
+    """Return the queries of a program, cheap ones first; the first two are about repeating traces.
 
-    Together the flows use the link as the objective says; no flow gets more than ``objectives.fairness`` times another's bytes
-    (the flows are alike, so the first two stand for all); on any trace the bytes in flight stay small, or something falls.
+    Together the flows reach the utilisation objective; no flow gets more than ``objectives.fairness`` times another's bytes (the
+    flows are identical, so the first two stand for all); on any trace the bytes in flight stay small, or something falls.
     """
     sender = ProgramSmtSender(program)
     longest = max(sender.needs(setting).delays, default=0)

@@ -1,12 +1,10 @@
-"""Objectives of a query: what invariant (5.3) asks, over solver terms and exact traces alike ([CCmatic] s.5.2, s.6.1).
+"""Objectives of a query (invariant (5.3)) over solver terms and exact traces alike ([CCmatic] s.5.2, s.6.1), and time-outs.
 
 Units: C = Rm = 1. An objective counts as missed only if the sender makes no progress towards it from sample 1 to the last one:
-utilisation is excused where rate, bytes in flight or the queue rise, the others where one of them falls.
+utilisation is excused if rate, bytes in flight or the queue rise, the others if one of them falls.
 
-Belief time-outs in the simulator, and starts with wrong beliefs ([CCmatic] s.5.1.2); exact integers.
-
-Time-outs act at the last sample alone, so they change no decision of a trace, only what its beliefs are at the end. On a trace on
-which no bound moves they loosen bounds or leave them: what such a trace refutes without time-outs it refutes with them.
+Time-outs in the simulator ([CCmatic] s.5.1.2, exact integers) act at the last sample alone, so they change no decision of a
+trace, only its final beliefs. On a trace on which no bound moves they loosen bounds or leave them, so refutations remain valid.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies
 from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LINK
 
 _WRONG_SHARE = 0.4
-"""Share of traces whose beliefs start wrong, where a query has that half of (5.3)."""
+"""Share of traces whose beliefs start wrong, for queries with that half of (5.3)."""
 
 
 def note_rule(goal: np.ndarray, rule: TimeoutRule | None) -> None:
@@ -41,27 +39,18 @@ def note_rule(goal: np.ndarray, rule: TimeoutRule | None) -> None:
 
 @kernel
 def time_out(goal, n: int, D: int, S, lower, upper) -> bool:  # type: ignore[no-untyped-def]
-    """Apply time-outs to the bounds of the last sample.
+    """Apply the time-outs of a GOAL record to the last of the (n,) bounds C_L and C_U, in place.
 
-    Args:
-        goal: a GOAL record with the rule.
-        n: samples.
-        D: jitter in steps.
-        S: (n,) bytes delivered.
-        lower: (n,) C_L; the last one is replaced where it times out.
-        upper: (n,) C_U likewise.
-
-    Returns:
-        bool: False where a bound would not be an integer.
+    ``S`` are the (n,) bytes delivered, ``D`` is the jitter in steps. False if a bound would not be an integer.
     """
     last = n - 1
-    kept_lower, kept_upper, before = lower[last], upper[last], upper[last - 1]
-    if goal.close[1] * kept_upper > goal.close[0] * kept_lower:
+    old_lower, old_upper, before = lower[last], upper[last], upper[last - 1]
+    if goal.close[1] * old_upper > goal.close[0] * old_lower:
         return True
-    empty = kept_upper < kept_lower
-    lower_moved, upper_moved = kept_lower > lower[0], kept_upper < upper[0]
-    lower_far = goal.far[1] * kept_lower > goal.far[0] * lower[0]
-    upper_far = goal.far[0] * kept_upper < goal.far[1] * upper[0]
+    empty = old_upper < old_lower
+    lower_moved, upper_moved = old_lower > lower[0], old_upper < upper[0]
+    lower_far = goal.far[1] * old_lower > goal.far[0] * lower[0]
+    upper_far = goal.far[0] * old_upper < goal.far[1] * upper[0]
     if not lower_moved and ((upper_moved and empty) or not upper_far):
         best, reach = 0, 1
         for t in range(1, n):
@@ -81,7 +70,7 @@ def time_out(goal, n: int, D: int, S, lower, upper) -> bool:  # type: ignore[no-
 
 @kernel
 def shrinks(last: int, lower, upper) -> bool:  # type: ignore[no-untyped-def]
-    """Return whether some bound is tighter at the end than at the start and none looser."""
+    """Return whether some bound is tighter at the end than at the start and none is looser."""
     if lower[last] < lower[0] or upper[last] > upper[0]:
         return False
     better: bool = lower[last] > lower[0] or upper[last] < upper[0]
@@ -100,18 +89,13 @@ def repaired(link: int, last: int, lower, upper) -> bool:  # type: ignore[no-unt
 
 
 def mislead(traces: np.ndarray, rng: np.random.Generator) -> None:
-    """Let the beliefs of some traces start wrong: C_L above C, or C_U below it.
-
-    Args:
-        traces: (n,) of TRACE, changed in place.
-        rng: seeded generator.
-    """
+    """Make the beliefs of some of (n,) TRACE records start wrong, in place: C_L above C, or C_U below it."""
     count = len(traces)
-    kind = rng.random(count)
+    draw = rng.random(count)
     spread = rng.choice([1, 1, 2, 3, 10], count)
     high = LINK * rng.choice([9, 10, 12, 16, 24, 32, 80], count) // 8
     low = np.maximum(traces["alpha"], LINK * rng.choice([1, 2, 4, 6, 7], count) // 8)
-    above, below = kind < _WRONG_SHARE / 2, kind > 1 - _WRONG_SHARE / 2
+    above, below = draw < _WRONG_SHARE / 2, draw > 1 - _WRONG_SHARE / 2
     traces["C_L"] = np.where(above, high, np.where(below, np.maximum(traces["alpha"], low // spread // 4 * 4), traces["C_L"]))
     traces["C_U"] = np.where(above, high * spread, np.where(below, low, traces["C_U"]))
     traces["C_U"] = np.maximum(traces["C_U"], traces["C_L"])
@@ -133,14 +117,14 @@ class Amount:
         return self.bdp * (1 + jitter_steps) + self.rtt + self.mss * alpha
 
     def __str__(self) -> str:
-        """Return the amount as queries write it."""
+        """Return the amount as in queries."""
         parts = [(self.bdp, "C*(Rm+D)"), (self.rtt, "C*Rm"), (self.mss, "MSS")]
         return " + ".join(f"{value} {unit}" for value, unit in parts if value) or "0 MSS"
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """What a solution must achieve.
+    """The objectives of a solution.
 
     Attributes:
         utilisation: least fraction of the link that is used: S(T-1) - S(0) >= f*C*(T-1-D).
@@ -148,10 +132,10 @@ class Objectives:
         large_loss: a step that loses more is a large loss; none may occur. None: losses do not matter.
         lossy_steps: most steps with a loss, or None.
         loss: most bytes lost in the trace, or None.
-        transient: what is demanded while beliefs shrink, too. ``falls``: no large loss unless rate, bytes in flight or queue
-            fall (the published code); ``rate_rises``: no large loss where the rate rises (the paper's sentence on G4).
-        transient_buffer: the transient objective is demanded of buffers of at least this size only, or None: of all.
-        fairness: of several flows: in what repeats no flow gets more than so many times another's bytes.
+        transient: objective also while beliefs shrink. ``falls``: no large loss unless rate, bytes in flight or queue fall (the
+            published code); ``rate_rises``: no large loss if the rate rises (the paper's sentence on G4).
+        transient_buffer: smallest buffer for which the transient objective is demanded, or None: any.
+        fairness: of several flows: largest ratio of bytes in a repeating trace.
     """
 
     utilisation: Fraction = Fraction(1, 2)
@@ -164,14 +148,14 @@ class Objectives:
     fairness: Fraction | None = None
 
     def small_steps(self, v: View) -> Formula:
-        """Return that no step has a large loss."""
+        """Return "no step has a large loss"."""
         if self.large_loss is None or not v.setting.has_loss:
             return True
         most = self.large_loss.of(v.setting.jitter_steps, v.alpha)
         return all_of(v.lost[t] <= most for t in range(properties.FIRST, v.setting.samples))
 
     def losses_met(self, v: View) -> Formula:
-        """Return that losses are small, rare and few."""
+        """Return "losses are small, rare and few"."""
         if not v.setting.has_loss:
             return True
         parts = [self.small_steps(v)]
@@ -182,7 +166,7 @@ class Objectives:
         return all_of(parts)
 
     def inflight_met(self, v: View) -> Formula:
-        """Return that bytes in flight stay at or below the bound."""
+        """Return "bytes in flight stay at or below the bound"."""
         most = self.inflight.of(v.setting.jitter_steps, v.alpha)
         return all_of(v.inflight(t) <= most for t in range(properties.FIRST, v.setting.samples))
 
@@ -197,7 +181,7 @@ class Objectives:
         return out
 
     def steady(self, v: View) -> Formula:
-        """Return that each steady-state objective is met or excused by progress."""
+        """Return "each steady-state objective is met or excused by progress"."""
         return all_of(holds(v) for _, holds in self.parts())
 
     def probing(self, v: View) -> Formula:
@@ -213,22 +197,15 @@ class Objectives:
         return implies(v.beta >= self.transient_buffer.of(v.setting.jitter_steps, v.alpha), met)
 
     def goal(self, setting: Setting, link: int, alpha: int, beta: int) -> np.ndarray:
-        """Return the objectives as integers in a trace's units, as a GOAL record.
-
-        Args:
-            setting: T, D, whether losses occur, and belief time-outs.
-            link: C*Rm in integer units.
-            alpha: MSS in integer units.
-            beta: buffer in integer units, -1 for an infinite one.
-        """
+        """Return the objectives as a GOAL record in a trace's integer units: C*Rm, MSS and buffer (-1: infinite)."""
         D = setting.jitter_steps
         out = np.zeros((), dtype=GOAL)
 
         def most(amount: Amount | None) -> int:
             if amount is None or not setting.has_loss:
                 return int(ANY_LOSS)
-            whole = math.floor(amount.of(D, Fraction(alpha, link)) * link)
-            return min(int(whole), int(ANY_LOSS))
+            bytes_scaled = math.floor(amount.of(D, Fraction(alpha, link)) * link)
+            return min(int(bytes_scaled), int(ANY_LOSS))
 
         out["utilised"] = math.ceil(self.utilisation * link * (setting.samples - 1 - D))
         out["inflight"] = min(math.floor(self.inflight.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))

@@ -1,4 +1,4 @@
-"""Queries as YAML: network, objectives, template and limits, every field typed and every unit checked."""
+"""Synthesis queries in YAML: network, objectives, template and limits, with checked types and units."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ccenv.proofs.synthesis.query.template import Space, Template, build_space
 PACKAGE = "ccenv.configs.synth"
 
 MOST_SECONDS = 1e6
-"""Largest limit; solvers count milliseconds in 32 bits."""
+"""Largest limit, since solvers count milliseconds in 32 bits."""
 
 LARGEST_BUFFER = 1000
 """Of a buffer given as a number, in C*Rm."""
@@ -56,14 +56,14 @@ def read_amount(value: Any) -> Amount:
         return value
     if not isinstance(value, str):
         raise ValueError("an amount with its unit is needed, such as '5 C*(Rm+D)' or '3 MSS'")
-    found = dict.fromkeys(_UNITS.values(), Fraction(0))
+    parts = dict.fromkeys(_UNITS.values(), Fraction(0))
     for part in re.split(r"\s\+\s", value.strip()):
         match = _TERM.fullmatch(part.strip())
         unit = re.sub(r"\s", "", match["unit"]) if match else ""
         if match is None or unit not in _UNITS:
             raise ValueError(f"unit of {part.strip()!r} does not match: bytes are given in {', '.join(_UNITS)}")
-        found[_UNITS[unit]] += read_fraction(match["number"])
-    return Amount(**found)
+        parts[_UNITS[unit]] += read_fraction(match["number"])
+    return Amount(**parts)
 
 
 Number = Annotated[Fraction, BeforeValidator(read_fraction)]
@@ -78,7 +78,7 @@ class NetworkSpec(StrictModel):
         model: ideal, cbr_delay or ccac.
         buffer: infinite, small (C*D/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.
         delay_rule: sound, or artefact: the published rule, which excludes legal traces.
-        sent_before: most the sender sent in each of the three steps before the trace, or null for anything.
+        sent_before: most bytes sent in each of the three steps before the trace, or null for any.
     """
 
     model: Literal["ideal", "cbr_delay", "ccac"] = "ccac"
@@ -96,7 +96,7 @@ class BeliefSpec(StrictModel):
         lambda_delay: in windows of C_L_lambda a late first byte counts until another byte arrives (kept), or only in the step
             that delivers it (seen: the published code).
         windows: paper: those of [CCmatic] s.5.1.1; exact: C_U by all windows in which no token can have been wasted;
-            tighter: these, and C_L and C_U also by what was sent and lost (docs/beliefs.md).
+            tighter: these, and C_L and C_U also by bytes sent and lost (docs/beliefs.md).
     """
 
     timeouts: Literal["none", "paper", "artefact"] = "none"
@@ -116,7 +116,7 @@ class TemplateSpec(StrictModel):
 class ObjectiveSpec(StrictModel):
     """Objectives; see ``ccenv.proofs.synthesis.query.objectives.Objectives``.
 
-    ``fairness``, for two flows: in what repeats no flow gets more than so many times the other's bytes.
+    ``fairness``, for two flows: largest ratio of their bytes in a repeating trace.
     """
 
     utilisation: Number = Field(default=Fraction(1, 2), ge=0, le=1)
@@ -133,9 +133,9 @@ class LimitSpec(StrictModel):
     """Limits.
 
     Attributes:
-        call_s: seconds per solver call; what takes longer is unknown.
-        budget_s: CPU seconds for the whole run; candidates that are left are unknown.
-        classes: most classes that may be listed; of four rates, most programs that simulation may leave.
+        call_s: seconds per solver call, after which the answer is unknown.
+        budget_s: CPU seconds for the whole run, after which candidates are unknown.
+        classes: most classes that may be listed; of four rates, most programs that may survive simulation.
     """
 
     call_s: float = Field(default=120.0, gt=0, le=MOST_SECONDS)
@@ -147,18 +147,13 @@ class Query(StrictModel):
     """One synthesis query.
 
     Attributes:
-        name: of the query.
-        title: one line for people.
+        title: one line.
         source: paper and row.
-        network: the network.
         flows: 1, or 2 flows of the same program on one link ([Starvation] App. C).
         T: samples of a trace, one Rm apart.
-        beliefs: belief rules.
         template: the search space.
-        objectives: what solutions must achieve.
-        limits: limits.
         seed: of repertoire and solver.
-        paper_keys: what the paper reports, for the report.
+        paper_keys: the paper's count, for the report.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")
@@ -238,7 +233,7 @@ class Query(StrictModel):
         )
 
     def space(self) -> Space:
-        """Return the template's lists and classes; refuses what the simulator's integers cannot hold."""
+        """Return the template's lists and classes. Raises InputError for coefficients beyond the simulator's integers."""
         spec = self.template
         template = Template(
             spec.rates,
@@ -248,28 +243,28 @@ class Query(StrictModel):
         for where, group in [("rate", spec.rate), *(("conditions", group) for group in spec.conditions)]:
             for name, values in group.items():
                 if any((2 * value).denominator != 1 for value in values):
-                    raise InputError(f"template.{where}.{name}: coefficients are multiples of 1/2, got {_shown(values)}")
+                    raise InputError(f"template.{where}.{name}: coefficients are multiples of 1/2, got {_list_values(values)}")
                 if len(set(values)) != len(values):
-                    raise InputError(f"template.{where}.{name}: a coefficient is given twice: {_shown(values)}")
+                    raise InputError(f"template.{where}.{name}: a coefficient is given twice: {_list_values(values)}")
                 self._check_searched(where, name)
             if sum(max(map(abs, values), default=Fraction(0)) for values in group.values()) > LARGEST_SUM:
                 raise InputError(f"template.{where}: the largest coefficients of a group sum up to at most {LARGEST_SUM}")
         for group in spec.conditions:
             steps = [value for value in group.get("qdel_L", []) if value]
-            # With a known past a sample more tells how long the oldest byte waited.
+            # With a known past one more sample bounds the delay of the oldest byte.
             most = PAST - 2 - (self.network.sent_before is not None)
             if self.network.delay_rule == "artefact":
                 most = min(most, self.T - 1 - self.setting().jitter_steps)
             if any(abs(value / step) > most for value in group.get("Rm", []) for step in steps):
                 raise InputError(
-                    f"template.conditions: delays are told apart up to {most} Rm, got qdel_L {_shown(steps)} with Rm"
-                    f" {_shown(group['Rm'])}"
+                    f"template.conditions: delays are told apart up to {most} Rm, got qdel_L {_list_values(steps)} with Rm"
+                    f" {_list_values(group['Rm'])}"
                 )
         return build_space(template, self.largest_delay, ordered=self.beliefs.start == "consistent")
 
     @property
     def largest_delay(self) -> int:
-        """Largest qdel_L in Rm that a trace can show: by the sound rule bytes of the past may be as old as it reaches."""
+        """Largest qdel_L in Rm that a trace can show; by the sound rule bytes may be as old as the known past."""
         return self.T if self.network.delay_rule == "artefact" else self.T + PAST
 
     def _check_searched(self, where: str, name: str) -> None:
@@ -278,7 +273,7 @@ class Query(StrictModel):
             raise InputError(f"template.{where}: {name} is not searched over; {', '.join(sorted(fields))} are")
 
     def check_size(self, space: Space) -> None:
-        """Raise InputError, before any work, where a template has too many classes."""
+        """Raise InputError, before any work, for a template with too many classes."""
         if self.template.rates == 4:
             check_four(space, self.name)
             return
@@ -295,16 +290,16 @@ class Query(StrictModel):
         return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _shown(values: list[Fraction]) -> str:
+def _list_values(values: list[Fraction]) -> str:
     return ", ".join(str(value) for value in values)
 
 
 def load_query(name: str) -> Query:
-    """Read a shipped query by its name, or a file by its path.
+    """Read a shipped query by name, or a file by path.
 
     Raises:
         UnknownNameError: if there is neither.
-        InputError: for a field that is missing, unknown or of the wrong unit; one line.
+        InputError: for a field that is missing, unknown or of the wrong unit.
     """
     file: FilePath = find_data(PACKAGE, name, ".yaml", "query")
     return validate(Query, read_yaml(file), str(file.name))

@@ -1,8 +1,7 @@
-"""Templates: which belief programs a query ranges over, and which of them are the same function ([CCmatic] Listing 1, App. C).
+"""Templates: the belief programs of a query, grouped into classes of equal functions ([CCmatic] Listing 1, App. C).
 
-A candidate is a shape (how the conditions nest) with one condition per branch and one rate per leaf. Candidates are grouped
-into classes exactly: conditions by the cells of {MSS/Rm <= C_L <= C_U} that they hold on, rates by what
-``max(rate, MSS/Rm)`` is there.
+A candidate is a shape (the nesting of conditions) with one condition per branch and one rate per leaf. The classes are exact:
+conditions by the cells of {MSS/Rm <= C_L <= C_U} on which they hold, rates by ``max(rate, MSS/Rm)`` there.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, Ru
 from ccenv.base.errors import InputError, did_you_mean
 
 CONSTANT_INPUTS = frozenset({"MSS/Rm", "MSS", "Rm"})
-"""Inputs whose coefficients do not count for keys: solutions that differ only there count once ([CCmatic] s.6.1)."""
+"""Inputs whose coefficients are no part of keys: solutions that differ only there count once ([CCmatic] s.6.1)."""
 
 SHAPES = {1: "one", 2: "if_else", 3: "chain", 4: "nested"}
 """Number of rates -> shape. chain: if c0: e0 elif c1: e1 else e2; nested: if c0: (c1 ? e0 : e1) else (c2 ? e2 : e3)."""
@@ -43,14 +42,13 @@ class Template:
     condition_domains: tuple[Domain, ...]
 
     def __post_init__(self) -> None:
-        """Refuse unknown inputs, mixed units and an empty space."""
         if self.rates not in SHAPES:
             raise InputError(f"template.rates is {self.rates}; it must be 1 to {max(SHAPES)}")
         groups = [("template.rate", self.rate_domains), *(("template.conditions", group) for group in self.condition_domains)]
         for where, group in groups:
             _check_units(where, group)
         if any(UNIT_OF[name] != "bytes/s" for name in self.rate_domains):
-            raise InputError(f"template.rate: a rate is in bytes/s, got {_units(self.rate_domains)}")
+            raise InputError(f"template.rate: a rate is in bytes/s, got {_list_units(self.rate_domains)}")
         if not self.rate_domains or any(not values for _, group in groups for values in group.values()):
             raise InputError("template: no candidates; every input needs at least one coefficient")
         if self.rates > 1 and not self.condition_domains:
@@ -66,11 +64,11 @@ class Template:
         return list(_combinations(self.rate_domains))
 
     def condition_terms(self) -> list[Terms]:
-        """Return every condition, group after group; the empty one (never true) occurs once per group."""
+        """Return every condition, group by group; the empty one (never true) occurs once per group."""
         return [terms for group in self.condition_domains for terms in _combinations(group)]
 
     def size(self) -> int:
-        """Return the number of candidates as the paper counts them."""
+        """Return the number of candidates by the paper's count."""
         conditions = sum(math.prod(len(values) for values in group.values()) for group in self.condition_domains)
         rates = math.prod(len(values) for values in self.rate_domains.values())
         size: int = rates**self.rates * conditions**self.branches
@@ -91,16 +89,16 @@ def _check_units(where: str, group: Domain) -> None:
         if name not in UNIT_OF:
             raise InputError(f"{where}: unknown input {name!r}.{did_you_mean(name, UNIT_OF)}")
     if len({UNIT_OF[name] for name in group}) > 1:
-        raise InputError(f"{where}: mixed units in one group: {_units(group)}; give one group per unit")
+        raise InputError(f"{where}: mixed units in one group: {_list_units(group)}; give one group per unit")
 
 
-def _units(group: Domain) -> str:
+def _list_units(group: Domain) -> str:
     return ", ".join(f"{name} [{UNIT_OF[name]}]" for name in group)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One program of a template by the numbers of its conditions and rates."""
+    """One program of a template by the indices of its conditions and rates."""
 
     conditions: tuple[int, ...]
     rates: tuple[int, ...]
@@ -108,12 +106,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Space:
-    """A template's conditions and rates as lists, and their classes.
+    """A template's conditions and rates as raw lists of terms, and their classes.
 
     Attributes:
-        template: the template.
-        conditions: all conditions (terms), raw.
-        rates: all rates (terms), raw.
         condition_class: (n_conditions,) int: class of each condition; -1 always false, -2 always true.
         condition_flipped: (n_conditions,) bool: the condition is the negation of its class's representative.
         condition_of: representative condition of each class.
@@ -132,8 +127,8 @@ class Space:
 
     def program(self, candidate: Candidate, name: str, source: str = "") -> Program:
         """Return a candidate as a belief program; conditions that are always false or true are resolved."""
-        leaves: list[Rule] = [Leaf(_rate(self.rates[index])) for index in candidate.rates]
-        branch = [self._branch(index) for index in candidate.conditions]
+        leaves: list[Rule] = [Leaf(_make_rate(self.rates[index])) for index in candidate.rates]
+        branch = [self._make_branch(index) for index in candidate.conditions]
         shape = SHAPES[self.template.rates]
         if shape == "one":
             rule = leaves[0]
@@ -145,22 +140,22 @@ class Space:
             rule = branch[0](branch[1](leaves[0], leaves[1]), branch[2](leaves[2], leaves[3]))
         return Program(name, rule, source)
 
-    def _branch(self, index: int):  # type: ignore[no-untyped-def]
-        kind = self.condition_class[index]
-        if kind == NEVER:
+    def _make_branch(self, index: int):  # type: ignore[no-untyped-def]
+        condition_class = self.condition_class[index]
+        if condition_class == NEVER:
             return lambda then, otherwise: otherwise
-        if kind == ALWAYS:
+        if condition_class == ALWAYS:
             return lambda then, otherwise: then
         return lambda then, otherwise: Branch(Expression(self.conditions[index]), then, otherwise)
 
     def key(self, candidate: Candidate) -> tuple[Terms, ...]:
-        """Return the critical coefficients of a candidate: those of inputs that are not constants."""
+        """Return the critical coefficients of a candidate, those of non-constant inputs."""
         parts = [self.conditions[i] for i in candidate.conditions] + [self.rates[i] for i in candidate.rates]
         return tuple(critical(part) for part in parts)
 
 
 def critical(terms: Terms) -> Terms:
-    """Return the terms of inputs that are not constants."""
+    """Return the terms of non-constant inputs."""
     return tuple(term for term in terms if term[0] not in CONSTANT_INPUTS)
 
 
@@ -173,18 +168,15 @@ MOST_TERMS = np.iinfo(np.int16).max + 1
 def build_space(template: Template, largest_delay: int, *, ordered: bool = True) -> Space:
     """List a template's conditions and rates and group equal ones.
 
-    Args:
-        template: the template.
-        largest_delay: largest qdel_L in Rm that a trace can show.
-        ordered: C_L never exceeds C_U, as with beliefs that start right; otherwise both are only known to be
-            at least MSS/Rm.
+    ``largest_delay`` is the largest qdel_L in Rm that a trace can show. With ``ordered`` C_L never exceeds C_U, as for beliefs
+    that start right; otherwise both are only known to be at least MSS/Rm.
     """
     conditions, rates = template.condition_terms(), template.rate_terms()
     for what, listed in (("conditions", conditions), ("rates", rates)):
         if len(listed) > MOST_TERMS:
             raise InputError(f"template: {len(listed)} {what}; rows hold at most {MOST_TERMS}, fewer coefficients would do")
-    truths = [_cells(terms, largest_delay, ordered) for terms in conditions]
-    known: dict[object, int] = {}
+    truths = [_classify_condition(terms, largest_delay, ordered) for terms in conditions]
+    class_numbers: dict[object, int] = {}
     classes: list[int] = []
     flipped: list[bool] = []
     representatives: list[int] = []
@@ -193,14 +185,14 @@ def build_space(template: Template, largest_delay: int, *, ordered: bool = True)
             classes.append(ALWAYS if cells.always else NEVER)
             flipped.append(False)
             continue
-        if cells.key not in known and cells.negation in known:
-            classes.append(known[cells.negation])
+        if cells.key not in class_numbers and cells.negation in class_numbers:
+            classes.append(class_numbers[cells.negation])
             flipped.append(True)
             continue
-        if cells.key not in known:
-            known[cells.key] = len(representatives)
+        if cells.key not in class_numbers:
+            class_numbers[cells.key] = len(representatives)
             representatives.append(index)
-        classes.append(known[cells.key])
+        classes.append(class_numbers[cells.key])
         flipped.append(False)
     rate_keys: dict[object, int] = {}
     rate_class: list[int] = []
@@ -225,34 +217,34 @@ def build_space(template: Template, largest_delay: int, *, ordered: bool = True)
 
 @dataclass(frozen=True)
 class _Cells:
-    """Where a condition holds: ``always`` if that is everywhere or nowhere; else a key, and the key of its negation if any."""
+    """The cells of a condition: ``always`` if they are all or none; else a key, and the key of its negation if any."""
 
     key: object
     negation: object
     always: bool | None
 
 
-def _cells(terms: Terms, largest_delay: int, ordered: bool) -> _Cells:
-    """Return on which cells a condition holds, exactly."""
-    given = dict(terms)
-    if not given:
+def _classify_condition(terms: Terms, largest_delay: int, ordered: bool) -> _Cells:
+    """Return the exact cells on which a condition holds."""
+    coefficients = dict(terms)
+    if not coefficients:
         return _Cells(None, None, always=False)
-    if set(given) <= {"qdel_L", "Rm"}:
-        q, r = given.get("qdel_L", Fraction(0)), given.get("Rm", Fraction(0))
-        return _from_truths("delay", tuple(q * delay + r > 0 for delay in range(largest_delay + 1)))
-    if set(given) <= {"C_L", "C_U", "MSS/Rm"}:
-        return _half_plane(*(given.get(name, Fraction(0)) for name in ("C_L", "C_U", "MSS/Rm")), ordered=ordered)
-    # Other inputs range over an open cone: conditions are the same only if they are multiples of each other.
+    if set(coefficients) <= {"qdel_L", "Rm"}:
+        q, r = coefficients.get("qdel_L", Fraction(0)), coefficients.get("Rm", Fraction(0))
+        return _classify_truths("delay", tuple(q * delay + r > 0 for delay in range(largest_delay + 1)))
+    if set(coefficients) <= {"C_L", "C_U", "MSS/Rm"}:
+        return _classify_half_plane(*(coefficients.get(name, Fraction(0)) for name in ("C_L", "C_U", "MSS/Rm")), ordered=ordered)
+    # Other inputs range over an open cone: conditions are equal only if they are multiples of each other.
     return _Cells(("linear", _direction(terms)), None, always=None)
 
 
-def _from_truths(kind: str, truths: tuple[bool, ...]) -> _Cells:
+def _classify_truths(label: str, truths: tuple[bool, ...]) -> _Cells:
     if all(truths) or not any(truths):
         return _Cells(None, None, always=truths[0])
-    return _Cells((kind, truths), (kind, tuple(not truth for truth in truths)), always=None)
+    return _Cells((label, truths), (label, tuple(not truth for truth in truths)), always=None)
 
 
-def _half_plane(lower: Fraction, upper: Fraction, constant: Fraction, *, ordered: bool) -> _Cells:
+def _classify_half_plane(lower: Fraction, upper: Fraction, constant: Fraction, *, ordered: bool) -> _Cells:
     """Classify lower*x + upper*y + constant > 0 on {1 <= x <= y}, x = C_L*Rm/MSS and y = C_U*Rm/MSS.
 
     The region has the corner (1, 1), the edge x = 1 and the edge y = x (y = 1 where the bounds are not ordered).
@@ -268,7 +260,7 @@ def _half_plane(lower: Fraction, upper: Fraction, constant: Fraction, *, ordered
         if not inside:
             return _Cells(None, None, always=False)
         on_first, on_second = corner > 0 or edges[0] > 0, corner > 0 or edges[1] > 0
-        return _from_truths("region", (inside, on_first, on_second, corner > 0))
+        return _classify_truths("region", (inside, on_first, on_second, corner > 0))
     return _Cells(("line", _direction((("C_L", lower), ("C_U", upper), ("MSS/Rm", constant)))), None, always=None)
 
 
@@ -278,10 +270,10 @@ def _direction(terms: Sequence[tuple[str, Fraction]]) -> tuple[tuple[str, Fracti
 
 
 def _rate_key(terms: Terms) -> object:
-    """Return what a rate is after max(rate, MSS/Rm): all rates that never exceed MSS/Rm are one."""
-    given = dict(terms)
-    constant = given.get("MSS/Rm", Fraction(0))
-    others = {name: value for name, value in given.items() if name != "MSS/Rm"}
+    """Return the class key of max(rate, MSS/Rm): all rates that never exceed MSS/Rm are equal."""
+    coefficients = dict(terms)
+    constant = coefficients.get("MSS/Rm", Fraction(0))
+    others = {name: value for name, value in coefficients.items() if name != "MSS/Rm"}
     if all(value <= 0 for value in others.values()) and constant <= 1 and set(others) <= {"C_L", "C_L_lambda", "q_U/Rm"}:
         largest = constant + sum(value for name, value in others.items() if name != "q_U/Rm")
         if largest <= 1:
@@ -289,6 +281,6 @@ def _rate_key(terms: Terms) -> object:
     return terms
 
 
-def _rate(terms: Terms) -> Expression:
+def _make_rate(terms: Terms) -> Expression:
     # A rate of 0 is sent as MSS/Rm (line 7 of Listing 1).
     return Expression(terms or (("MSS/Rm", Fraction(1)),))

@@ -1,9 +1,9 @@
 """Boxes of programs of four rates, and the kernel that covers them with counterexamples.
 
-A *box* is a set of conditions for each branch and a set of rates for each leaf: the product of them, one bit mask per hole. A
-trace's run of one program depends on few of its holes: where each condition in force stood, and what the leaf that fired sent.
-All programs of the box that agree on that run alike, so that a broken program takes them along; what is left is cut into boxes
-again, decision by decision. No box is listed program by program.
+A *box* is the product of a set of conditions for each branch and a set of rates for each leaf, one bit mask per hole. A trace's
+run of one program depends on few of its holes: the truth of the conditions evaluated, and the rate of the leaf that fired. All
+programs of the box that agree on these run identically and break together; the rest is cut into boxes again, decision by
+decision. No box is listed program by program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOLES = 7
 """Three conditions (outer, inner of then, inner of else), then four rates."""
 
 MOST_PARTS = HOLES * MOST_BITS
-"""A box is cut into no more parts at once: each cut takes a bit away."""
+"""Most parts into which a box is cut at once, since each cut removes a bit."""
 
 RATES = 4
 
@@ -51,7 +51,7 @@ def first_programs(boxes) -> np.ndarray:
 
 @kernel
 def timed_masks(conditions) -> np.ndarray:
-    """Return (MOST_SAMPLES + PAST,) masks: which conditions on delays hold at each qdel_L that a trace can show."""
+    """Return (MOST_SAMPLES + PAST,) masks of the conditions on delays that hold at each qdel_L."""
     out = np.zeros(MOST_SAMPLES + PAST, np.uint64)
     for qdel in range(len(out)):
         for i in range(len(conditions)):
@@ -72,7 +72,7 @@ def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: 
 
 @kernel(nogil=True)
 def masks_at(conditions, points) -> np.ndarray:
-    """Return (n,) masks: which conditions on bounds hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
+    """Return (n,) masks of the conditions on bounds that hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
     out = np.zeros(len(points), np.uint64)
     for k in range(len(points)):
         out[k] = _untimed_mask(conditions, points[k, 0], points[k, 1], points[k, 2], 0, 0)
@@ -80,15 +80,15 @@ def masks_at(conditions, points) -> np.ndarray:
 
 
 @kernel
-def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:
-    """Return the rates that send what the chosen one sends here; one that is no whole number sends nothing of the kind."""
+def _equal_rates(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:
+    """Return the rates that send the same as the chosen one here, integer and non-integer ones apart."""
     out = np.uint64(0)
     r = rates[chosen]
-    own = r.C_L * C_L + r.alpha * alpha + r.C_L_lambda * probed + r.q_U * q_U
+    doubled_chosen = r.C_L * C_L + r.alpha * alpha + r.C_L_lambda * probed + r.q_U * q_U
     for i in range(len(rates)):
         r = rates[i]
         doubled = r.C_L * C_L + r.alpha * alpha + r.C_L_lambda * probed + r.q_U * q_U
-        same = doubled % 2 == own % 2 and max(doubled // 2, alpha) == max(own // 2, alpha)
+        same = doubled % 2 == doubled_chosen % 2 and max(doubled // 2, alpha) == max(doubled_chosen // 2, alpha)
         if same:
             out |= _ONE << np.uint64(i)
     return out
@@ -96,20 +96,11 @@ def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> n
 
 @kernel
 def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:
-    """List what a run of ``simulate`` depended on: programs that agree on it ran alike up to the last step that was run.
+    """List the decisions of a run of ``simulate``: programs that agree on them run identically up to the last step run.
 
-    Args:
-        trace: the TRACE record.
-        row: the program: numbers of three conditions and four rates.
-        conditions: CONDITION records.
-        rates: RATE records.
-        timed: of :func:`timed_masks`.
-        curves: as ``simulate`` left them, with rates of 0 where a step was not run.
-        holes: (n,) int64, filled: which hole each decision is about.
-        masks: (n,) uint64, filled: which conditions or rates decide alike.
-
-    Returns:
-        int: number of decisions.
+    ``row`` is the program, indices of three conditions and four rates; ``timed`` comes from :func:`timed_masks` and ``curves``
+    from ``simulate``, with rates of 0 in steps that were not run. ``holes`` (n,) int64 is filled with the hole of each decision,
+    ``masks`` (n,) uint64 with the conditions or rates that decide equally. Returns the number of decisions.
     """
     count = 0
     D, alpha = trace.jitter, trace.alpha
@@ -134,14 +125,14 @@ def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int
         leaf = (3 if second else 4) if first else (5 if second else 6)
         holes[count], masks[count] = 0, true if first else ~true
         holes[count + 1], masks[count + 1] = inner, true if second else ~true
-        holes[count + 2], masks[count + 2] = leaf, _alike(rates, row[leaf], C_L, alpha, probed, q_U)
+        holes[count + 2], masks[count + 2] = leaf, _equal_rates(rates, row[leaf], C_L, alpha, probed, q_U)
         count += 3
     return count
 
 
 @kernel(inline="always")
-def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
-    """Narrow one hole of a box; what is cut off becomes a box on the stack. Returns the new size of the stack."""
+def _narrow(box, stack, size: int, hole: int, mask: np.uint64) -> int:
+    """Narrow one hole of a box and push the rest onto the stack; returns the new size of the stack."""
     rest = box[hole] & ~mask
     if rest != 0:
         stack[size] = box
@@ -153,19 +144,19 @@ def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
 
 @kernel(nogil=True)
 def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):
-    """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were looked at.
+    """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were visited.
 
     Args:
         stack: (capacity, HOLES) uint64; the first ``size`` rows are the boxes to cover, the last one first.
         size: number of boxes.
         traces: TRACE records.
         goals: GOAL records.
-        order: (n_traces,) int64, in which order traces are tried; the one that broke a program moves to the front.
+        order: (n_traces,) int64, the order of traces; one that breaks a program moves to the front.
         conditions: CONDITION records, at most 64.
         rates: RATE records, at most 64.
-        exact: cut boxes whose first program no trace breaks, too: into programs that no trace breaks, and others.
-        pending: (n, HOLES) uint64, filled with boxes whose first program, with ``exact`` whose every program, no trace breaks.
-        most: boxes to look at.
+        exact: also cut boxes whose first program no trace breaks, into programs that no trace breaks, and others.
+        pending: (n, HOLES) uint64, filled with boxes whose first program (``exact``: every program) no trace breaks.
+        most: boxes to visit.
 
     Returns:
         tuple: boxes left on the stack, boxes pending.
@@ -182,26 +173,26 @@ def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, 
         box[:] = stack[size]
         _first_program(box, row)
         killer = -1
-        for place in range(len(order)):
-            number = order[place]
+        for position in range(len(order)):
+            number = order[position]
             curves[5, :] = 0
-            found = simulate(traces[number], goals[number], RATES, row, conditions, rates, curves)
-            if found in (MISSED, LARGE_LOSS, MISLED):
+            outcome = simulate(traces[number], goals[number], RATES, row, conditions, rates, curves)
+            if outcome in (MISSED, LARGE_LOSS, MISLED):
                 killer = number
-                for behind in range(place, 0, -1):
-                    order[behind] = order[behind - 1]
+                for later in range(position, 0, -1):
+                    order[later] = order[later - 1]
                 order[0] = number
                 break
         if killer >= 0:
             for k in range(decisions(traces[killer], row, conditions, rates, timed, curves, holes, masks)):
-                size = _keep(box, stack, size, holes[k], masks[k])
+                size = _narrow(box, stack, size, holes[k], masks[k])
             continue
         if exact:
             for number in range(len(traces)):
                 curves[5, :] = 0
                 simulate(traces[number], goals[number], RATES, row, conditions, rates, curves)
                 for k in range(decisions(traces[number], row, conditions, rates, timed, curves, holes, masks)):
-                    size = _keep(box, stack, size, holes[k], masks[k])
+                    size = _narrow(box, stack, size, holes[k], masks[k])
         pending[waiting] = box
         waiting += 1
     return size, waiting

@@ -1,9 +1,7 @@
-"""Plain CEGIS: propose a candidate, verify it with moving beliefs, prune what behaves the same ([CCmatic] s.5, App. C).
+"""The state of a synthesis run, and plain CEGIS: propose, verify with moving beliefs, prune ([CCmatic] s.5, App. C).
 
-The slow cross-check of the pipeline: no simulation, no replay over other candidates, no static-belief reduction, no groups. A
-counterexample prunes the candidates that make the same sending choices on it (C.4), a proof only its own function.
-
-The state of a synthesis run: classes that are still possible, what was decided of the others, and the budget.
+Plain CEGIS is the slow cross-check of the pipeline: no simulation, no replay over other candidates, no static-belief reduction,
+no groups. A counterexample prunes the candidates that make the same sending choices on it (C.4), a proof only its own function.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from ccenv.proofs.synthesis.search.factored import Families
 
 WAVE = 4
-"""Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
+"""Groups that the solver decides before their counterexamples are replayed; fixed, so that results do not depend on jobs."""
 
 Progress = Callable[[int, int], None]
 
@@ -43,19 +41,15 @@ class Run:
     """State of a run.
 
     Attributes:
-        query: the query.
-        space: its candidates.
-        simulator: classes that are still possible.
-        journal: what was found.
-        proved: class numbers, with their evidence.
-        unknown: class numbers, with the reason.
-        refuted: class numbers that the solver refuted itself, with the claim.
+        simulator: holds the classes that are still possible.
+        proved: class number -> evidence.
+        unknown: class number -> reason.
+        refuted: class number -> claim that the solver refuted itself.
         still: class numbers proved for traces on which no bound moves; with belief time-outs that is only half the proof.
-        z3_calls: solver calls.
         counterexamples: traces found by simulation and solver.
         cpu_s: CPU seconds per phase, workers included.
         after_simulation: classes that no simulated trace broke.
-        families: of a template of four rates: what its functions stand for.
+        families: functions of a template of four rates and their candidates.
     """
 
     query: Query
@@ -78,7 +72,7 @@ class Run:
 
     @property
     def timed(self) -> bool:
-        """Whether beliefs may time out, so that survivors of the static encoding go on to the full one."""
+        """Whether beliefs may time out, so that survivors of the static encoding need the full one."""
         return self.query.beliefs.timeouts != "none"
 
     @property
@@ -95,22 +89,21 @@ class Run:
         return Task(setting, goals, program, limits.call_s, self.query.seed, self.timed, any_start, self.query.flows)
 
     def note_unknown(self, number: int, reason: str, call_s: float) -> None:
-        """Take a class as undecided, unless a solver call may now take longer than the one that was cut off."""
+        """Mark a class as undecided, unless the limit per solver call has grown since."""
         if call_s >= self.query.limits.call_s:
             self.unknown[number] = reason
 
     def settle(self) -> None:
-        """Forget that classes were unknown which a later trace broke or a later call proved.
+        """Drop unknown classes that a later trace broke or a later call proved.
 
-        Raises:
-            ReplayError: if a trace breaks a class that the solver proved.
+        Raises ReplayError if a trace breaks a class that the solver proved.
         """
         alive = self.simulator.alive
         wrong = np.setdiff1d(list(self.proved), alive)
         if len(wrong):
             raise ReplayError(f"class {int(wrong[0])} is proved, and broken by a counterexample")
-        kept = {int(n) for n in np.intersect1d(list(self.unknown), alive)} - set(self.proved)
-        self.unknown = {n: reason for n, reason in self.unknown.items() if n in kept}
+        still_unknown = {int(n) for n in np.intersect1d(list(self.unknown), alive)} - set(self.proved)
+        self.unknown = {n: reason for n, reason in self.unknown.items() if n in still_unknown}
 
 
 def candidate_of(row: np.ndarray, rates: int) -> Candidate:
@@ -119,7 +112,7 @@ def candidate_of(row: np.ndarray, rates: int) -> Candidate:
 
 
 def decide_in_waves(run: Run, workers: Workers, wave: Callable[[Run, Workers], None], progress: Progress | None) -> None:
-    """Decide wave by wave until nothing is open or the budget is used up."""
+    """Decide wave by wave until no class is open or the budget is used up."""
     total, begin = len(run.simulator.rows), time.monotonic()
     with workers:
         while len(run.undecided):
@@ -133,7 +126,7 @@ def decide_in_waves(run: Run, workers: Workers, wave: Callable[[Run, Workers], N
 
 
 def _over_budget(run: Run, begin: float) -> bool:
-    """Return whether the budget is used up since ``begin`` (monotonic); what is left is then unknown."""
+    """Return whether the budget is used up since ``begin`` (monotonic), and mark open classes as unknown if so."""
     budget_s = run.query.limits.budget_s
     if sum(run.cpu_s.values()) <= budget_s and time.monotonic() - begin <= budget_s:
         return False
@@ -143,11 +136,7 @@ def _over_budget(run: Run, begin: float) -> bool:
 
 
 def cegis(query: Query, budget_s: float) -> dict[str, Any]:
-    """Answer a query by generator and verifier.
-
-    Args:
-        query: of one or two rates.
-        budget_s: CPU seconds; what is left then is unknown.
+    """Answer a query of one or two rates by generator and verifier, within CPU seconds.
 
     Returns:
         dict: keys, raw, canonical, iterations, undecided, cpu_seconds, complete, and solutions as programs.
@@ -167,7 +156,7 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
         raise InputError(f"plain CEGIS takes C_L, C_U and delays; {query.name!r} has {', '.join(sorted(sent))}")
     query.check_size(space)
     wrong_start = query.beliefs.start == "any"
-    # Classes rest on C_L <= C_U, which wrong beliefs need not keep: then every candidate stands for itself.
+    # Classes rest on C_L <= C_U, which wrong beliefs may violate: then every candidate is its own class.
     rows = raw_rows(space) if wrong_start else class_rows(space)
     possible = np.ones(len(rows), dtype=bool)
     proved, unknown, iterations = [], 0, 0
@@ -184,21 +173,21 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
             unknown += 1
         else:
             possible &= ~same_choices(space, rows, decision.view, number)
-    found = [
+    solutions = [
         candidate
         for number in proved
         for candidate in ([candidate_of(rows[number], query.template.rates)] if wrong_start else members(space, rows[number]))
     ]
     return {
         "query": query.name,
-        "keys": len({space.key(candidate) for candidate in found}),
-        "raw": len(found),
+        "keys": len({space.key(candidate) for candidate in solutions}),
+        "raw": len(solutions),
         "canonical": len(proved),
         "iterations": iterations,
         "undecided": unknown + int(possible.sum()),
         "complete": not unknown and not possible.any(),
         "cpu_seconds": round(time.process_time() - begin, 3),
-        "solutions": [to_data(space.program(candidate, f"{query.name}.{i + 1}")) for i, candidate in enumerate(found)],
+        "solutions": [to_data(space.program(candidate, f"{query.name}.{i + 1}")) for i, candidate in enumerate(solutions)],
     }
 
 
@@ -213,7 +202,7 @@ def raw_rows(space: Space) -> np.ndarray:
 def same_choices(space: Space, rows: np.ndarray, view: View, number: int) -> np.ndarray:
     """Return which rows decide every rate of a trace as its sender, row ``number``, did, given the same beliefs.
 
-    With the sound rule a trace tells apart only the delays that its own sender reads: other delay conditions are left alone.
+    With the sound rule a trace distinguishes only the delays that its sender reads; rows with other delay conditions differ.
     """
     n = space.template.rates
     same = np.ones(len(rows), dtype=bool)
@@ -234,8 +223,8 @@ def same_choices(space: Space, rows: np.ndarray, view: View, number: int) -> np.
 def _inputs(view: View, t: int) -> dict[str, Fraction]:
     steps = max([m for m, flag in view.late[t].items() if flag], default=0)
     delay = Fraction(max(0, steps - view.setting.jitter_steps))
-    known = {"MSS/Rm": Fraction(view.alpha), "Rm": Fraction(1), "qdel_L": delay}
-    return known | {"C_L": view.C_L[t], "C_U": view.C_U[t]}  # type: ignore[index]
+    inputs = {"MSS/Rm": Fraction(view.alpha), "Rm": Fraction(1), "qdel_L": delay}
+    return inputs | {"C_L": view.C_L[t], "C_U": view.C_U[t]}  # type: ignore[index]
 
 
 def _value(terms: Terms, inputs: dict[str, Fraction]) -> Fraction:

@@ -1,10 +1,8 @@
 """Templates of four rates: all programs that no counterexample breaks, without listing the template.
 
-Counterexamples cover boxes of programs (``ccenv.proofs.synthesis.search.boxes``). First programs of boxes that stay uncovered are
-attacked by fresh traces from the repertoire, in rounds, until those break nothing more; the programs that are left are then
-listed. The list depends on the traces alone, not on the order in which boxes fell.
-
-The functions of a template of four rates that simulation leaves, found anew or from a run's journal.
+Counterexamples cover boxes of programs (``ccenv.proofs.synthesis.search.boxes``). The first programs of uncovered boxes are
+attacked by new traces from the repertoire, in rounds, until those break nothing more; the remaining programs are then listed and
+grouped into functions. The list depends on the traces alone, not on the order in which boxes fell.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from ccenv.proofs.synthesis.search.functions import Cells, Family, cells, class_
 from ccenv.proofs.synthesis.search.search import SAMPLE, Simulator
 
 PENDING = 2048
-"""Boxes that stay uncovered before they are attacked."""
+"""Uncovered boxes that are collected before an attack."""
 
 CALL_BOXES = 200_000
-"""Boxes per call of the kernel; the budget is looked at in between."""
+"""Boxes per call of the kernel, between checks of the budget."""
 
 Found = Callable[[Simulator, np.ndarray, np.ndarray], None]
 Progress = Callable[[int, int], None]
@@ -39,11 +37,9 @@ class Cover:
     """The search of one query's template of four rates.
 
     Attributes:
-        query: the query.
-        space: its candidates.
         traces: counterexamples so far.
-        budget_s: CPU seconds that it may take.
-        boxes: (n, 7) uint64, not looked at with all traces yet; at first the whole template.
+        budget_s: CPU seconds.
+        boxes: (n, 7) uint64, not yet tried with all traces; at first the whole template.
         resisting: boxes whose first program no trace breaks.
     """
 
@@ -55,7 +51,6 @@ class Cover:
     resisting: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with everything uncovered."""
         self._sizes = [len(self.space.condition_of)] * 3 + [len(self.space.rate_of)] * 4
         self.boxes = np.array([[(1 << size) - 1 for size in self._sizes]], dtype=np.uint64)
         self.resisting = self.boxes[:0]
@@ -71,18 +66,14 @@ class Cover:
 
     @property
     def left(self) -> int:
-        """How many rows of class numbers lie in boxes that are not covered."""
+        """Number of rows of class numbers in uncovered boxes."""
         return volume(self.boxes) + volume(self.resisting)
 
     def attack(self, found: Found, progress: Progress | None = None) -> bool:
-        """Cover the template with traces from the repertoire until they break nothing more.
+        """Cover the template with traces from the repertoire until they break nothing more; False if the budget ended it.
 
-        Args:
-            found: called with a simulator, a trace and the numbers of the simulator's rows that it breaks.
-            progress: called with the thousandths that are covered.
-
-        Returns:
-            bool: False if the budget ended it.
+        ``found`` receives a simulator, a trace and the indices of the simulator's rows that it breaks; ``progress`` the covered
+        thousandths.
         """
         rng = np.random.default_rng(self.query.seed)
         rows = np.stack([rng.integers(0, size, SAMPLE) for size in self._sizes], axis=1)
@@ -98,7 +89,7 @@ class Cover:
             waiting = self.boxes[:0]
             if not len(self.boxes):
                 return True
-            waiting = self._uncovered(exact=False)
+            waiting = self._cover_boxes(exact=False)
             rows = first_programs(waiting)
             if progress is not None:
                 progress(1000 * (total - self.left - volume(waiting)) // total, 1000)
@@ -106,17 +97,16 @@ class Cover:
         return False
 
     def survivors(self, most: int) -> np.ndarray | None:
-        """List the programs that no trace breaks.
+        """Return the programs that no trace breaks, (n, 7) class numbers in ascending order.
 
-        Returns:
-            np.ndarray or None: (n, 7) class numbers in ascending order; None if they are more, or the budget ended it.
+        None if there are more than ``most``, or the budget ended the search.
         """
         self.boxes, self.resisting = np.concatenate([self.boxes, self.resisting]), self.resisting[:0]
         while len(self.boxes) and self._in_budget() and volume(self.resisting) <= most:
-            self.resisting = np.concatenate([self.resisting, self._uncovered(exact=True)])
+            self.resisting = np.concatenate([self.resisting, self._cover_boxes(exact=True)])
         if len(self.boxes) or volume(self.resisting) > most:
             return None
-        return _listed(self.resisting)
+        return _list_programs(self.resisting)
 
     def _in_budget(self) -> bool:
         return self.cpu_s < self.budget_s
@@ -131,13 +121,13 @@ class Cover:
 
         simulator.attack(seed, take)
 
-    def _uncovered(self, *, exact: bool) -> np.ndarray:
-        """Cover the boxes; returns some that the traces leave, with ``exact`` programs that no trace breaks only."""
+    def _cover_boxes(self, *, exact: bool) -> np.ndarray:
+        """Cover the boxes and return some of those that remain, with ``exact`` only programs that no trace breaks."""
         traces = np.array(self.traces, dtype=TRACE)
         goals = np.zeros(len(traces), GOAL)
         for i, trace in enumerate(traces):
             goals[i] = self._objectives.goal(self._setting, int(trace["link"]), int(trace["alpha"]), int(trace["beta"]))
-        # Fresh traces first: the boxes that are left have seen the others.
+        # New traces first: the remaining boxes have been tried with the others.
         self._order = np.concatenate([np.arange(len(self._order), len(traces)), self._order])
         stack, size = np.concatenate([self.boxes, np.zeros((MOST_PARTS, HOLES), np.uint64)]), len(self.boxes)
         pending, waiting = np.zeros((PENDING, HOLES), np.uint64), 0
@@ -157,7 +147,7 @@ def volume(boxes: np.ndarray) -> int:
     return int(np.bitwise_count(boxes).astype(np.int64).prod(axis=1).sum())
 
 
-def _listed(boxes: np.ndarray) -> np.ndarray:
+def _list_programs(boxes: np.ndarray) -> np.ndarray:
     """Return every program of some boxes in ascending order."""
     rows: list[np.ndarray] = [np.zeros((0, HOLES), np.int16)]
     for box in boxes:
@@ -168,16 +158,15 @@ def _listed(boxes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Families:
-    """Functions, and the rows that are each.
+    """Functions and their rows.
 
     Attributes:
-        space: the template.
-        rows: (n, 7) one row per function, by the numbers of the template's conditions and rates.
+        rows: (n, 7) one row per function, by the indices of the template's conditions and rates.
         groups: per function: (m, 7) all its rows, by class numbers.
-        boxed: how many rows of class numbers were searched as boxes.
-        left: how many of them stayed open: the budget ended the search, or too many were left to be listed.
-        listed: how many no simulated trace broke.
-        counterexamples: traces that the search kept.
+        boxed: number of rows of class numbers searched as boxes.
+        left: number of them that stayed open, because the budget ended the search or too many remained to be listed.
+        listed: number of rows that no simulated trace broke.
+        counterexamples: number of traces of the search.
         cpu_s: CPU seconds of the search.
     """
 
@@ -191,12 +180,12 @@ class Families:
     cpu_s: float
 
     def family(self, number: int) -> Family:
-        """Return all rows that are a function."""
+        """Return all rows of a function."""
         return Family(self.space, self.groups[number])
 
 
 def warm_up() -> None:
-    """Compile the kernels, so that a search's times are its own."""
+    """Compile the kernels, to exclude that from a search's times."""
     nothing, none = np.zeros((0, HOLES), np.uint64), np.zeros(0, np.int64)
     conditions, rates = np.zeros(0, CONDITION), np.zeros(0, RATE)
     first_programs(nothing)
@@ -211,17 +200,12 @@ def search_families(
     confirm: Callable[[Simulator, np.ndarray, np.ndarray], None],
     progress: Progress | None = None,
 ) -> Families:
-    """Search a template of four rates by simulation; a search that was finished before is taken from the journal.
+    """Search a template of four rates by simulation, or restore a finished search from the journal.
 
-    Args:
-        query: the query.
-        space: its candidates.
-        journal: where counterexamples are kept.
-        confirm: called with each counterexample before it is used: a simulator, the trace, the simulator's rows that it breaks.
-        progress: called with how much is covered.
+    ``confirm`` receives each counterexample before it is used: a simulator, the trace, the simulator's rows that it breaks.
     """
 
-    def found(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
+    def record_trace(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
         confirm(simulator, trace, broken)
         journal.add({"kind": "cover", "trace": trace_data(trace)})
 
@@ -230,18 +214,18 @@ def search_families(
     if finished:
         search = Cover(query, space, [trace_from(line["trace"]) for line in journal.of_kind("cover")])
     else:
-        # A search that was cut short starts again from its seed: its traces are the same.
+        # An interrupted search starts again from its seed, with the same traces.
         journal.drop("cover")
         search = Cover(query, space, budget_s=query.limits.budget_s)
     boxed = search.left
     if finished:
         rows = search.survivors(finished[0]["listed"])
     else:
-        rows = search.survivors(query.limits.classes) if search.attack(found, progress) else None
+        rows = search.survivors(query.limits.classes) if search.attack(record_trace, progress) else None
     left = search.left if rows is None else 0
     listed = rows if rows is not None else np.zeros((0, 2 * space.template.rates - 1), np.int16)
-    found_cells = cells(space, query.largest_delay, ordered=query.beliefs.start == "consistent")
-    groups = [listed[numbers] for numbers in group_equal(found_cells, listed)]
+    condition_cells = cells(space, query.largest_delay, ordered=query.beliefs.start == "consistent")
+    groups = [listed[numbers] for numbers in group_equal(condition_cells, listed)]
     cpu_s = finished[0]["cpu_s"] if finished else round(search.cpu_s, 3)
     if rows is not None and not finished:
         journal.add({"kind": "covered", "listed": len(rows), "functions": len(groups), "cpu_s": cpu_s})

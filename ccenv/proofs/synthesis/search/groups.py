@@ -1,8 +1,8 @@
 """Prove many candidates with one query: by their hull, or by letting the solver choose among them.
 
-*Hull*: programs with the same conditions whose rates lie between two of them. If a sender that may send anything in between, anew
+*Hull*: programs with the same conditions whose rates lie between two of them. If a sender that may send any rate in between, anew
 in each step, meets the query, all of them do. *Choice*: the encoding of all of them, one of which the solver picks; the answer is
-a proof for all or a counterexample of one. Either way a counterexample is confirmed for the one program by the exact replayer.
+a proof for all or a counterexample of one. The exact replayer confirms every counterexample for its program.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LARGEST_CHOICE = 64
 
 @dataclass
 class _Group:
-    """Several programs as one sender; subclasses say what it may send."""
+    """Several programs as one sender; subclasses define what it may send."""
 
     programs: tuple[Program, ...]
     name: str = "group"
 
     def needs(self, setting: Setting) -> Needs:
-        """Return what any of the programs reads."""
+        """Return the needs of all programs together."""
         out = Needs()
         for program in self.programs:
             out = out | ProgramSmtSender(program).needs(setting)
@@ -52,7 +52,7 @@ class _Group:
         raise NotImplementedError
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: groups are asked about one by one where that matters."""
+        """Return None: where the rate matters, programs are decided one by one."""
         return None
 
 
@@ -68,21 +68,21 @@ class Choice(_Group):
         self.bits = [make.boolean(f"bit_{k}") for k in range((len(self.programs) - 1).bit_length())]
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield that the rate is that of the picked program."""
+        """Yield "the rate is that of the picked program"."""
         yield view.rate[0] >= view.alpha
         for t in range(1, view.setting.samples):
             rates = [formulas.rule_rate(program.rule, view, t - 1) for program in self.programs]
-            yield view.rate[t] == larger(self._picked(rates, len(self.bits) - 1), view.alpha)
+            yield view.rate[t] == larger(self._pick_rate(rates, len(self.bits) - 1), view.alpha)
 
-    def _picked(self, rates: list[Term], bit: int) -> Term:
+    def _pick_rate(self, rates: list[Term], bit: int) -> Term:
         half = 1 << bit if bit >= 0 else 1
         if len(rates) == 1:
             return rates[0]
         if len(rates) <= half:
-            return self._picked(rates, bit - 1)
-        return choose(self.bits[bit], self._picked(rates[half:], bit - 1), self._picked(rates[:half], bit - 1))
+            return self._pick_rate(rates, bit - 1)
+        return choose(self.bits[bit], self._pick_rate(rates[half:], bit - 1), self._pick_rate(rates[:half], bit - 1))
 
-    def picked_in(self, model: dict[str, Any]) -> int:
+    def find_picked(self, model: dict[str, Any]) -> int:
         """Return the number of the program that a solver model picks."""
         rest, offset = len(self.programs), 0
         for bit in reversed(range(len(self.bits))):
@@ -106,8 +106,8 @@ class Hull(_Group):
             yield view.rate[t] <= larger(formulas.rule_rate(high.rule, view, t - 1), view.alpha)
 
 
-def hull_of(programs: list[Program]) -> Hull | None:
-    """Return the hull of programs with equal conditions, or None where rates cannot be ordered leaf by leaf."""
+def make_hull(programs: list[Program]) -> Hull | None:
+    """Return the hull of programs with equal conditions, or None if rates cannot be ordered leaf by leaf."""
     low = _extreme([program.rule for program in programs], lowest=True)
     high = _extreme([program.rule for program in programs], lowest=False)
     if low is None or high is None:
@@ -122,7 +122,7 @@ def _extreme(rules: list[Rule], *, lowest: bool) -> Rule | None:
         if len(leaves) < len(rules):
             return None
         for leaf in leaves:
-            if all(_below(leaf.rate, other.rate) if lowest else _below(other.rate, leaf.rate) for other in leaves):
+            if all(_is_below(leaf.rate, other.rate) if lowest else _is_below(other.rate, leaf.rate) for other in leaves):
                 return leaf
         return None
     branches = [rule for rule in rules if isinstance(rule, Branch) and rule.condition == first.condition]
@@ -133,30 +133,24 @@ def _extreme(rules: list[Rule], *, lowest: bool) -> Rule | None:
     return None if then is None or otherwise is None else Branch(first.condition, then, otherwise)
 
 
-def _below(left: Expression, right: Expression) -> bool:
-    """Tell whether max(left, MSS/Rm) <= max(right, MSS/Rm) wherever C_L >= MSS/Rm, for rates over these two."""
+def _is_below(left: Expression, right: Expression) -> bool:
+    """Return whether max(left, MSS/Rm) <= max(right, MSS/Rm) for all C_L >= MSS/Rm, for rates over these two."""
     if {name for e in (left, right) for name, _ in e.terms} - {"C_L", "MSS/Rm"}:
         return left == right
     slope = right.coefficient("C_L") - left.coefficient("C_L")
     constant = right.coefficient("MSS/Rm") - left.coefficient("MSS/Rm")
     if slope >= 0 and slope + constant >= 0:
         return True
-    # Not below as it stands, but left never exceeds MSS/Rm.
+    # Also below if left never exceeds MSS/Rm.
     return left.coefficient("C_L") <= 0 and left.coefficient("C_L") + left.coefficient("MSS/Rm") <= 1
 
 
 @dataclass(frozen=True)
 class GroupTask:
-    """Candidates for one worker.
+    """Candidates for one worker: class numbers and their programs.
 
     Attributes:
-        setting: the network.
-        objectives: what they must achieve.
-        numbers: class numbers.
-        programs: their programs.
-        kind: ``choice`` or ``hull``.
         seconds: limit per solver call.
-        seed: of the solver.
         full: with moving beliefs.
         any_start: beliefs may be wrong at the start.
     """
@@ -177,7 +171,7 @@ class GroupTask:
 
 
 def reads_time(program: Program) -> bool:
-    """Tell whether a program's conditions read delays."""
+    """Return whether a program's conditions read delays."""
     return bool(program.inputs() & (TIME_INPUTS - {"Rm"}))
 
 
@@ -185,24 +179,24 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
     """Decide some of a group's candidates, at least one.
 
     Returns:
-        list: (class number, decision). With ``hull`` first the hull of all is tried; where it is not proved, one candidate is
-        decided on its own. With ``choice`` the answer is a counterexample of one, or a proof of all.
+        list: (class number, decision). With ``hull`` the hull of all comes first; if it is not proved, one candidate is decided
+        on its own. With ``choice`` the answer is a counterexample of one, or a proof of all.
     """
     if group.kind == "choice":
         return _decide_choice(group)
-    hull = hull_of(list(group.programs)) if len(group.numbers) > 1 else None
-    shared = _ask(group, hull) if hull is not None else None
+    hull = make_hull(list(group.programs)) if len(group.numbers) > 1 else None
+    shared = _ask_group(group, hull) if hull is not None else None
     if shared is not None and shared.status == "proved":
-        return _all_proved(group, shared)
+        return _prove_all(group, shared)
     middle = len(group.numbers) // 2
-    own = decide(group.task(middle))
+    decision = decide(group.task(middle))
     if shared is not None:
-        own.calls += shared.calls
-        own.seconds += shared.seconds
-    out = [(group.numbers[middle], own)]
+        decision.calls += shared.calls
+        decision.seconds += shared.seconds
+    out = [(group.numbers[middle], decision)]
     others = [i for i in range(len(group.numbers)) if i != middle]
-    if own.status == "proved":
-        # The hull says nothing: go on one by one, as long as they are proved.
+    if decision.status == "proved":
+        # The hull decided nothing: continue one by one, as long as they are proved.
         for i in others:
             out.append((group.numbers[i], decide(group.task(i))))
             if out[-1][1].status != "proved":
@@ -210,19 +204,16 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
     return out
 
 
-def _all_proved(group: GroupTask, shared: Decision) -> list[tuple[int, Decision]]:
-    """Return one proof as that of every candidate; its cost counts once."""
+def _prove_all(group: GroupTask, shared: Decision) -> list[tuple[int, Decision]]:
+    """Return one proof for every candidate; its cost counts once."""
     first = Decision("proved", shared.calls, shared.seconds, queries=shared.queries)
     return [(group.numbers[0], first), *((n, Decision("proved", queries=shared.queries)) for n in group.numbers[1:])]
 
 
 def boxes(rates: dict[int, tuple[int, ...]]) -> list[list[int]]:
-    """Split candidates with the same conditions so that the ends of each part's hull are candidates, too.
+    """Split candidates with the same conditions so that the ends of each part's hull are candidates; returns class numbers.
 
-    A hull with an end that was refuted cannot be proved. Candidates with two rates are split into full rectangles.
-
-    Returns:
-        list: class numbers of each part, in order.
+    A hull with a refuted end cannot be proved. Candidates with two rates are split into full rectangles.
     """
     last: dict[tuple[int, ...], set[int]] = {}
     for numbers in rates.values():
@@ -235,32 +226,32 @@ def boxes(rates: dict[int, tuple[int, ...]]) -> list[list[int]]:
 
 def _decide_choice(group: GroupTask) -> list[tuple[int, Decision]]:
     choice = Choice(group.programs)
-    shared = _ask(group, choice)
+    shared = _ask_group(group, choice)
     if shared.status == "proved":
-        return _all_proved(group, shared)
+        return _prove_all(group, shared)
     if shared.status == "refuted" and shared.answer is not None:
-        index = choice.picked_in(shared.answer.model)
+        index = choice.find_picked(shared.answer.model)
         query = next(query for query in claims(group.task(index)) if query.name == shared.claim)
         encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
         view = confirm(query, encoding, shared.answer)
-        found = Decision("refuted", shared.calls, shared.seconds, shared.claim, view=view)
-        return [(group.numbers[index], found)]
+        refuted = Decision("refuted", shared.calls, shared.seconds, shared.claim, view=view)
+        return [(group.numbers[index], refuted)]
     # Too hard together: decide one alone.
-    own = decide(group.task(0))
-    own.calls += shared.calls
-    own.seconds += shared.seconds
-    return [(group.numbers[0], own)]
+    decision = decide(group.task(0))
+    decision.calls += shared.calls
+    decision.seconds += shared.seconds
+    return [(group.numbers[0], decision)]
 
 
 @dataclass
 class _Shared(Decision):
-    """A decision about a group, with the solver's answer where it is a counterexample."""
+    """A decision about a group, with the solver's answer if it is a counterexample."""
 
     answer: Answer | None = None
 
 
-def _ask(group: GroupTask, sender: Any) -> _Shared:
-    """Ask every claim about a group sender; stop at the first that is not proved."""
+def _ask_group(group: GroupTask, sender: Any) -> _Shared:
+    """Decide every claim for a group sender, up to the first that is not proved."""
     out = _Shared("proved")
     for query in claims(group.task(0)):
         needs = query.claim.needs | sender.needs(group.setting)

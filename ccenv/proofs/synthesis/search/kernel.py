@@ -1,8 +1,8 @@
 """The concrete simulator: one trace's network moves against many candidates, in exact integers.
 
-A candidate that a trace *breaks* violates the invariant on a legal trace; that is the only answer that prunes. A division that
-would not be exact, or a move that this candidate's own traffic makes illegal, breaks nothing. The slow, plain reference is
-``ccenv.proofs.replay.exact``: every trace that prunes is confirmed there in rational numbers.
+A candidate that a trace *breaks* violates the invariant on a legal trace; only this prunes. A division that would not be exact,
+or a move that the candidate's traffic makes illegal, breaks nothing. Every trace that prunes is confirmed in rational numbers by
+the slow reference, ``ccenv.proofs.replay.exact``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ CURVES = 13
 """Rows that ``simulate`` fills."""
 
 SURVIVES, MISSED, LARGE_LOSS, ILLEGAL, MISLED = 0, 1, 2, 3, 4
-"""What a trace does to a candidate: nothing; objective missed while no bound moves; large loss while probing; not legal; a
-consistent bound became wrong (C_L_lambda, q_U; C_L and C_U by a time-out)."""
+"""Effect of a trace on a candidate: none; objective missed while no bound moves; large loss while probing; illegal; a consistent
+bound became wrong (C_L_lambda, q_U; C_L and C_U by a time-out)."""
 
 PROBE_SLACK = 1
 """Steps that sampling adds to T* + D in C_L_lambda (``lambda_extra_steps``)."""
@@ -34,7 +34,7 @@ def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_
 
 @kernel
 def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> int:
-    """Return which rate a candidate takes; row holds its conditions, then its rates."""
+    """Return the index of a candidate's rate; row holds its conditions, then its rates."""
     if shape == 1:
         return row[0]
     if shape == 2:
@@ -56,7 +56,7 @@ def _enqueued(trace, E, t: int) -> int:
 
 @kernel(inline="always")
 def _tokens(trace, t: int, before: int, arrived: int) -> int:
-    """Return G(t): tokens are wasted only if all bytes have tokens; then G stays at or above what arrived."""
+    """Return G(t): tokens are wasted only if all bytes have tokens; then G stays at or above the arrivals."""
     most = before + trace.link
     if trace.exact_waste == 1:
         return min(most, arrived)
@@ -64,21 +64,21 @@ def _tokens(trace, t: int, before: int, arrived: int) -> int:
         return most
     least = max(before, arrived)
     if trace.waste[t] >= 0:
-        wanted = most - (most - least) // SHARES * trace.waste[t]
-        wanted -= wanted % GRAIN
+        tokens = most - (most - least) // SHARES * trace.waste[t]
+        tokens -= tokens % GRAIN
     else:
-        wanted = trace.G_at[t]
-    return min(max(wanted, least), most)
+        tokens = trace.G_at[t]
+    return min(max(tokens, least), most)
 
 
 @kernel
 def _delay(trace, t: int, E, S, before: int) -> int:
-    """Return how many whole steps the newest byte delivered by t waited, or -1 where no legal past explains it."""
+    """Return the whole steps that the newest byte delivered by t waited, or -1 if no legal past explains it."""
     if S[t] == S[t - 1]:
         return before
     for steps in range(t):
         if S[t] > E[t - steps - 1]:
-            # The published rule: not more than one step above the last delay, also after steps without service.
+            # The published rule: at most one step above the last delay, also after steps without service.
             return -1 if trace.past_known == 0 and before < trace.samples and steps > before + 1 else steps
     if trace.past_known == 1:
         steps = t
@@ -94,7 +94,7 @@ def _delay(trace, t: int, E, S, before: int) -> int:
 
 
 @kernel(inline="always")
-def _lowered(bound: int, numerator: int, denominator: int) -> int:
+def _lower_bound(bound: int, numerator: int, denominator: int) -> int:
     """Return the smaller of a bound and a fraction, or -1 if that is no integer; -1 stays."""
     if numerator >= bound * denominator:
         return bound
@@ -102,7 +102,7 @@ def _lowered(bound: int, numerator: int, denominator: int) -> int:
 
 
 @kernel(inline="always")
-def _first_used(end: int, D: int, E, S, losses) -> int:
+def _find_first_used(end: int, D: int, E, S, losses) -> int:
     """Return the first sample from which on no step up to ``end`` can have wasted a token."""
     for x in range(end, 0, -1):
         if E[x] <= S[x + D] and losses[x] == 0:
@@ -113,14 +113,14 @@ def _first_used(end: int, D: int, E, S, losses) -> int:
 @kernel
 def _exact_upper(t: int, D: int, E, S, losses, bound: int) -> int:
     end = t - D
-    for s in range(_first_used(end, D, E, S, losses), end):
-        bound = _lowered(bound, S[t] - S[s], end - s)
+    for s in range(_find_first_used(end, D, E, S, losses), end):
+        bound = _lower_bound(bound, S[t] - S[s], end - s)
     return bound
 
 
 @kernel
-def _lower_of_sent(t: int, E, losses, bound: int) -> int:
-    """Return C_L after what entered the queue since steps that lost bytes (docs/beliefs.md), -1 if it is no integer."""
+def _raise_lower_by_sent(t: int, E, losses, bound: int) -> int:
+    """Return C_L from the bytes that entered the queue since lossy steps (docs/beliefs.md), -1 if it is no integer."""
     end = t - 1
     for a in range(end):
         if losses[a] == 1 and E[end] - E[a] > bound * (end - a):
@@ -131,10 +131,10 @@ def _lower_of_sent(t: int, E, losses, bound: int) -> int:
 
 
 @kernel
-def _upper_of_sent(t: int, D: int, E, S, losses, bound: int) -> int:
-    """Return C_U after windows of what was sent (docs/beliefs.md), -1 if it is no integer."""
+def _lower_upper_by_sent(t: int, D: int, E, S, losses, bound: int) -> int:
+    """Return C_U from windows of bytes sent (docs/beliefs.md), -1 if it is no integer."""
     end = t - D
-    used = _first_used(end, D, E, S, losses)
+    used = _find_first_used(end, D, E, S, losses)
     above, steps = S[t] - S[0], max(1, end)  # V(x) as a fraction
     for x in range(1, end):
         sent, delivered, length = S[t] - E[x], S[t] - S[x], end - x
@@ -143,11 +143,11 @@ def _upper_of_sent(t: int, D: int, E, S, losses, bound: int) -> int:
         if delivered * steps < above * length:
             above, steps = delivered, length
         if x >= used:
-            bound = _lowered(bound, above, steps)
+            bound = _lower_bound(bound, above, steps)
     newest = t - max(D, 1)
     if newest > 0 and losses[newest] == 1:
-        for x in range(_first_used(newest, D, E, S, losses), newest):
-            bound = _lowered(bound, E[newest] - E[x], newest - x)
+        for x in range(_find_first_used(newest, D, E, S, losses), newest):
+            bound = _lower_bound(bound, E[newest] - E[x], newest - x)
     return bound
 
 
@@ -162,9 +162,9 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
         row: the candidate: its condition numbers, then its rate numbers.
         conditions: CONDITION records.
         rates: RATE records.
-        curves: (CURVES, MOST_SAMPLES) int64, filled: tokens admitted, bytes that entered, bytes delivered, whole steps that the
-            newest byte waited, 1 where the link was surely used, the rate in (t-1, t], C_L, C_U; with ``probes`` also 1 where the
-            first byte waited too long, 1 where a loss became known, C_L_lambda, q_U; at last 1 where bytes were lost.
+        curves: (CURVES, MOST_SAMPLES) int64, filled: tokens admitted, bytes entered, bytes delivered, whole steps that the newest
+            byte waited, 1 if the link was surely used, the rate in (t-1, t], C_L, C_U; with ``probes`` also 1 if the first byte
+            waited too long, 1 if a loss became known, C_L_lambda, q_U; at last 1 if bytes were lost.
 
     Returns:
         int: SURVIVES, MISSED, LARGE_LOSS or ILLEGAL.
@@ -186,7 +186,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
         rate = rates[_leaf(shape, row, conditions, C_L, C_U, alpha, max(0, delays[t - 1] - D), probed, q_U)]
         doubled = rate.C_L * C_L + rate.alpha * alpha + rate.C_L_lambda * probed + rate.q_U * q_U
         sent = max(doubled // 2, alpha)
-        # Known also of a step that is not run: what sends otherwise may be judged.
+        # Set also in a step that is not run: programs that send otherwise may still be judged.
         spent[t] = sent
         if doubled % 2 != 0 or sent > MOST_SENT:
             return ILLEGAL
@@ -210,14 +210,14 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
             if low > high:
                 return ILLEGAL
         if trace.serve[t] >= 0:
-            wanted = low + (high - low) // SHARES * trace.serve[t]
+            served = low + (high - low) // SHARES * trace.serve[t]
             if trace.serve[t] == SHARES:
-                wanted = high
-            down = wanted - wanted % GRAIN
-            wanted = down if down >= low else wanted
+                served = high
+            down = served - served % GRAIN
+            served = down if down >= low else served
         else:
-            wanted = trace.S_at[t]
-        S[t] = min(max(wanted, low), high)
+            served = trace.S_at[t]
+        S[t] = min(max(served, low), high)
         delays[t] = _delay(trace, t, E, S, delays[t - 1])
         if delays[t] < 0:
             return ILLEGAL
@@ -237,12 +237,12 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
                 if shows[s + 1] == 0:
                     break
                 if t - s > D:
-                    fallen = _lowered(fallen, S[t] - S[s], t - s - D)
+                    fallen = _lower_bound(fallen, S[t] - S[s], t - s - D)
         else:
             fallen = _exact_upper(t, D, E, S, losses, fallen)
         if trace.windows == 2:
-            risen = _lower_of_sent(t, E, losses, C_L)
-            fallen = _upper_of_sent(t, D, E, S, losses, fallen)
+            risen = _raise_lower_by_sent(t, E, losses, C_L)
+            fallen = _lower_upper_by_sent(t, D, E, S, losses, fallen)
             if risen < 0:
                 return ILLEGAL
             moved = moved or risen > C_L
@@ -302,28 +302,21 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
 
 @kernel(nogil=True)
 def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:
-    """Run one trace against many candidates; returns how many it breaks.
+    """Run one trace against many candidates and return how many it breaks; arguments as in :func:`simulate`.
 
-    Args:
-        trace: a TRACE record.
-        goal: a GOAL record.
-        shape: number of rates.
-        candidates: (n, 2*shape - 1) int16 rows.
-        conditions: CONDITION records.
-        rates: RATE records.
-        out: (n,) int8, filled with what the trace does to each.
+    ``candidates`` are (n, 2*shape - 1) int16 rows; ``out`` (n,) int8 is filled with the effect on each.
     """
     curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
     broken = 0
     for i in range(len(candidates)):
-        found = simulate(trace, goal, shape, candidates[i], conditions, rates, curves)
-        out[i] = found
-        broken += found in (MISSED, LARGE_LOSS, MISLED)
+        outcome = simulate(trace, goal, shape, candidates[i], conditions, rates, curves)
+        out[i] = outcome
+        broken += outcome in (MISSED, LARGE_LOSS, MISLED)
     return broken
 
 
 @kernel(nogil=True)
 def score(traces, goals, shape, candidates, conditions, rates, out) -> None:
-    """Run many traces against many candidates: out (n_traces, n_candidates) int8 is filled with what each does."""
+    """Run many traces against many candidates; out (n_traces, n_candidates) int8 is filled with the effects."""
     for i in range(len(traces)):
         replay(traces[i], goals[i], shape, candidates, conditions, rates, out[i])

@@ -1,10 +1,8 @@
-"""Refute candidates by simulation: find traces that break many, and replay each against all that remain.
+"""Refute candidates by simulation, with random and structured traces that break many candidates at once.
 
-The adversary repertoire: random and structured network traces that refute many candidates at once.
-
-Each trace is a starting state and per step a share of spare tokens to waste, a share of the legal band of service, and a wish for
-delays that the published rule leaves open. Half of them hold the beliefs where they are, many with C_L = C or C_U = C, because
-a violation of invariant (5.3) needs beliefs that do not shrink.
+Each trace is a starting state and per step a share of spare tokens to waste, a share of the legal band of service, and a
+preferred delay where the published rule leaves it open. Half of them keep the beliefs constant, many with C_L = C or C_U = C,
+because a violation of invariant (5.3) needs beliefs that do not shrink.
 """
 
 from __future__ import annotations
@@ -43,11 +41,7 @@ _BACKLOG = (0, 0, 1, 2, 4, 8, 12, 20, 40, 80, 200)
 
 
 def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: float, probes: bool) -> np.ndarray:
-    """Make random traces for a setting.
-
-    Returns:
-        np.ndarray: (count,) of TRACE.
-    """
+    """Return (count,) random TRACE records for a setting."""
     out = np.zeros(count, dtype=TRACE)
     n, D = setting.samples, setting.jitter_steps
     out["samples"], out["jitter"], out["link"] = n, D, LINK
@@ -55,7 +49,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["past_known"] = setting.delay_rule == "sound"
     out["hold"] = rng.random(count) >= moving
     out["alpha"] = 2 * LINK // rng.choice(_ALPHAS, count) // 1296 * 1296
-    beta = _buffers(setting, out["alpha"], rng)
+    beta = _choose_buffers(setting, out["alpha"], rng)
     out["beta"] = beta
     lower = LINK // rng.choice(_LOWER, count) // 4 * 4
     out["C_L"] = np.where(rng.random(count) < 0.2, out["alpha"] * rng.integers(1, 4, count), lower)
@@ -63,7 +57,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["C_U"] = LINK // 2 * 2 * rng.choice(_UPPER, count)
     tight = rng.random(count) < 0.25
     out["C_U"] = np.where(tight, LINK + (out["alpha"] * rng.integers(0, 4, count)), out["C_U"])
-    _on_lines(out, rng)
+    _move_to_lines(out, rng)
     stock = LINK // SHARES * rng.choice([0, 0, 0, 8, 16], count) // GRAIN * GRAIN
     out["G"] = stock if D else 0
     queue = LINK // 4 * rng.choice(_BACKLOG, count)
@@ -80,18 +74,18 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["windows"] = windows_code(setting.beliefs)
     out["late_kept"] = setting.beliefs.lambda_delay == "kept"
     if probes:
-        _probes(out, rng)
-    _delays(out, setting, rng)
-    _moves(out, n, rng)
+        _choose_probes(out, rng)
+    _choose_delays(out, setting, rng)
+    _choose_moves(out, n, rng)
     return out
 
 
-def _on_lines(out: np.ndarray, rng: np.random.Generator) -> None:
-    """Put half of the starting beliefs near the lines C_U = ratio * C_L + k * MSS/Rm, where conditions turn."""
+def _move_to_lines(out: np.ndarray, rng: np.random.Generator) -> None:
+    """Put half of the starting beliefs near the lines C_U = ratio * C_L + k * MSS/Rm, where conditions change."""
     count = len(out)
     twelfths = rng.choice(_RATIOS, count)
     k = rng.integers(-4, 5, count)
-    # The tightest C_L for which this C_U is still at or above C; or any below C.
+    # The tightest C_L for which this C_U is at or above C; or any below C.
     least = (12 * (LINK - k * out["alpha"])) // twelfths
     lower = np.where(rng.random(count) < 0.5, least + out["alpha"] // 8 * rng.integers(0, 9, count), out["C_L"])
     lower = np.clip(lower, out["alpha"], LINK) // 48 * 48
@@ -101,7 +95,7 @@ def _on_lines(out: np.ndarray, rng: np.random.Generator) -> None:
     out["C_U"] = np.where(use, upper, out["C_U"])
 
 
-def _probes(out: np.ndarray, rng: np.random.Generator) -> None:
+def _choose_probes(out: np.ndarray, rng: np.random.Generator) -> None:
     """Choose C_L_lambda and q_U: at most C, on or below the buffer line (6.3), and at least the queue."""
     count = len(out)
     most = np.where(out["beta"] >= 0, np.minimum(LINK, (LINK + np.maximum(out["beta"], 0)) // 3), LINK)
@@ -115,7 +109,7 @@ def _probes(out: np.ndarray, rng: np.random.Generator) -> None:
     out["first_late"] = rng.random(count) < 0.2
 
 
-def _buffers(setting: Setting, alpha: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _choose_buffers(setting: Setting, alpha: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     count = len(alpha)
     if setting.buffer == "infinite":
         return np.full(count, -1)
@@ -129,14 +123,14 @@ def _buffers(setting: Setting, alpha: np.ndarray, rng: np.random.Generator) -> n
     return np.full(count, int(setting.buffer * LINK))
 
 
-def _delays(out: np.ndarray, setting: Setting, rng: np.random.Generator) -> None:
+def _choose_delays(out: np.ndarray, setting: Setting, rng: np.random.Generator) -> None:
     count, n = len(out), setting.samples
     most = np.full(count, n)
     finite = out["beta"] >= 0
     limit = out["beta"] // LINK + setting.jitter_steps
     most = np.where(finite & (limit < n), limit, most)
-    wanted = np.where(rng.random(count) < 0.5, rng.integers(0, 3, count), rng.integers(0, n + 1, count))
-    out["delay"] = np.minimum(wanted, most)
+    drawn = np.where(rng.random(count) < 0.5, rng.integers(0, 3, count), rng.integers(0, n + 1, count))
+    out["delay"] = np.minimum(drawn, most)
     out["delay_at"] = rng.integers(0, n + 1, (count, MOST_SAMPLES)) * rng.integers(0, 2, (count, 1))
     # The past of the sound rule: E at -1, -2, ... never above E(0); S(0) = 0 bytes lie behind at least down to -delay.
     share = np.sort(rng.random((count, PAST)), axis=1)[:, ::-1]
@@ -156,15 +150,15 @@ def _delays(out: np.ndarray, setting: Setting, rng: np.random.Generator) -> None
         behind = (past >= 0).sum(axis=1)
         out["delay"] = np.minimum(out["delay"], behind)
     if fastest is not None:
-        # With a known past bytes that waited did so in what was delivered last, too.
+        # With a known past, bytes that waited are also in the last delivery.
         waited = np.where(past[:, 0] > 0, (past[:, 1:] >= 0).sum(axis=1), 0)
         out["delay"] = np.maximum(out["delay"], waited)
 
 
-def _moves(out: np.ndarray, n: int, rng: np.random.Generator) -> None:
+def _choose_moves(out: np.ndarray, n: int, rng: np.random.Generator) -> None:
     count = len(out)
     shape = (count, MOST_SAMPLES)
-    kinds = rng.integers(0, 7, count)
+    pattern_numbers = rng.integers(0, 7, count)
     serve = rng.integers(0, SHARES + 1, shape)
     turn = rng.integers(1, n + 1, (count, 1))
     steps = np.arange(MOST_SAMPLES)[None, :]
@@ -177,19 +171,19 @@ def _moves(out: np.ndarray, n: int, rng: np.random.Generator) -> None:
         SHARES * rng.integers(0, 2, shape),
         serve,
     ]
-    out["serve"] = np.choose(kinds[:, None], patterns)
+    out["serve"] = np.choose(pattern_numbers[:, None], patterns)
     waste = np.where(rng.random((count, 1)) < 0.5, SHARES, SHARES * rng.integers(0, 2, shape))
     out["waste"] = np.where(rng.random((count, 1)) < 0.3, 0, waste)
 
 
 SAMPLE = 256
-"""Candidates that a fresh batch of traces is tried on."""
+"""Candidates on which a new batch of traces is tried."""
 
 BATCH = 3000
 """Traces per batch."""
 
 QUIET_BATCHES = 2
-"""So many batches without a hit end the search."""
+"""Batches without a hit that end the search."""
 
 MOST_BATCHES = 40
 
@@ -199,9 +193,7 @@ class Simulator:
     """Candidates of one query in the simulator.
 
     Attributes:
-        setting: the network.
-        objectives: what solutions must achieve.
-        space: conditions and rates that rows speak of.
+        space: conditions and rates that rows index.
         rows: (n, 2*rates - 1) int16, all classes.
         any_start: beliefs may be wrong at the start.
         alive: numbers of the classes that no trace has broken.
@@ -215,7 +207,6 @@ class Simulator:
     alive: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with every class alive."""
         self.alive = np.arange(len(self.rows))
 
     @cached_property
@@ -238,11 +229,7 @@ class Simulator:
         return self.objectives.goal(self.setting, int(trace["link"]), int(trace["alpha"]), int(trace["beta"]))
 
     def apply(self, trace: np.ndarray) -> np.ndarray:
-        """Replay a trace against all remaining classes and drop those that it breaks.
-
-        Returns:
-            np.ndarray: numbers of the classes dropped.
-        """
+        """Replay a trace against all remaining classes, drop those that it breaks, and return their numbers."""
         from ccenv.proofs.synthesis.search.kernel import ILLEGAL, SURVIVES, replay
 
         out = np.zeros(len(self.alive), dtype=np.int8)
@@ -253,12 +240,7 @@ class Simulator:
         return dropped
 
     def attack(self, seed: int, found: Callable[[np.ndarray, np.ndarray], None]) -> None:
-        """Search the repertoire until it breaks nothing more.
-
-        Args:
-            seed: of the repertoire.
-            found: called with each trace that was kept and the classes that it broke.
-        """
+        """Search the repertoire until it breaks no more; ``found`` receives each useful trace and the classes that it broke."""
         quiet = batch = 0
         moving = (
             0.5
@@ -271,20 +253,20 @@ class Simulator:
             traces = repertoire(self.setting, BATCH, rng, moving, self.probes)
             if self.any_start:
                 mislead(traces, rng)
-            hits = self._tried(traces, rng)
+            hits = self._try_traces(traces, rng)
             quiet = 0 if hits.any() else quiet + 1
             while hits.any():
                 best = int(hits.sum(axis=1).argmax())
                 found(traces[best], self.apply(traces[best]))
                 hits &= ~hits[best]
 
-    def _tried(self, traces: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _try_traces(self, traces: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         from ccenv.proofs.synthesis.search.kernel import ILLEGAL, SURVIVES, score
 
         sample = self.alive if len(self.alive) <= SAMPLE else np.sort(rng.choice(self.alive, SAMPLE, replace=False))
         reads = ["link", "alpha"] + (["beta"] if self.objectives.transient_buffer else [])
-        _, first, which = np.unique(traces[reads], return_index=True, return_inverse=True)
-        goals = np.array([self.goal(traces[i]) for i in first], dtype=GOAL)[which]
+        _, first, goal_index = np.unique(traces[reads], return_index=True, return_inverse=True)
+        goals = np.array([self.goal(traces[i]) for i in first], dtype=GOAL)[goal_index]
         out = np.zeros((len(traces), len(sample)), dtype=np.int8)
         score(traces, goals, self.space.template.rates, self.rows[sample], self.conditions, self.rates, out)
         broken: np.ndarray = (out != SURVIVES) & (out != ILLEGAL)
