@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.config import validate
@@ -31,6 +31,7 @@ from ccenv.leaderboard.store.records import (
     Sha256,
     StageContent,
     Text,
+    check_counts,
     check_summary,
     read_cells,
 )
@@ -74,6 +75,19 @@ class Audited(RecordContent):
     sample_seed: Annotated[int, Field(strict=True, ge=0)]
     problems: tuple[Text, ...]
     foreign: tuple[Text, ...]
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> Self:
+        for parts, total in (
+            (("n_equal", "n_incomparable"), "n_rerun"),
+            (("n_confirmed", "n_undecided"), "n_proofs"),
+            (("n_same_query",), "n_proofs"),
+            (("n_confirmed",), "n_same_query"),
+        ):
+            if sum(getattr(self, part) for part in parts) > getattr(self, total):
+                stated = " and ".join(f"{part} is {getattr(self, part)}" for part in parts)
+                raise ValueError(f"{stated}; {total} is only {getattr(self, total)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -152,6 +166,8 @@ class Contents:
             elif isinstance(content, Withdrawal):
                 check_withdrawal(content, record.files, known.record, self._read, where)
                 self.withdrawn.add(content.submission)
+        elif isinstance(content, Audited):
+            self._check_audit(content, record.number, where)
         elif isinstance(content, Begun):
             self.rounds.begin(content, where)
         elif isinstance(content, Revealed):
@@ -178,6 +194,7 @@ class Contents:
             runs = [(cell.scenario, cell.agent, cell.adversary, cell.seed) for cell in cells]
             check_runs(runs, played, [known.record.card.name], where)
             check_metrics(cells, played, where)
+            check_counts(content.manifest, played, cells, where)
         elif isinstance(content, Damage):
             played = _suite_of(content, where)
             kind = played.score.adversary
@@ -185,6 +202,16 @@ class Contents:
             check_runs([(c.scenario, c.sender, kind, c.seed) for c in content.cells], met, played.agents, where)
         self.rounds.check_seeds(content, _as_played(content)["seeds"], where)
         return cells
+
+    def _check_audit(self, audited: Audited, number: int, where: str) -> None:
+        """Check that an audit counts no more records, runs and bounds than come before it. Raises InputError."""
+        n_runs = n_bounds = 0
+        for item in self.items:
+            n_runs += len(item.content.cells) if isinstance(item.content, Damage) else len(item.cells)
+            n_bounds += sum(row.bound is not None for row in item.content.rows) if isinstance(item.content, Envelope) else 0
+        for name, most in (("n_records", number - 1), ("n_rerun", n_runs), ("n_proofs", n_bounds)):
+            if getattr(audited, name) > most:
+                raise InputError(f"{where}: {name} is {getattr(audited, name)}; before it there are {most}")
 
     def _submission(self, record: Stored, where: str) -> RecordContent:
         known = reread(record.content, self._read, where)
@@ -246,11 +273,13 @@ def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
 
 
 def _is_encoded(known: Known) -> bool:
-    """Tell whether the solver can speak of a submission: of belief programs, contracts, and the published encodings."""
+    """Tell whether the solver has an encoding of a submission: a contract, a published CCA, or a program alone from its start."""
     from ccenv.proofs.senders.catalog import PUBLISHED
 
     player = known.player
-    return isinstance(player, (ContractSender, ProgramSender)) or (known.record.card.spec or "").partition(":")[0] in PUBLISHED
+    if isinstance(player, ProgramSender):
+        return player.start is None
+    return isinstance(player, ContractSender) or (known.record.card.spec or "").partition(":")[0] in PUBLISHED
 
 
 def _slot_of(kind: str, content: Any) -> str:

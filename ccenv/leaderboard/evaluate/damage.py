@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError
@@ -71,6 +71,12 @@ class Damage(PlayedContent):
     machine: MachineRecord
     cells: tuple[DamageCell, ...] = Field(min_length=1)
     score: Interval
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        if self.score.n_runs != len(self.cells):
+            raise ValueError(f"score.n_runs is {self.score.n_runs}; its cells are {len(self.cells)}")
+        return self
 
     @property
     def worst(self) -> DamageCell:

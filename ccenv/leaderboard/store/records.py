@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
@@ -29,11 +31,24 @@ MAX_BYTES = 64 << 20
 LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:=,+\[\]-]{0,99}$"
 _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
 
+FIRST_MOMENT = "2026-01-01T00:00:00Z"  # no record of a board is older
+
+
+def _check_moment(text: str) -> str:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise ValueError("no date and time of the calendar") from None
+    if text < FIRST_MOMENT:
+        raise ValueError(f"before {FIRST_MOMENT}: no board has records of that time")
+    return text
+
+
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(check_visible)]
 Verdict = Literal["verified", "refuted", "unknown"]
-Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Moment = Annotated[str, Field(pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z$"), AfterValidator(_check_moment)]
 Real = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of such numbers are finite
 Positive = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
@@ -152,6 +167,12 @@ class Manifest(StrictModel):
     table: dict[str, dict[str, Real | None]] = Field(default_factory=dict)
     asked: dict[str, Any] = Field(default_factory=dict)
     failed: list[Any] = Field(default_factory=list, max_length=0)
+
+    @model_validator(mode="after")
+    def _check_complete(self) -> Self:
+        if self.complete != (self.n_missing == 0):
+            raise ValueError(f"n_missing is {self.n_missing}, but complete is {str(self.complete).lower()}")
+        return self
 
 
 ENDLESS = 2
@@ -400,6 +421,7 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
     check_summary(manifest, suite, str(file))
     lines = file.parent / CELLS
     cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
+    check_counts(manifest, suite, cells, str(file))
     order = f"{manifest.finished_at} {file.parent}"
     return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
 
@@ -430,6 +452,30 @@ def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
             raise InputError(f"{where}: summary of {entry.agent}: score is not that of its suite")
         if worst is not None and (worst.metric != suite.worst_case.metric or worst.adversary not in suite.opponents):
             raise InputError(f"{where}: summary of {entry.agent}: worst_case is not that of its suite")
+
+
+def check_counts(manifest: Manifest, suite: SuiteBase, cells: Sequence[CellRecord], where: str) -> None:
+    """Check the counts of a manifest and its summary against its suite and its cells. Raises InputError naming the field."""
+    n_runs = len(getattr(suite, "cases", ())) * len(suite.opponents) * len(suite.seeds)  # of one sender
+    senders = {agent.label for agent in manifest.agents} | {cell.agent for cell in cells}
+    if manifest.n_cells + manifest.n_missing > n_runs * len(senders):
+        stated = f"n_cells is {manifest.n_cells} and n_missing {manifest.n_missing}"
+        raise InputError(f"{where}: {stated}; suite {suite.name!r} has {n_runs} cells for each of {len(senders)} senders")
+    n_cells = Counter(cell.agent for cell in cells)
+    n_scored = Counter(
+        cell.agent
+        for cell in cells
+        if cell.adversary == suite.score.adversary and cell.metrics.get(suite.score.metric) is not None
+    )
+    for entry in manifest.summary:
+        if entry.n_cells != n_cells[entry.agent]:
+            raise InputError(
+                f"{where}: summary of {entry.agent}: n_cells is {entry.n_cells}; its cells are {n_cells[entry.agent]}"
+            )
+        n_score = entry.score.n_runs if entry.score is not None else 0
+        if n_score != n_scored[entry.agent]:
+            stands_on = f"runs with the metric of the score are {n_scored[entry.agent]}"
+            raise InputError(f"{where}: summary of {entry.agent}: score.n_runs is {n_score}; {stands_on}")
 
 
 def played_hash(data: dict[str, Any]) -> str:
