@@ -93,12 +93,17 @@ class Records(list[dict[str, Any]]):
 
 def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
     """Return what a manifest keeps of a user's metrics; nothing without any."""
-    found = []
-    for own in metrics:
-        known = _metric_of(own.name)
-        texts = {"label": known.label[:80], "unit": known.unit[:20], "direction": known.direction, "meaning": known.meaning[:300]}
-        found.append({"name": own.name, **texts, "spec": own.spec, "sha256": own.sha256})
-    return {OWN_METRICS: found} if found else {}
+    descriptions = []
+    for user_metric in metrics:
+        metric = _metric_of(user_metric.name)
+        texts = {
+            "label": metric.label[:80],
+            "unit": metric.unit[:20],
+            "direction": metric.direction,
+            "meaning": metric.meaning[:300],
+        }
+        descriptions.append({"name": user_metric.name, **texts, "spec": user_metric.spec, "sha256": user_metric.sha256})
+    return {OWN_METRICS: descriptions} if descriptions else {}
 
 
 def _metric_of(name: str) -> Metric:
@@ -148,10 +153,10 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
         names = dict.fromkeys(name for record in records for name in record.get(part, {}))
         for name in names:
             column = [record.get(part, {}).get(name) for record in records]
-            kinds = {type(value) for value in column if value is not None}
-            if str in kinds and len(kinds) > 1:
+            types = {type(value) for value in column if value is not None}
+            if str in types and len(types) > 1:
                 column = [None if value is None else str(value) for value in column]
-            elif kinds <= {int, float}:
+            elif types <= {int, float}:
                 column = [None if value is None else float(value) for value in column]
             columns[prefix + name] = column
     for part in ("path", "series", "preconditions"):

@@ -62,8 +62,8 @@ def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
     work()
     calls, once = 1, _seconds(work, 1)
     calls = max(1, round(MIN_SECONDS / max(once, 1e-9)))
-    found = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
-    return statistics.median(found), max(found)
+    speeds = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
+    return statistics.median(speeds), max(speeds)
 
 
 def _seconds(work: Callable[[], None], calls: int) -> float:
@@ -125,14 +125,14 @@ def measure_environments() -> dict[str, float]:
     out: dict[str, float] = {}
     vector = gymnasium.make_vec("ccenv/Sender-v0", num_envs=N_ENVS)
     vector.reset(seed=0)
-    given = itertools.cycle(actions)
-    median, best = rates(lambda: vector.step(next(given)) and None, N_ENVS)
+    actions_cycle = itertools.cycle(actions)
+    median, best = rates(lambda: vector.step(next(actions_cycle)) and None, N_ENVS)
     out["vector_env_1024_steps_per_s"], out["vector_env_1024_steps_per_s_best"] = round(median), round(best)
     vector.close()
     sb3 = make_sb3("ccenv/Sender-v0", N_ENVS)
     sb3.seed(0)
     sb3.reset()
-    median, best = rates(lambda: sb3.step(next(given)) and None, N_ENVS)
+    median, best = rates(lambda: sb3.step(next(actions_cycle)) and None, N_ENVS)
     out["sb3_env_1024_steps_per_s"], out["sb3_env_1024_steps_per_s_best"] = round(median), round(best)
     sb3.close()
     return out
@@ -152,8 +152,8 @@ def duel() -> dict[str, float]:
         {name: generator.uniform(s.low, s.high, (DUELS, *s.shape)).astype(np.float32) for name, s in batch.action_spaces.items()}
         for _ in range(N_ACTIONS)
     ]
-    given = itertools.cycle(actions)
-    median, best = rates(lambda: batch.step(next(given)) and None, DUELS * len(batch.agents))
+    actions_cycle = itertools.cycle(actions)
+    median, best = rates(lambda: batch.step(next(actions_cycle)) and None, DUELS * len(batch.agents))
     return {"duel_64_steps_per_s": round(median), "duel_64_steps_per_s_best": round(best)}
 
 
@@ -165,8 +165,8 @@ def shared() -> dict[str, float]:
     env = make_sb3("ccenv/Sender-v0", DUELS, shared_policy=True, senders=["external", "external"])
     env.seed(0)
     env.reset()
-    given = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
-    median, best = rates(lambda: env.step(next(given)) and None, env.num_envs)
+    actions_cycle = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
+    median, best = rates(lambda: env.step(next(actions_cycle)) and None, env.num_envs)
     env.close()
     return {"shared_64x2_steps_per_s": round(median), "shared_64x2_steps_per_s_best": round(best)}
 
@@ -243,8 +243,8 @@ def measure_packet_engine(make_sender: Callable[[str], Sender]) -> dict[str, flo
     for name, (specs, seconds) in PACKET_CASES.items():
         senders = [make_sender(spec) for spec in specs]
         packets_per_s(specs, senders, 0.1)
-        found = [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)]
-        out[name], out[f"{name}_best"] = round(statistics.median(found)), round(max(found))
+        speeds = [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)]
+        out[name], out[f"{name}_best"] = round(statistics.median(speeds)), round(max(speeds))
     return out
 
 
@@ -299,12 +299,12 @@ def measure_packet_envs() -> dict[str, float]:
         half = generator.uniform(-LARGEST_ACTION, LARGEST_ACTION, (PACKET_N_ACTIONS // 2, PACKET_N_ENVS, flows)).astype(
             np.float32
         )
-        given = np.concatenate([half, -half])
-        turn = iter(range(10**9))
+        actions = np.concatenate([half, -half])
+        counter = iter(range(10**9))
 
-        def work(env: Any = env, given: np.ndarray = given, turn: Any = turn) -> None:
+        def work(env: Any = env, actions: np.ndarray = actions, counter: Any = counter) -> None:
             for _ in range(CALLS):
-                env.step(given[next(turn) % PACKET_N_ACTIONS])
+                env.step(actions[next(counter) % PACKET_N_ACTIONS])
 
         median, best = rates(work, CALLS * PACKET_N_ENVS * flows)
         out[f"{name}_decisions_per_s"], out[f"{name}_decisions_per_s_best"] = round(median), round(best)

@@ -78,8 +78,8 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
     sender = load_sender(spec) if code else make_sender(spec)
     if isinstance(sender, ExternalSender):
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    kind = FILE if code and is_user_sender(spec) else _KINDS[type(bare(sender))]
-    return Player(label or sender.name, kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
+    player_kind = FILE if code and is_user_sender(spec) else _KINDS[type(bare(sender))]
+    return Player(label or sender.name, player_kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
 
 
 def adversary_player(spec: str, *, code: bool = False) -> Player:
@@ -129,7 +129,7 @@ def _source(player: Player) -> dict[FilePath, str]:
 
 
 @dataclass(frozen=True)
-class Own:
+class UserAdditions:
     """What a user adds to a suite, besides senders.
 
     Attributes:
@@ -142,11 +142,11 @@ class Own:
 
     def without(self, specs: Sequence[str]) -> list[str]:
         """Return the adversaries of a suite that are not the user's."""
-        own = {player.label for player in self.adversaries}
-        return [spec for spec in specs if spec not in own]
+        labels = {player.label for player in self.adversaries}
+        return [spec for spec in specs if spec not in labels]
 
 
-NOTHING_OWN = Own()
+NO_ADDITIONS = UserAdditions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +255,8 @@ class TraceCell(Cell):
 
     def values(self, trace: Trace) -> dict[str, float | None]:
         """Return the metrics of its trace; None where one is undefined."""
-        for own in self.own_metrics:
-            require_metric(own)
+        for user_metric in self.own_metrics:
+            require_metric(user_metric)
         return defined(measure(self.window(trace), self.metrics))
 
 
@@ -266,7 +266,11 @@ def defined(values: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def trace_cells(
-    suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], own: tuple[OwnMetric, ...], keys: int = 1 << 53
+    suite: Suite,
+    agents: Sequence[Player],
+    adversaries: Sequence[Player],
+    user_metrics: tuple[OwnMetric, ...],
+    keys: int = 1 << 53,
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
     """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order."""
     for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
@@ -282,8 +286,8 @@ def trace_cells(
                 "seed": seed,
                 "engine_seed": key,
                 "agent": agent,
-                "metrics": (*(name for name in OF_TRACE if name in suite.metrics), *(metric.name for metric in own)),
-                "own_metrics": own,
+                "metrics": (*(name for name in OF_TRACE if name in suite.metrics), *(metric.name for metric in user_metrics)),
+                "own_metrics": user_metrics,
                 "model": case.scenario.model,
                 "path": path.to_dict(),
                 "steps_per_rtt": suite.steps_per_rtt,

@@ -14,8 +14,8 @@ from ccenv.base.errors import CcenvError, EngineError
 from ccenv.base.files import hash_of
 from ccenv.benchmarks.cells.cell import (
     FILE,
-    NOTHING_OWN,
-    Own,
+    NO_ADDITIONS,
+    UserAdditions,
     Player,
     TraceCell,
     adversary_of,
@@ -89,16 +89,16 @@ class CurveCell(TraceCell):
         return Window(trace, self.first_row, self.steps)
 
 
-def curve_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[CurveCell]:
+def curve_cells_of(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[CurveCell]:
     """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
 
     Raises:
         InputError: for unknown agents or adversaries, or a path that does not fit the grid.
     """
-    adversaries = [*(adversary_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
+    adversaries = [*(adversary_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
     out = []
-    for case, path, fields in trace_cells(suite, agents, adversaries, own.metrics):
+    for case, path, fields in trace_cells(suite, agents, adversaries, additions.metrics):
         scenario = case.scenario
         steps, first_row = suite.rows(grid_of(path, suite.steps_per_rtt).dt_s)
         others = competitors[scenario.name]
@@ -172,17 +172,17 @@ def search_player(spec: str) -> Player:
     return Player(spec, "search", spec, hash_of({"kind": "search", "spec": spec}))
 
 
-def attack_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[AttackCell]:
+def attack_cells_of(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[AttackCell]:
     """Return all attacks of a suite for some agents and what else a user brings, in its order.
 
     Raises:
         InputError: for unknown agents or adversaries.
     """
-    adversaries = [*(search_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
+    adversaries = [*(search_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     warm_up = round(suite.warm_up_rtts or 0)
     window = round(suite.duration_rtts or 0) - warm_up
     spent = suite.budget_flow_steps or 0
     return [
         AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent, goal=case.scenario.goal)
-        for case, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
+        for case, _, fields in trace_cells(suite, agents, adversaries, additions.metrics, ATTACK_SEEDS)
     ]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.provenance import machine
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, UserAdditions, defined
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.packet import NETWORK, LiveSuite
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
@@ -54,8 +54,8 @@ class LiveCell(Cell):
         Raises:
             CcenvError: where this machine cannot run it, or no run is valid.
         """
-        for own in self.own_metrics:
-            require_metric(own)
+        for user_metric in self.own_metrics:
+            require_metric(user_metric)
         file = _file(self.moves)
         if _sha256(file) != self.moves_sha256:
             raise InputError(f"cell {self.name}: {file} changed since the suite was read")
@@ -79,9 +79,9 @@ class LiveCell(Cell):
         )
 
 
-def live_cells_of(suite: LiveSuite, own: Own = NOTHING_OWN) -> list[LiveCell]:
+def live_cells_of(suite: LiveSuite, additions: UserAdditions = NO_ADDITIONS) -> list[LiveCell]:
     """Return all cells of a suite. Raises InputError for adversaries of a user, or moves that are not there."""
-    if own.adversaries:
+    if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays stored moves: it takes no --adversary")
     return [
         LiveCell(
@@ -92,7 +92,7 @@ def live_cells_of(suite: LiveSuite, own: Own = NOTHING_OWN) -> list[LiveCell]:
             engine_seed=suite.run_key(case.name, seed),
             agent=FIXED,
             metrics=(*suite.metrics,),
-            own_metrics=own.metrics,
+            own_metrics=additions.metrics,
             sender=case.scenario.sender,
             moves=case.scenario.moves,
             moves_sha256=_sha256(_file(case.scenario.moves)),

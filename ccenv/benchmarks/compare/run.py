@@ -64,8 +64,8 @@ class Comparison:
     def columns(self) -> list[tuple[str, str]]:
         """The columns that hold something: (key, heading)."""
         further = {name: run_metric(name).axis for row in self.rows for name in row.metrics}
-        known = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
-        return [*known, *((name, title) for name, title in further.items() if name not in dict(known))]
+        defined = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
+        return [*defined, *((name, title) for name, title in further.items() if name not in dict(defined))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting and the rows as plain data."""
@@ -152,7 +152,7 @@ def compare(
     Example:
         >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
     """
-    given = _players(senders)
+    by_spec = _players(senders)
     flows = int(number("compare", "flows", flows, low=1, high=MOST_FLOWS, whole=True))
     seeds = int(number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True))
     seed = int(number("compare", "seed", seed, low=0, high=MOST_SEEDS - MOST_RUNS, whole=True))
@@ -161,7 +161,7 @@ def compare(
         raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
-    for spec in (spec for spec, sender in given.items() if sender is None):
+    for spec in (spec for spec, sender in by_spec.items() if sender is None):
         _require_there(spec)
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
@@ -179,11 +179,11 @@ def compare(
         seeds,
     )
     steps = attack_flow_steps if adversary else 0
-    hashes = hashes_of([*given, against, network, *metrics])
+    hashes = hashes_of([*by_spec, against, network, *metrics])
     first = _Task(setting, steps, _further(metrics), hashes)
     others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
     limit_s = positive("limit", limit, SECONDS) if limit else 0.0
-    found = []
+    outcomes = []
     with Workers(jobs) as workers:
         waiting = [
             partial(_alone, task, spec, limit_s)
@@ -191,14 +191,14 @@ def compare(
             else workers.submit(_run, task, spec)
             if sender is None
             else partial(_run, task, spec, sender)
-            for spec, sender in given.items()
+            for spec, sender in by_spec.items()
             for task in (first, *others)
         ]
         for done, result in enumerate(waiting, 1):
-            found.append(result())
+            outcomes.append(result())
             if report is not None:
                 report(done, len(waiting))
-    runs = [found[n : n + seeds] for n in range(0, len(found), seeds)]
+    runs = [outcomes[n : n + seeds] for n in range(0, len(outcomes), seeds)]
     return Comparison(setting, tuple(merge_rows([row for row, _ in same]) for same in runs), tuple(same[0][1] for same in runs))
 
 
@@ -225,14 +225,14 @@ def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
         raise InputError(f"senders is {shown(senders)}; a list is needed, such as ['cubic', 'copa']")
     if not senders:
         raise InputError("no sender to compare; name at least one, such as cubic")
-    given: dict[str, Sender | None] = {}
-    for one in senders:
-        sender = None if isinstance(one, str) else as_sender(one)
-        spec = one if isinstance(one, str) else str(getattr(sender, "name", ""))
-        if spec in given:
+    by_spec: dict[str, Sender | None] = {}
+    for sender_like in senders:
+        sender = None if isinstance(sender_like, str) else as_sender(sender_like)
+        spec = sender_like if isinstance(sender_like, str) else str(getattr(sender, "name", ""))
+        if spec in by_spec:
             raise InputError(f"sender {spec!r} is given twice")
-        given[spec] = sender
-    return given
+        by_spec[spec] = sender
+    return by_spec
 
 
 def _require_there(spec: str) -> None:
@@ -283,21 +283,21 @@ def _is_compiled(spec: str) -> bool:
 def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
     pool = ProcessPool(1, __name__)
     try:
-        found: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
+        outcome: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
     except TimeoutError:
         return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
     except BrokenExecutor:
         return Row(spec, error="its process died"), None
     finally:
         pool.end()
-    return found
+    return outcome
 
 
-def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Result | None]:
+def _run(task: _Task, spec: str, instance: Sender | None = None) -> tuple[Row, Result | None]:
     setting, name = task.setting, spec
     try:
         with held(task.hashes):
-            sender = load_sender(spec) if given is None else given
+            sender = load_sender(spec) if instance is None else instance
             name = sender.name
             for metric in task.metrics:
                 if isinstance(metric, OwnMetric):
@@ -311,20 +311,20 @@ def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Resu
 
 def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
     setting, summary = task.setting, result.summary()
-    own = summary["flows"][: setting.flows]
-    rates = np.array([flow["throughput_mbps"] for flow in own])
-    sent = [flow for flow in own if flow["loss"] is not None]
+    flows = summary["flows"][: setting.flows]
+    rates = np.array([flow["throughput_mbps"] for flow in flows])
+    sent = [flow for flow in flows if flow["loss"] is not None]
     first = int(np.searchsorted(result.time_s, result.scenario.warmup_s))
     waits_ms = 1e3 * result.link_log["queue_bytes"][first:, 0] / setting.rate_Bps
     fair_mbps = setting.rate_Bps / MBPS_IN_BPS / (setting.flows + 1)
     ends = result.flow_log[-1, : setting.flows]
     sent_bytes = float(ends["sent_bytes"].sum())
-    heard = [flow["rtt"] for flow in own if flow["rtt"] is not None]
+    rtts_s = [flow["rtt"] for flow in flows if flow["rtt"] is not None]
     return Row(
         name,
         throughput_mbps=float(rates.sum()),
         utilisation=summary["links"][0]["utilisation"],
-        rtt_ms=1e3 * float(np.mean(heard)) if heard else None,
+        rtt_ms=1e3 * float(np.mean(rtts_s)) if rtts_s else None,
         queue_p95_ms=float(np.percentile(waits_ms, 95)) if waits_ms.size else None,
         loss=float(np.mean([flow["loss"] for flow in sent])) if sent else None,
         jain=jain(rates) if setting.flows > 1 and rates.any() else None,
@@ -338,13 +338,13 @@ def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
 
 def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
     """Return the further metrics of the sender's own flows, after the warm-up; None where one is undefined."""
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     span = (result.scenario.warmup_s, result.scenario.duration_s)
     for metric in task.metrics:
         name = metric if isinstance(metric, str) else metric.name
         value = measure_run(result.measured(), name, [span], result.scenario.flows[0].sender)
-        found[name] = None if math.isnan(value) else value
-    return found
+        values[name] = None if math.isnan(value) else value
+    return values
 
 
 def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:

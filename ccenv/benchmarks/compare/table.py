@@ -186,14 +186,14 @@ def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]
         for row, result, dashes in zip(rows, results, itertools.cycle(DASHES), strict=False):
             if result is None:
                 continue
-            own = slice(0, setting.flows)
+            flows = slice(0, setting.flows)
             time_s, log = result.time_s, result.flow_log
-            rates_mbps = result.throughput_Bps()[:, own].sum(axis=1) / MBPS_IN_BPS
+            rates_mbps = result.throughput_Bps()[:, flows].sum(axis=1) / MBPS_IN_BPS
             rate.plot(*thin(time_s[1:], rates_mbps, RATE_POINTS), linestyle=dashes, label=row.sender, linewidth=1.1)
             queue.plot(
                 *thin(time_s, 1e3 * result.link_log["queue_bytes"][:, 0] / setting.rate_Bps), linestyle=dashes, linewidth=1.1
             )
-            dropped = (log["dropped_bytes"] + log["random_lost_bytes"])[:, own].sum(axis=1)
+            dropped = (log["dropped_bytes"] + log["random_lost_bytes"])[:, flows].sum(axis=1)
             lost.plot(*thin(time_s, dropped / result.scenario.mss_bytes), linestyle=dashes, linewidth=1.1)
         rate.axhline(setting.rate_Bps / MBPS_IN_BPS, color="black", linewidth=0.6, linestyle=":")
         labels = ("throughput (Mbit/s)", "queue (ms)", "lost so far (packets)")

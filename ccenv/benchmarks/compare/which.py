@@ -55,8 +55,8 @@ class Choices:
     failed: dict[str, str]
 
     def __repr__(self) -> str:
-        best = {kind: " = ".join(self.best(kind)) for kind in dict.fromkeys(row.network for row in self.rows)}
-        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {kind}" for kind, names in best.items()) + ")"
+        best = {network: " = ".join(self.best(network)) for network in dict.fromkeys(row.network for row in self.rows)}
+        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {network}" for network, names in best.items()) + ")"
 
     def best(self, network: str) -> list[str]:
         """Return the senders in the first place on a kind of network; several are a tie."""
@@ -96,9 +96,9 @@ def which(
         UnknownNameError: for an unknown kind of network or sender.
         InputError: for a metric by which nothing can be sorted.
     """
-    suite, known = _suite(), networks()
-    if network and network not in known:
-        raise unknown_name("kind of network", network, known)
+    suite, summaries = _suite(), networks()
+    if network and network not in summaries:
+        raise unknown_name("kind of network", network, summaries)
     if by not in suite.metrics:
         raise unknown_name("metric of this suite", by, suite.metrics)
     only = [f"{network}/*"] if network else []
@@ -114,12 +114,12 @@ def which(
         progress=report,
     )
     records = cells_of(out)
-    kinds = [network] if network else list(known)
-    rows = [row for kind in kinds for row in _of_kind(suite, kind, [r for r in records if r["scenario"] == kind], by)]
+    names = [network] if network else list(summaries)
+    rows = [row for name in names for row in _rank_senders(suite, name, [r for r in records if r["scenario"] == name], by)]
     return Choices(tuple(rows), by, {one["agent"]: one["error"] for one in manifest["failed"]})
 
 
-def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str) -> list[Choice]:
+def _rank_senders(suite: SuiteBase, network: str, records: list[dict[str, Any]], by: str) -> list[Choice]:
     sign = suite.measure(by).sign
 
     def estimated(agent: str, metric: str) -> Estimate | None:
@@ -127,7 +127,7 @@ def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str
         return estimate([values]) if values else None
 
     agents = dict.fromkeys(record["agent"] for record in records)
-    rows = [Choice(agent, kind, {metric: estimated(agent, metric) for metric in suite.metrics}) for agent in agents]
+    rows = [Choice(agent, network, {metric: estimated(agent, metric) for metric in suite.metrics}) for agent in agents]
 
     def key(row: Choice) -> tuple[bool, float, str]:
         value = row.values[by]

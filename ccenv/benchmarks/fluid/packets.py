@@ -122,14 +122,14 @@ def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) 
     rows = []
     for metric in MIX_METRICS:
         a, b = (np.array([c[metric] for c in cells]) for cells in (fluid, packets))
-        apart = np.abs(a - b)
-        worst = fluid[int(np.argmax(apart))]
+        differences = np.abs(a - b)
+        worst = fluid[int(np.argmax(differences))]
         varied = np.ptp(a) > 0 and np.ptp(b) > 0
         rows.append(
             {
                 "metric": metric,
-                "mean_difference": float(apart.mean()),
-                "largest_difference": float(apart.max()),
+                "mean_difference": float(differences.mean()),
+                "largest_difference": float(differences.max()),
                 "at": f"{worst['mix']}, {worst['discipline']}, {worst['buffer_bdp']:g} BDP",
                 "rank_correlation": float(spearmanr(a, b).statistic) if varied else None,
             }

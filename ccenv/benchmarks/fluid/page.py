@@ -118,12 +118,12 @@ def _statements(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any
     head = "<th>section</th><th>the paper says</th><th>criterion</th>"
     head += "".join(f"<th>{name}</th><th>holds</th>" for name, _ in engines)
     rows = []
-    for results in zip(*(found for _, found in engines), strict=True):
+    for results in zip(*(judgements for _, judgements in engines), strict=True):
         first = results[0]
         measured = [value for r in results for value in (r["measured"], "yes" if r["holds"] else "no")]
         rows.append(_row(first["source"], first["text"], first["criterion"], *measured))
     rows = [r.replace("<td>yes<", "<td class=yes>yes<").replace("<td>no<", "<td class=no>no<") for r in rows]
-    counts = "; ".join(f"{name}: {sum(r['holds'] for r in found)} of {len(found)} hold" for name, found in engines)
+    counts = "; ".join(f"{name}: {sum(r['holds'] for r in judgements)} of {len(judgements)} hold" for name, judgements in engines)
     return _table(head, rows) + f"<p>{counts}.</p>"
 
 
@@ -218,9 +218,12 @@ def statements_table(columns: Mapping[str, Sequence[dict[str, Any]]]) -> list[di
     except KeyError as error:
         raise InputError(f"the statements need all cells of the sweep validation; {error} is missing") from error
     rows = []
-    for found in zip(*judged.values(), strict=True):
-        row = {key: found[0][key] for key in ("source", "text", "criterion")}
-        row |= {name: {key: one[key] for key in ("holds", "measured")} for name, one in zip(judged, found, strict=True)}
+    for judgements in zip(*judged.values(), strict=True):
+        row = {key: judgements[0][key] for key in ("source", "text", "criterion")}
+        row |= {
+            name: {key: judgement[key] for key in ("holds", "measured")}
+            for name, judgement in zip(judged, judgements, strict=True)
+        }
         rows.append(row)
     return rows
 
@@ -248,9 +251,9 @@ def published_distance(cells: Sequence[dict[str, Any]], published: Path, sweep_n
     data = read_json(published)
     try:
         rows = [row for row in data["cells"] if row["sweep"] == sweep_name]
-        known = {(row["mix"], row["discipline"], float(row["buffer_bdp"])): row for row in rows}
-        apart = [
-            {name: abs(cell[name] - float(known[_key(cell)][name])) for name in (*PUBLISHED_BANDS, "utilisation_pct")}
+        published_rows = {(row["mix"], row["discipline"], float(row["buffer_bdp"])): row for row in rows}
+        differences = [
+            {name: abs(cell[name] - float(published_rows[_key(cell)][name])) for name in (*PUBLISHED_BANDS, "utilisation_pct")}
             for cell in cells
         ]
     except (KeyError, TypeError, ValueError) as error:
@@ -259,14 +262,14 @@ def published_distance(cells: Sequence[dict[str, Any]], published: Path, sweep_n
         ) from error
     beyond = [
         "{}, {}, {:g} BDP".format(*_key(cell))
-        for cell, off in zip(cells, apart, strict=True)
-        if any(off[name] > band for name, band in PUBLISHED_BANDS.items())
+        for cell, difference in zip(cells, differences, strict=True)
+        if any(difference[name] > band for name, band in PUBLISHED_BANDS.items())
     ]
     return {
         "cells": len(cells),
         "within": len(cells) - len(beyond),
         "beyond": beyond,
-        "largest": {name: max(off[name] for off in apart) for name in apart[0]} if apart else {},
+        "largest": {name: max(difference[name] for difference in differences) for name in differences[0]} if differences else {},
     }
 
 

@@ -56,9 +56,9 @@ def _span(values: Sequence[float], unit: str = "") -> str:
     return f"{min(values):.2f} to {max(values):.2f}{unit}"
 
 
-def _within(metric: str, mixes: str | Iterable[str], where: tuple[str, tuple[int, ...]], low: float, high: float) -> Check:
+def _within(metric: str, mixes: str | Iterable[str], columns: tuple[str, tuple[int, ...]], low: float, high: float) -> Check:
     def check(table: Table) -> tuple[bool, str]:
-        values = table.values(metric, mixes, *where)
+        values = table.values(metric, mixes, *columns)
         return all(low <= v <= high for v in values), _span(values)
 
     return check

@@ -28,10 +28,10 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
     """Draw one figure; None if no cell of the run belongs to it."""
     from matplotlib.figure import Figure as Canvas
 
-    own = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
-    if not own:
+    chosen = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
+    if not chosen:
         return None
-    panels = _panels(own, figure)[:MAX_PANELS]
+    panels = _panels(chosen, figure)[:MAX_PANELS]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     width = 4.4 * columns if len(panels) > 1 else 7.5
@@ -54,11 +54,11 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
 
 def table(suite: SuiteBase, records: list[CellData], figure: Figure) -> list[list[Any]]:
     """Return the numbers behind a figure, header first: one row per cell."""
-    own = matching(records, figure)
+    chosen = matching(records, figure)
     names = [n for n in dict.fromkeys((*figure.panels.split(","), figure.x, figure.y, figure.by)) if n]
     metrics = [*figure.shown, *([figure.divided_by] if figure.divided_by else [])] or list(suite.metrics)
     rows: list[list[Any]] = [["scenario", "agent", "seed", *(n for n in names if n not in ("scenario", "agent")), *metrics]]
-    for record in own:
+    for record in chosen:
         values = [parameter(record, name) for name in names if name not in ("scenario", "agent")]
         rows.append([record["scenario"], record["agent"], record["seed"], *values, *(record["metrics"].get(m) for m in metrics)])
     return rows
@@ -82,9 +82,9 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
     groups = list(dict.fromkeys(parameter(cell, figure.by) for cell in cells)) if figure.by else [None]
     colour = 0
     for group in groups[:MAX_LINES]:
-        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
         for metric in figure.shown:
-            points = _points(own, figure, metric)
+            points = _points(group_cells, figure, metric)
             label = " ".join(filter(None, [_text(group) if group is not None else "", _short(suite, metric, figure)]))
             style: dict[str, Any] = {"color": f"C{colour % 10}", "markersize": 4}
             ax.plot(
@@ -92,7 +92,7 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
             )
             colour += 1
         if figure.theory:
-            _theory(own, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
+            _theory(group_cells, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
     _finish(suite, figure, ax)
 
 
@@ -100,8 +100,8 @@ def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
     """Draw the share of the cells whose metric is at most so much."""
     measure = suite.measure(figure.shown[0])
     for group in dict.fromkeys(parameter(cell, figure.by) if figure.by else None for cell in cells):
-        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
-        values = sorted(float(value) for cell in own if (value := cell["metrics"].get(figure.shown[0])) is not None)
+        group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        values = sorted(float(value) for cell in group_cells if (value := cell["metrics"].get(figure.shown[0])) is not None)
         if values:
             shares = np.arange(1, len(values) + 1) / len(values)
             ax.step(
@@ -126,7 +126,7 @@ def _points(cells: list[CellData], figure: Figure, metric: str) -> list[tuple[fl
 
 def _theory(cells: list[CellData], figure: Figure, ax: Axes, colour: str, *, first: bool) -> None:
     name = str(figure.theory.get("function"))
-    known = {**cells[0].get("parameters", {}), **figure.theory}
+    constants = {**cells[0].get("parameters", {}), **figure.theory}
     xs = [value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))]
     if not xs:
         return
@@ -135,7 +135,7 @@ def _theory(cells: list[CellData], figure: Figure, ax: Axes, colour: str, *, fir
     if all(other == others[0] for other in others):
         space = np.geomspace if figure.log_x else np.linspace
         grid = space(min(xs), max(xs), _THEORY_POINTS)
-        pairs = [(float(x), evaluate(name, {**known, figure.x: float(x)})) for x in grid]
+        pairs = [(float(x), evaluate(name, {**constants, figure.x: float(x)})) for x in grid]
     else:
         at = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
         pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(at.items())]
@@ -153,9 +153,9 @@ def _bars(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
     for i, (by, metric) in enumerate(bars):
         values = []
         for group in groups:
-            own = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
-            found = value_of(own, figure.quantity(metric))
-            values.append(math.nan if found is None else found)
+            bar_cells = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
+            value = value_of(bar_cells, figure.quantity(metric))
+            values.append(math.nan if value is None else value)
         label = " ".join(filter(None, ["" if by is None else _text(by), _short(suite, metric, figure)]))
         ax.bar(
             np.arange(len(groups)) + (i + 0.5) / len(bars) * 0.8 - 0.4, values, 0.8 / len(bars), label=label, color=f"C{i % 10}"
@@ -201,9 +201,9 @@ def _heatmap(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) 
     values = np.full((len(ys), len(xs)), math.nan)
     for i, y in enumerate(ys):
         for j, x in enumerate(xs):
-            here = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
-            found = value_of(here, figure.quantity(figure.shown[0]))
-            values[i, j] = math.nan if found is None else found
+            point_cells = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
+            value = value_of(point_cells, figure.quantity(figure.shown[0]))
+            values[i, j] = math.nan if value is None else value
     _image(values, xs, ys, ax, figure.x, figure.y, suite.measure(figure.shown[0]).label)
 
 
@@ -215,21 +215,21 @@ def _delta_map(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes
     points = [(float(parameter(c, figure.x)), float(parameter(c, figure.y)), c["metrics"].get(figure.shown[0])) for c in cells]
     for i, high in enumerate(ticks):
         for j, low in enumerate(ticks[: i + 1]):
-            inside = [v for x, y, v in points if low <= x <= high and low <= y <= high and v is not None]
-            found = delta_sensitivity(inside)
-            values[i, j] = found if math.isfinite(found) else math.nan
+            values_between = [v for x, y, v in points if low <= x <= high and low <= y <= high and v is not None]
+            sensitivity = delta_sensitivity(values_between)
+            values[i, j] = sensitivity if math.isfinite(sensitivity) else math.nan
     _image(values, ticks, ticks, ax, "d_min (ms)", "d_max (ms)", "delta")
 
 
 def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_label: str, y_label: str, label: str) -> None:
-    shown = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0)
+    image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0)
     ax.set_xticks(range(0, len(xs), 3), [_text(x) for x in xs[::3]], fontsize="small")
     ax.set_yticks(range(0, len(ys), 3), [_text(y) for y in ys[::3]], fontsize="small")
     ax.set_xlabel(x_label, fontsize="small")
     ax.set_ylabel(y_label, fontsize="small")
     canvas = ax.get_figure()
     if canvas is not None:
-        canvas.colorbar(shown, ax=ax, label=label)
+        canvas.colorbar(image, ax=ax, label=label)
 
 
 def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
@@ -238,9 +238,9 @@ def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes
     agents = list(dict.fromkeys(cell["agent"] for cell in cells))[:MAX_LINES]
     for colour, agent in enumerate(agents):
         for number, cell in enumerate(cell for cell in cells if cell["agent"] == agent):
-            known = [value for value in cell["slowdowns"] if value is not None]
-            shares = np.arange(len(known)) / (len(cell["slowdowns"]) - 1)
-            ax.plot(known, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
+            finished = [value for value in cell["slowdowns"] if value is not None]
+            shares = np.arange(len(finished)) / (len(cell["slowdowns"]) - 1)
+            ax.plot(finished, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
     ax.set_xscale("log")
     ax.set_xlabel("time of a transfer over the shortest possible", fontsize="small")
     ax.set_ylabel("share of the transfers", fontsize="small")

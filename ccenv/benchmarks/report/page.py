@@ -316,8 +316,8 @@ def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
         means = entry["against"][suite.score.adversary]
         cells = "".join(f'<td class="n">{_number(means.get(name))}</td>' for name in suite.metrics)
         worst = entry["worst_case"]
-        found = f"{_number(worst['value'])} in {e(worst['scenario'])}" if worst else ""
-        rows.append(f'<tr><td>{e(entry["agent"])}</td><td class="n">{interval}</td>{cells}<td>{found}</td></tr>')
+        worst_text = f"{_number(worst['value'])} in {e(worst['scenario'])}" if worst else ""
+        rows.append(f'<tr><td>{e(entry["agent"])}</td><td class="n">{interval}</td>{cells}<td>{worst_text}</td></tr>')
     head = "".join(f"<th class=n>{e(suite.measure(name).label)}</th>" for name in suite.metrics)
     score_label = f"{suite.measure(suite.score.metric).label}: IQM and 95 % interval"
     worst_label = f"worst {suite.measure(suite.worst_case.metric).label}"
@@ -332,11 +332,11 @@ def _how(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> str:
     e = html.escape
     machine, versions = manifest["machine"], manifest["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
-    where = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."
+    provenance = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."
     hashes = f"Suite <code>{e(manifest['suite_sha256'][:16])}</code>, code <code>{e(manifest['code_sha256'][:16])}</code>."
     commands = "\n".join(how_to_run(suite, manifest, folder))
     return (
-        f"<h2>Run it again</h2><pre>{e(commands)}</pre><p>{e(where)} {hashes} "
+        f"<h2>Run it again</h2><pre>{e(commands)}</pre><p>{e(provenance)} {hashes} "
         "All numbers: <code>cells.jsonl</code>, <code>cells.parquet</code>.</p>"
     )
 

@@ -94,10 +94,10 @@ def read_record(folder: FilePath) -> dict[str, Any]:
 
 def read_records(folder: FilePath) -> list[dict[str, Any]]:
     """Read all records of a folder, by name. Raises InputError if there are none."""
-    found = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
-    if not found:
+    records = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
+    if not records:
         raise InputError(f"{folder}: holds no records; make one with: ccenv bench report DIR --record {folder}")
-    return found
+    return records
 
 
 def overview(records: list[dict[str, Any]]) -> list[str]:
@@ -134,7 +134,7 @@ def write_page(folder: FilePath, page: FilePath) -> None:
         InputError: if there are no records.
         CcenvError: if the page cannot be written.
     """
-    found = read_records(folder)
+    records = read_records(folder)
     link = folder.name if folder.parent == page.parent else str(folder.relative_to(page.parent))
     lines = [
         "# What the papers' experiments give here",
@@ -143,9 +143,9 @@ def write_page(folder: FilePath, page: FilePath) -> None:
         "and other simulators. *Reproduced*: within the stated factor of the published value, or the claimed bound or ranking",
         "holds; *same direction*: the effect is there and of another size.",
         "",
-        *overview(found),
+        *overview(records),
     ]
-    for record in found:
+    for record in records:
         machine = f"{record['machine']['processor']}, {record['machine']['cores']} cores"
         lines += ["", f"## {record['suite']}", "", *statements(record), ""]
         lines += [f"`{record['command']}`: version {record['version']}, {record['finished_at'][:10]}, {machine}."]

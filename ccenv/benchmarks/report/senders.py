@@ -79,7 +79,7 @@ def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
         for cell in cells:
             by_agent.setdefault(cell["agent"], []).append(cell)
         columns = columns_of(manifest["suite"]["name"])
-        senders = {agent: _means(own, columns) for agent, own in by_agent.items()}
+        senders = {agent: _means(agent_cells, columns) for agent, agent_cells in by_agent.items()}
         ranked = sorted(senders.items(), key=lambda item: _rank(item[1]))
         suites[manifest["suite"]["name"]] = {
             "suite_sha256": manifest["suite_sha256"],
@@ -102,24 +102,24 @@ def _rank(means: dict[str, float | None]) -> float:
 
 
 def _means(cells: Sequence[dict[str, Any]], columns: dict[str, Column]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    means: dict[str, float | None] = {}
     for name, column in columns.items():
-        own = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
-        values = [cell["metrics"][column.metric] for cell in own if not fnmatchcase(cell["scenario"], column.left_out)]
-        known = [value for value in values if value is not None]
-        counts = known and (len(known) == len(values) or not column.whole)
+        chosen = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
+        values = [cell["metrics"][column.metric] for cell in chosen if not fnmatchcase(cell["scenario"], column.left_out)]
+        defined = [value for value in values if value is not None]
+        counts = defined and (len(defined) == len(values) or not column.whole)
         mean = geometric_mean if column.ratio else fmean
-        found[name] = float(f"{column.factor * mean(known):.{DIGITS}g}") if counts else None
-    return found
+        means[name] = float(f"{column.factor * mean(defined):.{DIGITS}g}") if counts else None
+    return means
 
 
 def tables(record: dict[str, Any]) -> str:
     """Return a record as tables in Markdown, one per suite and a row per sender."""
     out = []
-    for suite, found in record["suites"].items():
+    for suite, suite_record in record["suites"].items():
         rows = [
             {suite: f"`{sender}`", **{name: "-" if value is None else f"{value:g}" for name, value in means.items()}}
-            for sender, means in found["senders"].items()
+            for sender, means in suite_record["senders"].items()
         ]
         out.append(markdown(rows))
     return "\n\n".join(out)

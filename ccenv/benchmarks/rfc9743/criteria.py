@@ -139,10 +139,10 @@ class Criteria(StrictModel):
 
     def only(self, names: tuple[str, ...]) -> Criteria:
         """Return some of the criteria. Raises InputError for an unknown one."""
-        known = [criterion.id for criterion in self.criteria]
+        ids = [criterion.id for criterion in self.criteria]
         for name in names:
-            if name not in known:
-                raise InputError(f"unknown criterion {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}")
+            if name not in ids:
+                raise InputError(f"unknown criterion {name!r}.{did_you_mean(name, ids)} Known: {', '.join(ids)}")
         kept = tuple(criterion for criterion in self.criteria if criterion.id in names)
         return self.model_copy(update={"criteria": kept}) if names else self
 

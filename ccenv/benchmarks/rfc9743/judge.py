@@ -42,13 +42,13 @@ def verdict_of(verdicts: list[str]) -> str:
 def _measure(
     measure: Measure, criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> dict[str, Any]:
-    own = measure.quantity.model_copy(update={"agent": sender})
-    value = value_of(records, own)
+    quantity = measure.quantity.model_copy(update={"agent": sender})
+    value = value_of(records, quantity)
     baseline = value_of(records, measure.quantity.model_copy(update={"agent": criteria.baseline}))
     low, high = bounds(measure, baseline)
-    cells = matching(records, own)
+    cells = matching(records, quantity)
     unit = suite.measure(measure.quantity.metric).unit if measure.unit is None else measure.unit
-    found: dict[str, Any] = {
+    judgement: dict[str, Any] = {
         "label": measure.label,
         "metric": _metric(measure.quantity),
         "aggregate": measure.quantity.aggregate,
@@ -56,7 +56,7 @@ def _measure(
         "unit": unit,
         "better": "neither" if measure.quantity.divided_by else suite.measure(measure.quantity.metric).direction,
         "value": value,
-        "interval": None if value is None else interval_of(records, own),
+        "interval": None if value is None else interval_of(records, quantity),
         "baseline": baseline,
         "scenario": measure.quantity.scenario,
         "where": measure.quantity.where,
@@ -67,8 +67,8 @@ def _measure(
     }
     if value is None:
         reasons = [why for case, why in missing.items() if matches(case, measure.quantity.scenario)]
-        found["why"] = "no cell defines it" if cells or not reasons else reasons[0]
-    return found
+        judgement["why"] = "no cell defines it" if cells or not reasons else reasons[0]
+    return judgement
 
 
 def bounds(measure: Measure, baseline: float | None) -> tuple[float | None, float | None]:

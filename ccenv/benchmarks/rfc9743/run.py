@@ -65,8 +65,8 @@ class Further:
         if name not in self.known:
             self.known[name] = find()
             PARTS_FORMAT.write(self.folder / FURTHER, {"answers": dict(sorted(self.known.items()))})
-        found: dict[str, Any] = self.known[name]
-        return found
+        answer: dict[str, Any] = self.known[name]
+        return answer
 
     def _attack(self, asked: WorstCase) -> dict[str, Any]:
         try:
@@ -249,10 +249,10 @@ def _file_name(label: str) -> str:
 
 def _cells(asked: Criteria, suite: PacketSuite, player: Player) -> list[PacketCell]:
     """Return the sender's cells of the suite that the criteria need."""
-    wanted = [m.quantity.scenario for c in asked.criteria for m in c.measures]
-    wanted += [picture for c in asked.criteria for picture in c.pictures]
-    found = cells_for(suite, [player])
-    return [c for c in found if isinstance(c, PacketCell) and any(matches(c.scenario, pattern) for pattern in wanted)]
+    patterns = [m.quantity.scenario for c in asked.criteria for m in c.measures]
+    patterns += [picture for c in asked.criteria for picture in c.pictures]
+    cells = cells_for(suite, [player])
+    return [c for c in cells if isinstance(c, PacketCell) and any(matches(c.scenario, pattern) for pattern in patterns)]
 
 
 def _refused(cells: list[PacketCell], player: Player) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ccenv.base.files import plain
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, TraceCell, adversary_player, agent_player
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, UserAdditions, Player, TraceCell, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import attack_cells_of, curve_cells_of
 from ccenv.benchmarks.cells.live import live_cells_of
@@ -85,12 +85,12 @@ def run_suite(
     asked = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
     suite, out = as_suite(suite), path_of("out", out)
     _require_list("extra_agents", extra_agents)
-    own = Own(
-        _own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
+    additions = UserAdditions(
+        _user_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
     )
-    suite = _with_own(suite, own, [name for name in extra_metrics if name in METRICS])
+    suite = _extend_suite(suite, additions, [name for name in extra_metrics if name in METRICS])
     agents = _players(suite, extra_agents)
-    cells = cells_for(suite, agents, own)
+    cells = cells_for(suite, agents, additions)
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
@@ -98,23 +98,23 @@ def run_suite(
     with folder.locked():
         if fresh:
             folder.clear()
-        described = describe_own(own.metrics)
+        described = describe_own(additions.metrics)
         earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
         stored = {record["key"]: record for record in folder.read_cells()}
-        todo = [cell for cell in chosen if cell.key not in stored][:limit]
+        unfinished = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
-        progress(done, done + len(todo))
+        progress(done, done + len(unfinished))
         failed: list[dict[str, str]] = []
-        for found in BACKENDS[backend](todo, workers or _cores()):
-            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in found if FAILED in one]
-            records = [record for record in found if FAILED not in record]
+        for batch in BACKENDS[backend](unfinished, workers or _cores()):
+            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
+            records = [record for record in batch if FAILED not in record]
             folder.append(records)
             stored |= {record["key"]: record for record in records}
-            done += len(found)
-            progress(done, len(chosen) if limit is None else done + len(todo))
+            done += len(batch)
+            progress(done, len(chosen) if limit is None else done + len(unfinished))
         records = _final_order(cells, stored)
-        known = {player.label for player in agents} | {FIXED.label}
-        kept = {record["agent"] for record in records} - known
+        labels = {player.label for player in agents} | {FIXED.label}
+        kept = {record["agent"] for record in records} - labels
         others = [agent for agent in earlier if agent["label"] in kept]
         manifest = Manifest(_manifest(suite, [asdict(player) for player in agents] + others, cells, records), failed=failed)
         manifest |= {**described, ASKED: plain(asked)}
@@ -167,14 +167,14 @@ def evaluate(
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
     cells = cells_for(suite, [agent_player(sender, code=True)])
-    found: dict[str, dict[str, Any]] = {}
+    finished: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
         for record in records:
             if FAILED in record:
                 raise EngineError(record[FAILED])
-        found |= {record["key"]: record for record in records}
-        progress(len(found), len(cells))
-    return Records(found[cell.key] for cell in cells)
+        finished |= {record["key"]: record for record in records}
+        progress(len(finished), len(cells))
+    return Records(finished[cell.key] for cell in cells)
 
 
 def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
@@ -194,7 +194,7 @@ def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
     return load_suite(os.fspath(file))
 
 
-def _own_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ...]:
+def _user_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ...]:
     _require_list("extra_adversaries", specs)
     players = tuple(adversary_player(spec, code=True) for spec in specs)
     for player in players:
@@ -203,10 +203,10 @@ def _own_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ..
     return players
 
 
-def _with_own(suite: SuiteBase, own: Own, names: Sequence[str]) -> SuiteBase:
+def _extend_suite(suite: SuiteBase, additions: UserAdditions, names: Sequence[str]) -> SuiteBase:
     """Return a suite with further metrics and adversaries; results of the two are never mixed: their hashes differ."""
-    more = {name: suite.measure(name).direction for name in [*names, *(metric.name for metric in own.metrics)]}
-    players = tuple(player.label for player in own.adversaries)
+    more = {name: suite.measure(name).direction for name in [*names, *(metric.name for metric in additions.metrics)]}
+    players = tuple(player.label for player in additions.adversaries)
     changes: dict[str, Any] = {"metrics": {**suite.metrics, **more}} if more else {}
     changes |= {"adversaries": (*suite.opponents, *players)} if players else {}
     return suite.model_copy(update=changes) if changes else suite
@@ -233,7 +233,7 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) -> list[Cell]:
+def cells_for(suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[Cell]:
     """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
 
     Raises:
@@ -241,15 +241,15 @@ def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) ->
     """
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
-        cells += packet_cells_of(suite, agents, own)
+        cells += packet_cells_of(suite, agents, additions)
     elif isinstance(suite, LiveSuite):
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
-        cells += live_cells_of(suite, own)
+        cells += live_cells_of(suite, additions)
     elif isinstance(suite, Suite) and suite.engine == "attack":
-        cells += attack_cells_of(suite, agents, own)
+        cells += attack_cells_of(suite, agents, additions)
     elif isinstance(suite, Suite):
-        cells += curve_cells_of(suite, agents, own)
+        cells += curve_cells_of(suite, agents, additions)
     if not cells:
         raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return cells

@@ -86,10 +86,10 @@ class Reference(Quantity):
 
     @model_validator(mode="after")
     def _one_claim(self) -> Reference:
-        given = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {found}")
+        claims = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
+        if len(claims) != 1:
+            listed = " and ".join(claims) or "none"
+            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {listed}")
         return self
 
     @property
@@ -213,19 +213,19 @@ class SuiteBase(StrictModel):
 
     @field_validator("metrics", mode="before")
     @classmethod
-    def _with_directions(cls, given: Any) -> Any:
+    def _with_directions(cls, metrics: Any) -> Any:
         """Take the directions from the table of metrics; a recorded suite holds its own, which must agree."""
-        if not isinstance(given, (list, tuple, dict)) or not all(isinstance(name, str) for name in given):
-            return given
-        once("metrics", list(given))
+        if not isinstance(metrics, (list, tuple, dict)) or not all(isinstance(name, str) for name in metrics):
+            return metrics
+        once("metrics", list(metrics))
         try:
-            known = {name: cls.measure(name).direction for name in given}
+            directions = {name: cls.measure(name).direction for name in metrics}
         except InputError as error:
             raise ValueError(str(error)) from None
-        for name, direction in given.items() if isinstance(given, dict) else ():
-            if direction != known[name]:
-                raise ValueError(f"{name}: {known[name]} is better, not {shown(direction)}")
-        return known
+        for name, direction in metrics.items() if isinstance(metrics, dict) else ():
+            if direction != directions[name]:
+                raise ValueError(f"{name}: {directions[name]} is better, not {shown(direction)}")
+        return directions
 
     @classmethod
     def measure(cls, name: str) -> Metric:
@@ -265,12 +265,12 @@ class SuiteBase(StrictModel):
             for figure in self.figures
             for name in (*figure.shown, *filter(None, (figure.divided_by,)))
         ]
-        for where, name in used:
+        for user, name in used:
             if name not in self.metrics:
-                raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
-        for where, name in used[:2]:
+                raise ValueError(f"{user}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
+        for user, name in used[:2]:
             if self.measure(name).direction == "neither":
-                raise ValueError(f"{where}: metric {name!r} has no better or worse value")
+                raise ValueError(f"{user}: metric {name!r} has no better or worse value")
         if self.score.adversary not in self.opponents:
             hint = did_you_mean(self.score.adversary, self.opponents)
             raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")

@@ -78,7 +78,7 @@ class PacketScenario(StrictModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PacketScenario:
-        known = {*self.parameters, "agent"}
+        names_allowed = {*self.parameters, "agent"}
         if self.cases:
             names = [name for name in self.cases[0] if name != "case"]
             for case in self.cases:
@@ -87,10 +87,10 @@ class PacketScenario(StrictModel):
             clash = set(names) & set(self.parameters)
             if clash:
                 raise ValueError(f"cases: {sorted(clash)[0]!r} is a parameter of the grid too")
-            known |= set(names)
+            names_allowed |= set(names)
         used = names_in(self.network)
-        for name in sorted(used - known):
-            raise ValueError(f"network: ${name} is no parameter.{did_you_mean(name, known)}")
+        for name in sorted(used - names_allowed):
+            raise ValueError(f"network: ${name} is no parameter.{did_you_mean(name, names_allowed)}")
         for name, value in self.parameters.items():
             if isinstance(value, tuple):
                 once(f"parameters.{name}", value)
@@ -190,9 +190,9 @@ class PacketSuite(SuiteBase):
     def measure(cls, name: str) -> Metric:
         """Return the metric of a name with its flows and window (``ccenv.network.metrics.table``). Raises InputError."""
         plain, group, window = parse_metric(name)
-        known = run_metric(plain)
-        label = known.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
-        return replace(known, name=name, label=label)
+        metric = run_metric(plain)
+        label = metric.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
+        return replace(metric, name=name, label=label)
 
     @property
     def opponents(self) -> tuple[str, ...]:

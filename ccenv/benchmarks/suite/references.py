@@ -24,7 +24,7 @@ def matching(records: list[CellData], quantity: Any) -> list[CellData]:
             continue
         if (agent is not None and record["agent"] != agent) or (adversary is not None and record["adversary"] != adversary):
             continue
-        if all(_holds(parameter(record, name), wanted) for name, wanted in quantity.where.items()):
+        if all(_holds(parameter(record, name), condition) for name, condition in quantity.where.items()):
             out.append(record)
     return out
 
@@ -47,10 +47,10 @@ def parameter(record: CellData, name: str) -> Any:
     return record.get("parameters", {}).get(name)
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, dict):
-        return value is not None and wanted.get("low", -math.inf) <= value <= wanted.get("high", math.inf)
-    return value in wanted if isinstance(wanted, list) else value == wanted
+def _holds(value: Any, condition: Any) -> bool:
+    if isinstance(condition, dict):
+        return value is not None and condition.get("low", -math.inf) <= value <= condition.get("high", math.inf)
+    return value in condition if isinstance(condition, list) else value == condition
 
 
 def value_of(records: list[CellData], quantity: Quantity) -> float | None:
@@ -60,14 +60,14 @@ def value_of(records: list[CellData], quantity: Quantity) -> float | None:
         return None
     values = np.array([value for _, value in cells], dtype=np.float64)
     if quantity.aggregate == "slope":
-        found = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
+        result = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
     elif quantity.aggregate == "delta_sensitivity":
-        found = measures.delta_sensitivity(values)
+        result = measures.delta_sensitivity(values)
     elif quantity.aggregate == "iqm":
-        found = float(interquartile_mean(values))
+        result = float(interquartile_mean(values))
     else:
-        found = float(getattr(np, quantity.aggregate)(values))
-    return found if math.isfinite(found) else None
+        result = float(getattr(np, quantity.aggregate)(values))
+    return result if math.isfinite(result) else None
 
 
 def _value(record: CellData, quantity: Quantity) -> float | None:
@@ -90,8 +90,8 @@ def interval_of(records: list[CellData], quantity: Quantity) -> tuple[float, flo
             tasks.setdefault(record["scenario"], []).append(value)
     if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
         return None
-    found = estimate(list(tasks.values()))
-    return found.low, found.high
+    estimated = estimate(list(tasks.values()))
+    return estimated.low, estimated.high
 
 
 def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def check_all(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
 
 def table_of(suite: SuiteBase, records: list[CellData]) -> dict[str, dict[str, float | None]]:
     """Return the numbers of the suite's table by sender, in the order of the records; None where no cell has one."""
-    found: dict[str, dict[str, float | None]] = {}
+    table: dict[str, dict[str, float | None]] = {}
     for agent in dict.fromkeys(record["agent"] for record in records) if suite.table else ():
-        own = [record for record in records if record["agent"] == agent]
-        found[agent] = {name: value_of(own, quantity) for name, quantity in suite.table.items()}
-    return found
+        agent_records = [record for record in records if record["agent"] == agent]
+        table[agent] = {name: value_of(agent_records, quantity) for name, quantity in suite.table.items()}
+    return table

@@ -85,14 +85,14 @@ def expand(network: dict[str, Any], duration_s: float, key: int) -> tuple[dict[s
     flows: list[dict[str, Any]] = []
     windows: Spans = {}
     for index, flow in enumerate(network.get("flows", [])):
-        given = dict(flow)
-        if "pyramid" in given:
-            made, phases = _pyramid(given, duration_s)
+        template = dict(flow)
+        if "pyramid" in template:
+            made, phases = _pyramid(template, duration_s)
             windows.update(phases)
-        elif "web" in given:
-            made = _web(given, duration_s, key, index)
+        elif "web" in template:
+            made = _web(template, duration_s, key, index)
         else:
-            made = _copies(given)
+            made = _copies(template)
         flows += [_in_seconds(one) for one in made]
     if len(flows) > MAX_FLOWS:
         raise InputError(f"{len(flows)} flows; the packet engine has room for {MAX_FLOWS} at most: lower copies")

@@ -248,8 +248,8 @@ def _fluid_cell(mix: str, discipline: str, buffer_bdp: int) -> dict[str, Any]:
 
     sweep = load_target("ccenv.engine.fluid.sweep:load_sweep")("validation")
     changes = {"mixes": (mix,), "disciplines": (discipline,), "buffers_bdp": (float(buffer_bdp),)}
-    found: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
-    return found
+    cell: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
+    return cell
 
 
 THEORY: dict[str, tuple[str, Callable[..., float]]] = {
