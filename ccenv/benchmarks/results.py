@@ -1,7 +1,4 @@
-"""What a run of a suite gives to Python: a manifest and records that are also tables, and how to run it again.
-
-Results as Parquet: one row per cell, one column per parameter and metric, for pandas, DuckDB and R.
-"""
+"""Results of a suite in Python: the manifest and records with ``to_frame``, the commands that rerun them, and Parquet files."""
 
 from __future__ import annotations
 
@@ -92,10 +89,10 @@ class Records(list[dict[str, Any]]):
 
 
 def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
-    """Return what a manifest keeps of a user's metrics; nothing without any."""
+    """Return the manifest entry that describes a user's metrics; empty without any."""
     descriptions = []
     for user_metric in metrics:
-        metric = _metric_of(user_metric.name)
+        metric = _find_metric(user_metric.name)
         texts = {
             "label": metric.label[:80],
             "unit": metric.unit[:20],
@@ -106,33 +103,34 @@ def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
     return {OWN_METRICS: descriptions} if descriptions else {}
 
 
-def _metric_of(name: str) -> Metric:
+def _find_metric(name: str) -> Metric:
     try:
         return trace_metric(name)
     except InputError:
         return run_metric(name)
 
 
-def suite_in(manifest: dict[str, Any], where: str) -> SuiteBase:
-    """Return the suite of a manifest; metrics of a user are known by what the manifest says of them, no code runs.
+def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
+    """Return the suite of a manifest; metrics of a user come from their descriptions in the manifest; no code of the user runs.
 
     Raises:
         InputError: with the key, the value seen and what is allowed.
     """
     for data in manifest.get(OWN_METRICS, ()):
-        about = validate(OwnDescription, data, f"{where}: {OWN_METRICS}")
-        if about.name not in METRICS and not own_metric(about.name):
-            add_metric(Metric(about.name, about.label, about.unit, about.direction, about.meaning), about.sha256)
+        description = validate(OwnDescription, data, f"{where}: {OWN_METRICS}")
+        if description.name not in METRICS and not own_metric(description.name):
+            texts = (description.label, description.unit, description.direction, description.meaning)
+            add_metric(Metric(description.name, *texts), description.sha256)
     return suite_of(manifest["suite"], where)
 
 
-def how_to_run(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
+def commands_to_rerun(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
     """Return the commands that run a suite again and write its report."""
-    asked = manifest.get(ASKED, {})
-    words = ["ccenv", "bench", "run", str(asked.get("suite", suite.name))]
+    request = manifest.get(ASKED, {})
+    words = ["ccenv", "bench", "run", str(request.get("suite", suite.name))]
     words += [word for agent in manifest["agents"] if agent["spec"] not in suite.agents for word in ("--agent", agent["spec"])]
     for option in ("adversary", "metric"):
-        words += [word for spec in asked.get(option, ()) for word in (f"--{option}", str(spec))]
+        words += [word for spec in request.get(option, ()) for word in (f"--{option}", str(spec))]
     words += ["--out", str(folder)] if folder != RUNS / suite.name else []
     return [shlex.join(words), f"ccenv bench report {shlex.quote(str(folder))}"]
 
@@ -141,7 +139,7 @@ PARQUET = "cells.parquet"
 _PLAIN = ("key", "scenario", "agent", "adversary", "seed", "engine_seed", "model", "code_sha256", "agent_sha256")
 
 
-def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def make_columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of a table of cells.
 
     Returns:
@@ -165,7 +163,7 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
-    """Write cells as Parquet, at once or not at all; equal cells make equal bytes.
+    """Write cells atomically as Parquet for pandas, DuckDB and R; equal cells make equal bytes.
 
     Raises:
         MissingExtraError: without pyarrow.
@@ -175,7 +173,7 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({name: pyarrow.array(column) for name, column in columns_of(records).items()})
+    table = pyarrow.table({name: pyarrow.array(column) for name, column in make_columns(records).items()})
     part = file.with_name(file.name + f".{os.getpid()}.part")
     try:
         parquet.write_table(table, part, compression="zstd")
@@ -186,7 +184,7 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
 
 
 def read_parquet(file: FilePath) -> dict[str, list[Any]]:
-    """Read a table of cells back as columns. Raises MissingExtraError, or CcenvError for a file that is none."""
+    """Read a Parquet file of cells as columns. Raises MissingExtraError without pyarrow, CcenvError for any other file."""
     require_extra("pyarrow", "bench")
     import pyarrow
     from pyarrow import parquet

@@ -1,7 +1,7 @@
 """Speed of ccenv on this machine: engines, environments, start, synthesis, training (docs/benchmarks.md, Speed).
 
-Every rate is timed alike (``rates``): a warm-up, then repetitions of a fixed amount of work; the median and the best. Compiling
-is never part of a rate; cold and warm starts are fresh processes with an empty and with a filled kernel cache.
+Every rate is timed alike (``rates``): a warm-up, then repetitions of a fixed amount of work; median and best are reported.
+Compilation never counts; cold and warm starts are fresh processes with an empty and a filled kernel cache.
 """
 
 from __future__ import annotations
@@ -50,18 +50,13 @@ MIN_SECONDS = 0.25
 
 
 def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
-    """Time a piece of work that is done over and over.
+    """Return median and best units per second over REPETITIONS of work, of which one call does ``units``.
 
-    Args:
-        work: done once to warm up, then as often as fits into MIN_SECONDS per repetition.
-        units: what one call does.
-
-    Returns:
-        tuple: median and best units per second over REPETITIONS.
+    It is called once as warm-up, then as often as fits into MIN_SECONDS per repetition.
     """
     work()
-    calls, once = 1, _seconds(work, 1)
-    calls = max(1, round(MIN_SECONDS / max(once, 1e-9)))
+    calls, one_call_s = 1, _seconds(work, 1)
+    calls = max(1, round(MIN_SECONDS / max(one_call_s, 1e-9)))
     speeds = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
     return statistics.median(speeds), max(speeds)
 
@@ -231,14 +226,7 @@ PACKET_REPETITIONS = 5
 
 
 def measure_packet_engine(make_sender: Callable[[str], Sender]) -> dict[str, float]:
-    """Measure all cases.
-
-    Args:
-        make_sender: builds a sender by name (``ccenv.agents.make_sender``).
-
-    Returns:
-        dict: packets per second per case, the median run, and the best under ``..._best``.
-    """
+    """Return packets per second per case: the median run, and the best under ``..._best``."""
     out: dict[str, float] = {}
     for name, (specs, seconds) in PACKET_CASES.items():
         senders = [make_sender(spec) for spec in specs]
@@ -407,8 +395,8 @@ def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
         result |= measure_fluid()
     if packet:
         result |= measure_packet_engine(make_sender)
-    about = machine()
-    result["machine"] = f"{about['processor']}, {about['cores']} cores, {about['memory_gib']} GiB, {about['system']}"
+    hardware = machine()
+    result["machine"] = f"{hardware['processor']}, {hardware['cores']} cores, {hardware['memory_gib']} GiB, {hardware['system']}"
     result["measured_at"] = now()
     return result | {f"version_{name.replace('-', '_')}": version for name, version in versions().items()}
 
@@ -434,11 +422,9 @@ PLAIN = "g1_t5"
 
 
 def measure_synthesis(queries: Sequence[str] = QUERIES, plain: str = PLAIN) -> dict[str, float]:
-    """Return per query the CPU seconds from its YAML to its solutions, with the keys found; compile and import not counted.
+    """Return CPU seconds from the YAML of each query to its solutions, and the number of keys; compilation and import excluded.
 
-    Args:
-        queries: run through the pipeline with one worker.
-        plain: also run by generator and verifier alone, for comparison.
+    The pipeline has one worker; the query ``plain`` also runs by generator and verifier alone, for comparison.
 
     Raises:
         CcenvError: if a query is not answered within its limits: a time without an answer is none.
@@ -496,10 +482,10 @@ def _ppo(config_name: str, rollouts: str) -> tuple[float, float]:
 
     config = load_config(config_name, ["evaluation.every_steps=0", f"ppo.rollouts={rollouts}"])
     learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
-    at = [time.perf_counter()]
-    learner.run(lambda state, progress: at.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
-    took = np.diff(at)[1:]
-    return config.iteration_steps / float(np.median(took)), config.iteration_steps / float(took.min())
+    times_s = [time.perf_counter()]
+    learner.run(lambda state, progress: times_s.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
+    iteration_s = np.diff(times_s)[1:]
+    return config.iteration_steps / float(np.median(iteration_s)), config.iteration_steps / float(iteration_s.min())
 
 
 def _engine(width: int) -> CurveEngine:

@@ -14,7 +14,7 @@ from ccenv.base.files import canonical_json
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.leaderboard.site.exchange import encoded, export_board
-from ccenv.leaderboard.store.database import START, chained, record_hash
+from ccenv.leaderboard.store.database import START, extend_chain, record_hash
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import FILES, RECORDS
 
@@ -125,7 +125,7 @@ class Forgery:
         for number, row in enumerate(self.records, start=1):
             row["number"] = number
             row["sha256"] = record_hash(row["kind"], row["subject"], row["slot"], row["content"])
-            before = row["chain"] = chained(before, row["sha256"])
+            before = row["chain"] = extend_chain(before, row["sha256"])
 
     def install(self, home: Home) -> None:
         """Put the rows into the database of a board in place of its own, as somebody does who has the operator's folder."""

@@ -22,12 +22,12 @@ from ccenv.base.files import canonical_json
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.contents import _is_encoded
-from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
-from ccenv.leaderboard.store.entry import card_of
+from ccenv.leaderboard.evaluate.damage import DamageCell, compute_score
+from ccenv.leaderboard.store.entry import make_card
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
+from ccenv.leaderboard.submission.signature import available, read_fingerprint, sign
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -96,7 +96,7 @@ def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[F
         submission = read_submission(folder / "more")
         shutil.rmtree(folder / "more")
         content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}
-        content |= {"card": card_of(submission.document), "signed_by": None}
+        content |= {"card": make_card(submission.document), "signed_by": None}
         slot = f"submission/{submission.player_sha256}"
         forged.add_record("submission", submission.sha256, slot, content, submission.files)
         added = forged.records.pop()  # while its round is open
@@ -181,7 +181,7 @@ def posing(forged: Forgery) -> None:
 def panel_cells(change: Callable[[list[Content]], Any]) -> Callable[[Forgery], None]:
     def follow(content: Content) -> None:
         change(content["cells"])
-        content["score"] = score_of([DamageCell(**cell) for cell in content["cells"]])
+        content["score"] = compute_score([DamageCell(**cell) for cell in content["cells"]])
 
     return edit("damage", follow)
 
@@ -529,10 +529,10 @@ def test_hostile_signatures_replace_none(
 ) -> None:
     """Somebody signs another one's document: that key is not the one that the document names."""
     row = forgery.record("submission", entry)
-    signature = signature_of(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
+    signature = sign(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
 
     def change(content: Content) -> None:
-        content["signed_by"] = fingerprint_of(workshop / OTHER_KEY)
+        content["signed_by"] = read_fingerprint(workshop / OTHER_KEY)
         content["files"][SIGNATURE] = forgery.add_file(signature)
 
     forgery.edit(row, change)
@@ -556,7 +556,7 @@ def test_hostile_withdrawals_need_the_key_that_signed(
 ) -> None:
     row = forgery.record("submission", "signed")
     request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
-    signature = signature_of(request, workshop / OTHER_KEY, "ccenv-withdrawal")
+    signature = sign(request, workshop / OTHER_KEY, "ccenv-withdrawal")
     content = {"submission": row["subject"], "name": "signed", "by": "key", "reason": "", "recorded_at": MOMENT}
     files = {"withdraw.json": request, "withdraw.json.sig": signature}
     forgery.add_record("withdrawal", row["subject"], "withdrawal/x", content, files)

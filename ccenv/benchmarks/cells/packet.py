@@ -12,7 +12,7 @@ import numpy as np
 from ccenv.adversaries import make_adversary
 from ccenv.agents.identity import adversary_hash
 from ccenv.base.errors import CcenvError, EngineError, InputError
-from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, UserAdditions, Player, agent_player, defined, sender_of
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, agent_player, build_sender, nan_to_none
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.network.links.reading import load_trace
@@ -24,7 +24,7 @@ from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)
-"""Stands for the sender under test in scenarios whose senders are all given."""
+"""Placeholder for the sender under test in scenarios that name all their senders."""
 QUANTILES = 101
 
 
@@ -34,11 +34,11 @@ class PacketCell(Cell):
 
     Attributes:
         family: name of the scenario.
-        parameters: of the case, drawn ones included.
+        parameters: of the case, with the drawn ones.
         network: the scenario as data; ``$agent`` where the sender under test belongs.
         windows: spans by name, for metrics.
-        others: hash of every other sender and adversary, and of every link's trace, by its spec or name.
-        series_s: interval of the rates over time to keep; 0: none.
+        others: spec or name -> hash of every other sender, adversary and link trace.
+        series_s: interval of the rates over time that are kept; 0: none.
     """
 
     family: str
@@ -50,11 +50,11 @@ class PacketCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network plays by itself."""
+        """The network itself."""
         return NETWORK
 
     def run(self) -> dict[str, Any]:
-        """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
+        """Play the cell and return its record, with rates over time where they are kept."""
         for user_metric in self.own_metrics:
             require_metric(user_metric)
         result = self.play()
@@ -65,7 +65,7 @@ class PacketCell(Cell):
         series = {"series": _series(result, self.series_s)} if self.series_s > 0 else {}
         kept = {"slowdowns": _slowdowns(result)} if result.transfers else {}
         path = _path(result.scenario)
-        return self.record("packet", path, parameters=self.parameters, metrics=defined(metrics), **series, **kept)
+        return self.record("packet", path, parameters=self.parameters, metrics=nan_to_none(metrics), **series, **kept)
 
     def play(self) -> Result:
         """Play the cell.
@@ -74,7 +74,7 @@ class PacketCell(Cell):
             InputError: if the sender's file changed since the cell was made, or cannot run per packet.
             EngineError: if a sender leaves the positive numbers.
         """
-        senders = {} if self.agent == FIXED else {self.agent.spec: sender_of(self.agent)}
+        senders = {} if self.agent == FIXED else {self.agent.spec: build_sender(self.agent)}
         try:
             return simulate(self.scenario_data(), senders=senders)
         except EngineError as error:
@@ -84,11 +84,11 @@ class PacketCell(Cell):
 
     def scenario_data(self) -> Scenario:
         """Return the scenario with the sender under test in its place. Raises InputError."""
-        return read_scenario(_with_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
+        return read_scenario(_insert_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
 
 
-def packet_cells_of(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
-    """Return all cells of a suite for some agents and metrics of a user, in the order of the suite.
+def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
+    """Return all cells of a suite for some agents, with the user's metrics, in the order of the suite.
 
     Raises:
         InputError: for a network that cannot be, or unknown senders.
@@ -130,16 +130,16 @@ def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, user_m
         network=network,
         windows=windows,
         agent=agent,
-        others=_others(network),
+        others=_hash_others(network),
         metrics=(*metrics, *(metric.name for metric in user_metrics)),
         own_metrics=user_metrics,
         series_s=suite.series_s if seed == suite.seeds[0] else 0.0,
     )
-    cell.scenario_data()  # what cannot be is refused before anything runs
+    cell.scenario_data()  # refuses an invalid scenario before anything runs
     return cell
 
 
-def _others(network: dict[str, Any]) -> dict[str, str]:
+def _hash_others(network: dict[str, Any]) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for flow in network["flows"]:
         spec = flow["sender"]
@@ -159,7 +159,7 @@ def _table_hash(table: LinkTrace) -> str:
     return hashlib.sha256(f"{table.kind} {table.length_s!r} ".encode() + table.rows.tobytes()).hexdigest()
 
 
-def _with_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
+def _insert_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
     under_test = {"sender": spec}
     flows = [{"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in network["flows"]]
     return {**network, "flows": flows}
@@ -176,7 +176,7 @@ def _path(scenario: Scenario) -> dict[str, Any]:
 
 
 def _slowdowns(result: Result) -> list[float | None]:
-    """Return 101 quantiles of the slowdown of transfers, from the least to the largest; None for those that were not done."""
+    """Return 101 quantiles of the slowdown of transfers in rising order; None for unfinished ones."""
     window = RunWindow(result.measured(), ((result.scenario.warmup_s, result.scenario.duration_s),), tuple(result.transfers))
     sorted_slowdowns = np.sort(np.nan_to_num(slowdowns(window)[1], nan=np.inf))
     rows: list[int] = (

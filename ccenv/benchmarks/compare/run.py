@@ -1,4 +1,4 @@
-"""Run several senders, one after the other or in several processes, each on the same network."""
+"""Run several senders on the same network, in this process or in workers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ class Comparison:
     """The outcome of :func:`compare`.
 
     Attributes:
-        setting: the network.
         rows: one per sender, in their order.
-        results: the runs, None for a sender that failed; with several seeds those of the first one.
+        results: runs of the first seed; None for a sender that failed.
     """
 
     setting: Setting
@@ -62,7 +61,7 @@ class Comparison:
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """The columns that hold something: (key, heading)."""
+        """The non-empty columns: (key, heading)."""
         further = {name: run_metric(name).axis for row in self.rows for name in row.metrics}
         defined = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
         return [*defined, *((name, title) for name, title in further.items() if name not in dict(defined))]
@@ -127,24 +126,23 @@ def compare(
         rtt: propagation RTT: ``"40ms"``; a number is in ms.
         buffer: ``"1bdp"``, ``"100packets"``, ``"250kB"``; a number is in bandwidth-delay products.
         flows: of each sender.
-        against: add one flow of this sender to every run.
-        loss_rate: share of packets lost at random, in [0, 1): ``"1%"``.
-        network: scripted adversary, by name or Python file, that holds packets behind the link (``square:period_rtts=4``).
-        jitter: D, the longest time for which it may hold a packet; a number is in ms; by default the propagation RTT.
+        against: one competing flow of this sender in every run.
+        loss_rate: random loss as a share of packets, in [0, 1): ``"1%"``.
+        network: scripted adversary, by name or Python file, that delays packets behind the link (``square:period_rtts=4``).
+        jitter: D, its largest delay of a packet; a number is in ms; by default the propagation RTT.
         metrics: further columns: names (``ccenv list metrics``) or Python files.
         duration: of a run: ``"30s"``; a number is in seconds.
         seed: of all random numbers.
         seeds: runs of each sender, with ``seed`` and the numbers after it; the rows are then means with 95 % intervals.
         adversary: ``"legal"``: also attack each sender on CCAC with this path and D = Rm, and show its worst case.
         attack_flow_steps: budget of each attack.
-        jobs: senders at a time, each in a process of its own; senders that are objects run in this one.
-        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a process of its own,
-            since compiled code cannot be interrupted; empty: none. Plain Python is limited call by call
-            (``ccenv.base.user.limits``).
+        jobs: worker processes; senders given as objects run in this process.
+        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a separate process, as
+            compiled code cannot be interrupted; empty: none. Plain Python is limited call by call (``ccenv.base.user.limits``).
         report: called with the numbers of finished and of all senders.
 
     Returns:
-        Comparison: rows and runs. A sender that fails has a row that says why; the others run on.
+        Comparison: rows and runs. The row of a sender that fails states the error; the others continue.
 
     Raises:
         InputError: for a network that cannot be, no sender, or one sender twice.
@@ -152,7 +150,7 @@ def compare(
     Example:
         >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
     """
-    by_spec = _players(senders)
+    by_spec = _index_senders(senders)
     flows = int(number("compare", "flows", flows, low=1, high=MOST_FLOWS, whole=True))
     seeds = int(number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True))
     seed = int(number("compare", "seed", seed, low=0, high=MOST_SEEDS - MOST_RUNS, whole=True))
@@ -162,7 +160,7 @@ def compare(
     if against:
         load_sender(against)
     for spec in (spec for spec, sender in by_spec.items() if sender is None):
-        _require_there(spec)
+        _require_sender(spec)
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
     setting = Setting(
@@ -180,13 +178,13 @@ def compare(
     )
     steps = attack_flow_steps if adversary else 0
     hashes = hashes_of([*by_spec, against, network, *metrics])
-    first = _Task(setting, steps, _further(metrics), hashes)
+    first = _Task(setting, steps, _load_metrics(metrics), hashes)
     others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
     limit_s = positive("limit", limit, SECONDS) if limit else 0.0
     outcomes = []
     with Workers(jobs) as workers:
         waiting = [
-            partial(_alone, task, spec, limit_s)
+            partial(_run_alone, task, spec, limit_s)
             if limit_s and sender is None and _is_compiled(spec)
             else workers.submit(_run, task, spec)
             if sender is None
@@ -204,12 +202,10 @@ def compare(
 
 @dataclass(frozen=True)
 class _Task:
-    """What every sender does; plain data, so that it can go to another process.
+    """The task of every sender, as plain data for other processes.
 
     Attributes:
-        setting: the network.
         attack_flow_steps: budget of an attack; 0: none.
-        metrics: further ones.
         hashes: of the users' files, by path; a worker runs no other content.
     """
 
@@ -219,8 +215,8 @@ class _Task:
     hashes: dict[FilePath, str]
 
 
-def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
-    """Return the senders by spec; those that are objects by name, with the object."""
+def _index_senders(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
+    """Return spec -> None, or name -> object for senders given as objects."""
     if isinstance(senders, (str, bytes)) or not isinstance(senders, Sequence):
         raise InputError(f"senders is {shown(senders)}; a list is needed, such as ['cubic', 'copa']")
     if not senders:
@@ -235,8 +231,8 @@ def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
     return by_spec
 
 
-def _require_there(spec: str) -> None:
-    """Refuse a name that nothing has and a file that is not there: nobody runs. Whatever else is wrong with one, others run."""
+def _require_sender(spec: str) -> None:
+    """Refuse an unknown name and a missing file before anything runs; any other fault concerns only this sender."""
     try:
         if is_python_file(spec):
             hashes_of([spec])
@@ -262,7 +258,7 @@ def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
     return rtt_s if jitter == "" else positive("jitter", jitter, SECONDS_OF_MS)
 
 
-def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
+def _load_metrics(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
     if isinstance(metrics, (str, bytes)) or not isinstance(metrics, Sequence):
         raise InputError(f"metrics is {shown(metrics)}; a list is needed, such as ['power']")
     further = tuple(spec if spec in METRICS else load_metric(spec) for spec in metrics)
@@ -272,7 +268,7 @@ def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
 
 
 def _is_compiled(spec: str) -> bool:
-    """Tell whether a spec names compiled functions of a user; one that cannot be loaded says so when it is run."""
+    """Tell whether a spec names compiled functions of a user; a spec that cannot be loaded fails when it runs."""
     try:
         sender = load_sender(spec) if is_user_sender(spec) else None
     except CcenvError:
@@ -280,7 +276,7 @@ def _is_compiled(spec: str) -> bool:
     return isinstance(sender, ClassicSender) and bridge_of(sender) is None
 
 
-def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
+def _run_alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
     pool = ProcessPool(1, __name__)
     try:
         outcome: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))

@@ -1,7 +1,6 @@
 """The parameter set `calibrated`: fitted on one half of kernel and packet records, tested on the other.
 
-Split, bands, grids and the order of the search are fixed here and know nothing of the records. Equal records give equal
-constants.
+Split, bands, grids and the order of the search are fixed here, independently of the records; equal records give equal constants.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ ROUNDS = 2
 
 @dataclass(frozen=True)
 class Case:
-    """One record, and the fluid scenario beside it.
+    """One record with its fluid scenario.
 
     Attributes:
         name: of the record; repetitions share one.
-        train: whether the fit may see it.
+        train: whether it belongs to the training half.
         scenario: its parameter set is replaced.
         error: maps metrics to errors in bands, by quantity.
     """
@@ -59,7 +58,7 @@ class Case:
 
 
 def in_training(name: str) -> bool:
-    """Return the half of a record: the first byte of its name's SHA-256 is even."""
+    """Tell whether a record is in the training half: the first byte of its name's SHA-256 is even."""
     return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
 
 

@@ -1,6 +1,6 @@
-"""The validation as one self-contained HTML page: the paper's statements, the fluid model and the packet engine side by side.
+"""The validation of the fluid model as one self-contained HTML page beside the paper's statements and the packet engine.
 
-Parameter sets beside each other: the 18 statements for each set and packet by packet, distances to the published numbers.
+Also tables that compare parameter sets: the 18 statements for each set, and distances to the published numbers.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def _setting(sweep: Sweep) -> str:
 
 def _row(*cells: Any) -> str:
     """Return a table row; numbers come formatted, as text that starts with a digit or a minus."""
-    return "<tr>" + "".join(f"<td{' class=n' if _numeric(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
+    return "<tr>" + "".join(f"<td{' class=n' if _is_number(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
 
 
-def _numeric(cell: Any) -> bool:
+def _is_number(cell: Any) -> bool:
     return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
 
 

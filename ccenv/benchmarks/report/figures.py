@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.benchmarks.suite.base import CellData, Figure, SuiteBase
-from ccenv.benchmarks.suite.references import matching, parameter, value_of
+from ccenv.benchmarks.suite.references import compute_quantity, parameter, select_cells
 from ccenv.benchmarks.suite.theory import THEORY, evaluate
 from ccenv.network.metrics.measures import delta_sensitivity
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 MAX_PANELS, MAX_LINES = 16, 12
 DPI = 80
-KEPT = {"series": "series", "slowdowns": "slowdowns"}  # what a cell must have kept for a kind of figure
+KEPT = {"series": "series", "slowdowns": "slowdowns"}  # type of figure -> key that its cells need
 _MARKERS = "os^Dv<>P*XhH"
 _THEORY_POINTS = 60
 
 
 def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | None:
-    """Draw one figure; None if no cell of the run belongs to it."""
+    """Draw one figure; None if no cell matches it."""
     from matplotlib.figure import Figure as Canvas
 
-    chosen = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
+    chosen = [record for record in select_cells(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
     if not chosen:
         return None
     panels = _panels(chosen, figure)[:MAX_PANELS]
@@ -54,7 +54,7 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
 
 def table(suite: SuiteBase, records: list[CellData], figure: Figure) -> list[list[Any]]:
     """Return the numbers behind a figure, header first: one row per cell."""
-    chosen = matching(records, figure)
+    chosen = select_cells(records, figure)
     names = [n for n in dict.fromkeys((*figure.panels.split(","), figure.x, figure.y, figure.by)) if n]
     metrics = [*figure.shown, *([figure.divided_by] if figure.divided_by else [])] or list(suite.metrics)
     rows: list[list[Any]] = [["scenario", "agent", "seed", *(n for n in names if n not in ("scenario", "agent")), *metrics]]
@@ -97,7 +97,7 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
 
 
 def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the share of the cells whose metric is at most so much."""
+    """Draw the empirical distribution of a metric over the cells."""
     measure = suite.measure(figure.shown[0])
     for group in dict.fromkeys(parameter(cell, figure.by) if figure.by else None for cell in cells):
         group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
@@ -119,7 +119,7 @@ def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
 def _points(cells: list[CellData], figure: Figure, metric: str) -> list[tuple[float, float]]:
     out = []
     for x in sorted({value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))}):
-        value = value_of([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
+        value = compute_quantity([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
         out.append((float(x), math.nan if value is None else value))
     return out or [(math.nan, math.nan)]
 
@@ -130,15 +130,15 @@ def _theory(cells: list[CellData], figure: Figure, ax: Axes, colour: str, *, fir
     xs = [value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))]
     if not xs:
         return
-    # The parameters of a case may follow its x (m and n with a constant sum): then predictions stand at the cases.
+    # Parameters that vary with x (m and n with a constant sum) allow predictions at the cases only.
     others = [{k: v for k, v in c.get("parameters", {}).items() if k not in ("case", figure.x)} for c in cells]
     if all(other == others[0] for other in others):
         space = np.geomspace if figure.log_x else np.linspace
         grid = space(min(xs), max(xs), _THEORY_POINTS)
         pairs = [(float(x), evaluate(name, {**constants, figure.x: float(x)})) for x in grid]
     else:
-        at = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
-        pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(at.items())]
+        arguments_by_x = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
+        pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(arguments_by_x.items())]
     label = THEORY[name][0] if first else "_"
     ax.plot(
         [x for x, _ in pairs], [math.nan if y is None else y for _, y in pairs], "--", color=colour, linewidth=1.2, label=label
@@ -154,7 +154,7 @@ def _bars(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
         values = []
         for group in groups:
             bar_cells = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
-            value = value_of(bar_cells, figure.quantity(metric))
+            value = compute_quantity(bar_cells, figure.quantity(metric))
             values.append(math.nan if value is None else value)
         label = " ".join(filter(None, ["" if by is None else _text(by), _short(suite, metric, figure)]))
         ax.bar(
@@ -202,13 +202,13 @@ def _heatmap(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) 
     for i, y in enumerate(ys):
         for j, x in enumerate(xs):
             point_cells = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
-            value = value_of(point_cells, figure.quantity(figure.shown[0]))
+            value = compute_quantity(point_cells, figure.quantity(figure.shown[0]))
             values[i, j] = math.nan if value is None else value
     _image(values, xs, ys, ax, figure.x, figure.y, suite.measure(figure.shown[0]).label)
 
 
 def _delta_map(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """[Delta] figure 4: sensitivity over all delay vectors between d_min and d_max."""
+    """Draw the sensitivity over all delay vectors between d_min and d_max ([Delta] figure 4)."""
     del suite
     ticks = sorted(set(_grid(cells, figure)[0]) | set(_grid(cells, figure)[1]))
     values = np.full((len(ticks), len(ticks)), math.nan)
@@ -233,7 +233,7 @@ def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_lab
 
 
 def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the share of the transfers whose time over the shortest possible is at most so much, a line per cell."""
+    """Draw the distribution of the slowdown of transfers, a line per cell."""
     del suite, figure
     agents = list(dict.fromkeys(cell["agent"] for cell in cells))[:MAX_LINES]
     for colour, agent in enumerate(agents):

@@ -1,4 +1,4 @@
-"""Criteria as data: what a document asks, which cells of a suite answer it, and against which thresholds."""
+"""Criteria as data: the questions of a document, the cells of a suite that answer them, and thresholds."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ class Measure(StrictModel):
     """One number of a criterion.
 
     Attributes:
-        quantity: what it is made of: a metric over cells of the suite.
-        label: in words.
-        unit: instead of the metric's.
-        topic: kind of metric in RFC 5166.
+        quantity: a metric over cells of the suite.
+        unit: overrides the metric's unit.
+        topic: class of metric in RFC 5166.
         at_least, at_most: thresholds.
-        at_most_baseline: threshold as a multiple of what the baseline has in the same cells.
+        at_most_baseline: threshold as a multiple of the baseline's value in the same cells.
         source: of the threshold; a measure without threshold is only reported.
     """
 
@@ -68,10 +67,8 @@ class Criterion(StrictModel):
 
     Attributes:
         id: short name.
-        title: heading.
         source: section.
         asks: the question in one line.
-        measures: the numbers that answer it.
         pictures: cases of the suite whose rates over time are drawn.
     """
 
@@ -84,7 +81,7 @@ class Criterion(StrictModel):
 
 
 class WorstCase(StrictModel):
-    """An attack on the legal networks of CCAC: a scene of ``ccenv attack``, and the budget in engine steps of flows."""
+    """An attack on the legal networks of CCAC: an attack scenario of ``ccenv attack``, and the budget in flow-steps."""
 
     scene: str
     flow_steps: int = Field(ge=1, le=10**9, strict=True)
@@ -110,12 +107,9 @@ class Criteria(StrictModel):
     """The criteria of a document.
 
     Attributes:
-        format, format_version: ``ccenv-criteria``, 1.
-        name: short name.
         title: heading of the page.
         suite: a packet suite without senders: shipped name or YAML file.
         baseline: sender that plays the same cells, for comparison.
-        worst_cases: attacks.
         proofs: questions to the solver, for senders that have an encoding.
         proof_limit_s: time of each solver call.
         criteria: in the order of the page.

@@ -1,7 +1,4 @@
-"""The page of a report: one HTML file that needs no network.
-
-Pictures of a report: rates over time, and numbers beside the baseline's; all as wide as a phone's page.
-"""
+"""The page of a report: one self-contained HTML file, with plots of rates over time and of ratios to the baseline."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ WIDEST = 100.0  # ratios beyond are drawn at the edge
 
 
 def draw_rates(cases: Sequence[str], records: list[CellData], sender: str, baseline: str) -> bytes | None:
-    """Draw the throughput of the sender's run, flow by flow, with all flows of the baseline's run together in grey.
-
-    Returns:
-        bytes: a PNG; None if no cell of these cases kept its rates.
-    """
+    """Draw throughput per flow of the sender, and of all flows of the baseline in grey, as a PNG; None without stored rates."""
     from matplotlib.figure import Figure
 
     kept = {(r["scenario"], r["agent"]): r["series"] for r in records if "series" in r}
@@ -71,11 +64,10 @@ def _lines(ax: Axes, series: dict[str, Any], together: str) -> None:
         ax.plot((np.arange(len(values)) + 0.5) * series["every_s"], values, dashes, label=name, **style)
 
 
-def draw_beside(measures: Sequence[Mapping[str, Any]], sender: str, baseline: str) -> bytes | None:
-    """Draw the measures of a criterion beside the baseline's: those with a better side on one axis, all others on a second one.
+def draw_ratios(measures: Sequence[Mapping[str, Any]], sender: str, baseline: str) -> bytes | None:
+    """Draw a criterion's measures as ratios to the baseline, as a PNG; None if nothing can be compared.
 
-    Returns:
-        bytes: a PNG as wide as a phone's page; None where there is nothing to compare.
+    Measures of which more or less is better share one axis; the others have a second one.
     """
     from matplotlib.figure import Figure
 
@@ -93,13 +85,13 @@ def draw_beside(measures: Sequence[Mapping[str, Any]], sender: str, baseline: st
     canvas = Figure(figsize=(WIDTH_IN, 0.4 * sum(heights)), layout="constrained")
     axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for ax, (title, rows) in zip(axes, panels.items(), strict=True):
-        _beside(ax, rows)
+        _draw_ratio_rows(ax, rows)
         ax.set_xlabel(title, fontsize=9)
     return picture(canvas, ".png", DPI)
 
 
-def _beside(ax: Axes, rows: Sequence[tuple[str, float, str]]) -> None:
-    """Draw a line per measure, from the baseline at 1; its words stand above the line, its verdict in shape and words."""
+def _draw_ratio_rows(ax: Axes, rows: Sequence[tuple[str, float, str]]) -> None:
+    """Draw a line per measure from the baseline at 1, its label above, its verdict as marker and text."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     drawn_ratios = [min(WIDEST, max(1 / WIDEST, ratio)) for _, ratio, _ in rows]
@@ -143,7 +135,7 @@ _HEAD = (
 )
 
 
-def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
+def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
     """Return the page."""
     e, name = html.escape, data["sender"]["name"]
     parts = [
@@ -158,7 +150,7 @@ def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, record
     parts.append(_overview(data))
     for criterion, definition in zip(data["criteria"], criteria.criteria, strict=True):
         drawn = draw_rates(definition.pictures, records, name, data["baseline"])
-        beside = draw_beside(criterion["measures"], name, data["baseline"])
+        beside = draw_ratios(criterion["measures"], name, data["baseline"])
         parts += [_criterion(criterion, data["baseline"]), _figure(beside, f"Beside {data['baseline']}, same cells")]
         parts.append(_figure(drawn, "Throughput over time, first seed"))
     parts += [_worst_cases(data["worst_cases"]), _proofs(data["proofs"]), _topics(data), _scenarios(suite, records)]
@@ -195,8 +187,9 @@ def _criterion(criterion: dict[str, Any], baseline: str) -> str:
 def _measure(m: dict[str, Any]) -> str:
     e = html.escape
     interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else ""
-    where = ", ".join(f"{name} {value}" for name, value in m["where"].items())
-    cells = f"{m['aggregate']} of {m['metric']} over {m['n_cells']} cells of {m['scenario']}{': ' + where if where else ''}"
+    conditions = ", ".join(f"{name} {value}" for name, value in m["where"].items())
+    conditions = f": {conditions}" if conditions else ""
+    cells = f"{m['aggregate']} of {m['metric']} over {m['n_cells']} cells of {m['scenario']}{conditions}"
     seeds = f"; seeds {', '.join(map(str, m['seeds']))}" if m["seeds"] else ""
     why = f"<small>{e(m['why'])}</small>" if "why" in m else ""
     limit = ""

@@ -1,4 +1,4 @@
-"""What a run says about each sender: nominal score with interval, metrics per adversary, worst case and who found it."""
+"""The summary of a run per sender: nominal score with interval, metrics per adversary, and the worst case with its adversary."""
 
 from __future__ import annotations
 

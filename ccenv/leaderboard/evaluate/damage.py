@@ -16,9 +16,9 @@ from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import plain
 from ccenv.base.provenance import machine, versions
-from ccenv.benchmarks.cells.cell import agent_player, sender_of
+from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
+from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
@@ -91,10 +91,10 @@ class Damage(PlayedContent):
 def undisturbed_cells(suite: Suite) -> list[CurveCell]:
     """Return the cells of a panel against its nominal adversary, in the order of the suite."""
     nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
-    return curve_cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+    return make_curve_cells(nominal, [agent_player(spec, spec) for spec in suite.agents])
 
 
-def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
+def measure_damage(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
     """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
     undisturbed = cell.values(cell.trace())["utilisation"]
     trace = cell.trace(adversary)
@@ -107,11 +107,11 @@ def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
         seed=cell.seed,
         undisturbed=undisturbed,
         utilisation=used,
-        sender_sha256=canonical_hash(sender_of(cell.agent)),
+        sender_sha256=canonical_hash(build_sender(cell.agent)),
     ), trace
 
 
-def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
+def compute_score(cells: Sequence[DamageCell]) -> dict[str, Any]:
     """Return the interquartile mean of the damage with its interval, stratified by sender and scenario."""
     by_case: dict[str, list[float]] = {}
     for cell in cells:
@@ -135,8 +135,8 @@ class DamageStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
-        own, content = job.with_own_seeds(self.suite)
-        played = self.suite.model_copy(update={"seeds": own.seeds})  # with the senders of the panel
+        seeded, content = job.with_own_seeds(self.suite)
+        played = self.suite.model_copy(update={"seeds": seeded.seeds})  # with the senders of the panel
         content |= {
             "stage": self.name,
             "played": plain(played.model_dump()),
@@ -158,16 +158,16 @@ class DamageWork:
 
     def run(self, progress: Progress) -> Content:
         """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
-        found = list(self._play(progress))
-        cells = [cell for cell, _ in found]
-        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": score_of(cells)}
+        comparisons = list(self._play(progress))
+        cells = [cell for cell, _ in comparisons]
+        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": compute_score(cells)}
         worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
-        return content, {WORST_VIEW: view_json(found[worst][1])}
+        return content, {WORST_VIEW: view_json(comparisons[worst][1])}
 
     def _play(self, progress: Progress) -> Iterator[tuple[DamageCell, Any]]:
         adversary: Any = parse_submission(self.files, self.content["name"]).player
         cells = undisturbed_cells(self.played)
         for done, cell in enumerate(cells):
             progress(done, len(cells))
-            yield measured(cell, adversary)
+            yield measure_damage(cell, adversary)
         progress(len(cells), len(cells))

@@ -48,7 +48,7 @@ class Limits:
             raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
 
 
-def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
+def make_limits(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
     """Return limits as the command line names them. Raises InputError for what nothing could hold."""
     if not cell_memory_gib <= _MOST_GIB:  # a number that is none, too
         raise InputError(f"--cell-memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
@@ -95,19 +95,19 @@ class Worker:
             begun_s = used_cpu_s(self._process.pid)
             while True:
                 if self._pipe.poll(_POLL_S):
-                    kind, *said = self._pipe.recv()
-                    if kind == "done":
-                        content: Content = said[0]
+                    message, *values = self._pipe.recv()
+                    if message == "done":
+                        content: Content = values[0]
                         return content
-                    if kind == "failed":
-                        return Failed(said[0])
+                    if message == "failed":
+                        return Failed(values[0])
                     begun_s = used_cpu_s(self._process.pid)
-                    progress(*said)
+                    progress(*values)
                 elif used_cpu_s(self._process.pid) - begun_s > cap_s:
                     self.end()
                     return Failed(f"more than {cap_s:g} s of CPU time for one part: ended")
         except (EOFError, ConnectionError):
-            return Failed(self._death())
+            return Failed(self._describe_death())
 
     def end(self) -> None:
         """End the process and all that it started."""
@@ -130,7 +130,7 @@ class Worker:
         theirs.close()
         reading.close()
 
-    def _death(self) -> str:
+    def _describe_death(self) -> str:
         self._process.join()
         code = self._process.exitcode
         self.end()
@@ -154,7 +154,7 @@ def used_cpu_s(session: int) -> float:
 def _serve(pipe: Any, parent: Any, memory_bytes: int) -> None:
     """Do work until the other end closes."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     _cap_memory(memory_bytes)
     while True:
         try:
@@ -175,7 +175,7 @@ def _outcome(work: Work, progress: Progress) -> tuple[str, Any]:
         return "failed", f"{type(error).__name__}: {error}"
 
 
-def _end_with(parent: Any) -> None:
+def _end_with_parent(parent: Any) -> None:
     """End this process and all that it started when the operator's process ends, however it does."""
     with suppress(EOFError, OSError):
         parent.recv_bytes()
@@ -208,12 +208,12 @@ def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Sto
     submission = job.entrant.record.submission
     _, slot = stage.slots(submission)
     tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
-    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _public(reason, job)}
+    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _redact(reason, job)}
     content |= {"code_sha256": cells_code(), "machine": machine()}
     return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
 
 
-def _public(reason: str, job: Job) -> str:
+def _redact(reason: str, job: Job) -> str:
     for folder in (job.folder, job.home.folder):
         for shown in (str(folder.resolve()), str(folder)):
             reason = reason.replace(shown, job.entrant.record.card.name)

@@ -19,7 +19,7 @@ from ccenv.network.trace import parse_trace
 _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
 
 
-def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
+def make_record(report: Any, where: str, agent: str | None = None) -> Verification:
     """Turn a report into a record.
 
     Raises:
@@ -80,8 +80,8 @@ def _counterexample(name: Any, record: Verification, where: str) -> bytes:
     content = read_bounded(path_of("trace", name), MAX_BYTES)
     header = parse_trace(content, f"{where}, its counterexample {shown(str(name))}").header
     if (header.model, set(header.senders)) != (record.model, {record.agent}):
-        told = f"{', '.join(header.senders)} on {header.model}"
-        raise InputError(f"{where}: its counterexample {shown(str(name))} is of {told}, not of {record.agent} on {record.model}")
+        seen, needed = f"{', '.join(header.senders)} on {header.model}", f"{record.agent} on {record.model}"
+        raise InputError(f"{where}: its counterexample {shown(str(name))} is of {seen}, not of {needed}")
     return content
 
 
@@ -95,7 +95,7 @@ def store_report(report: Any, where: str, records: FilePath, agent: str | None =
         InputError: if the report or its trace file is not what it should be.
         CcenvError: if it cannot be written.
     """
-    record = record_of(report, where, agent)
+    record = make_record(report, where, agent)
     parts = [
         record.agent,
         record.agent_sha256[:8],

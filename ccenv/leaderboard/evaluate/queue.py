@@ -21,7 +21,7 @@ from ccenv.leaderboard.evaluate.limits import FAILURE, Failed, Limits, Worker, f
 from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
-from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn
+from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn_submissions
 
 _ROOM_BYTES = 1 << 20
 
@@ -48,7 +48,7 @@ class QueuedStage:
         return f"{self.entrant.record.card.name}: {self.stage.name}"
 
 
-def tasks_of(
+def list_tasks(
     store: BoardStore, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
 ) -> list[QueuedStage]:
     """Return what is to be done with the entries that were not taken back.
@@ -63,25 +63,25 @@ def tasks_of(
     Raises:
         InputError: if there is nothing on the board, or no entry of a name.
     """
-    gone = withdrawn(store)
-    everything = [entrant for entrant in entrants(store) if entrant.record.submission not in gone]
-    names = [entrant.record.card.name for entrant in everything]
-    if not everything:
+    taken_back = withdrawn_submissions(store)
+    candidates = [entrant for entrant in entrants(store) if entrant.record.submission not in taken_back]
+    names = [entrant.record.card.name for entrant in candidates]
+    if not candidates:
         raise InputError("nothing was handed in yet: ccenv board submit DIR")
     for name in only:
         if name not in names:
             raise unknown_name("entry", name, names)
     done = {record.slot for record in store.records()}
     tasks = []
-    for entrant in everything:
+    for entrant in candidates:
         if only and entrant.record.card.name not in only:
             continue
         for stage in stages:
             if stage.track != entrant.record.card.track:
                 continue
-            stem, whole = stage.slots(entrant.record.submission)
-            failed = failure_slot(whole) in done and not retry
-            if whole not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
+            stem, current = stage.slots(entrant.record.submission)
+            failed = failure_slot(current) in done and not retry
+            if current not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
                 tasks.append(QueuedStage(entrant, stage))
     return tasks
 
@@ -136,15 +136,15 @@ def _evaluate(
             folder = home.work(submission)
             job = Job(task.entrant, store, home, folder, backend, workers)
             with show(place, task) as progress:
-                outcome = _outcome(task, job, worker, progress)
+                result = _outcome(task, job, worker, progress)
             record = None
             with suppress(TakenError):  # another process did the same work at the same time
-                if isinstance(outcome, Failed):
+                if isinstance(result, Failed):
                     _check_room(folder)
-                    record = store_failure(store, job, task.stage, outcome.reason)
+                    record = store_failure(store, job, task.stage, result.reason)
                 else:
                     _, slot = task.stage.slots(submission)
-                    record = store.append(task.stage.kind, submission, slot, *outcome)
+                    record = store.append(task.stage.kind, submission, slot, *result)
             stored += [record] if record is not None else []
             done(place, task, record)
             shutil.rmtree(folder / task.stage.name, ignore_errors=True)
@@ -168,8 +168,8 @@ def _check_room(folder: FilePath) -> None:
     (folder / ".room").unlink()
 
 
-def outcome(record: Stored) -> dict[str, Any]:
+def describe_outcome(record: Stored) -> dict[str, Any]:
     """Return what the command line says about a stored stage."""
     content = record.content
-    about = {"record": record.number, "kind": record.kind, "entry": content["name"], "stage": content["stage"]}
-    return {**about, "reason": content["reason"]} if record.kind == FAILURE else about
+    description = {"record": record.number, "kind": record.kind, "entry": content["name"], "stage": content["stage"]}
+    return {**description, "reason": content["reason"]} if record.kind == FAILURE else description

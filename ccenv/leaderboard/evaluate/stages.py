@@ -16,12 +16,12 @@ from ccenv.benchmarks.cells.cell import Player, TraceCell, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.report.page import TRACES
 from ccenv.benchmarks.results import ASKED
-from ccenv.benchmarks.run.runner import cells_for, run_suite
+from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home, evaluation_suite, secret_of
+from ccenv.leaderboard.store.home import Home, evaluation_suite, find_secret
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.submit import Entrant
 
@@ -53,9 +53,9 @@ class Job:
     def with_own_seeds(self, suite: SuiteBase) -> tuple[SuiteBase, dict[str, Any]]:
         """Return a suite with the seeds of the submission, and what its record says of the suite as published."""
         record = self.entrant.record
-        played = evaluation_suite(suite, suite.sha256, secret_of(self.store, self.home, record.round), record.submission)
-        about = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
-        return played, self.head | about
+        played = evaluation_suite(suite, suite.sha256, find_secret(self.store, self.home, record.round), record.submission)
+        description = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
+        return played, self.head | description
 
 
 class Work(Protocol):
@@ -157,14 +157,14 @@ class SuiteWork:
         # A board runs no code of users: what a run says of it is empty, and stays out of the record.
         for key in (ASKED, "failed"):
             manifest.pop(key)
-        own = [{key: value for key, value in agent.items() if key != "source_sha256"} for agent in manifest["agents"]]
-        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in own]
+        agents = [{key: value for key, value in agent.items() if key != "source_sha256"} for agent in manifest["agents"]]
+        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in agents]
         return {**self.content, "manifest": manifest}, files
 
     def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
         """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
         worst = entry["worst_case"]
-        cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
+        cell = next((c for c in make_cells(played, [player]) if worst and c.key == worst["key"]), None)
         if not isinstance(cell, TraceCell):
             return {}
         trace = cell.trace()

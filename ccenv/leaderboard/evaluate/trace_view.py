@@ -31,7 +31,7 @@ class FlowView(StrictModel):
 
 
 class TraceView(StrictModel):
-    """What :func:`view_of` returns, read from a record; one of an older version has neither RTTs nor moves."""
+    """What :func:`make_view` returns, read from a record; one of an older version has neither RTTs nor moves."""
 
     time_s: Series
     link_mbps: Series
@@ -63,7 +63,7 @@ def read_view(content: bytes, where: str) -> dict[str, Any]:
     return validate(TraceView, parse_json(content, where, _RULES), where).model_dump(exclude_none=True)
 
 
-def view_of(trace: Trace) -> dict[str, Any]:
+def make_view(trace: Trace) -> dict[str, Any]:
     """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
 
     Returns:
@@ -121,7 +121,7 @@ def _delivered_at(trace: Trace, flow: int, rows: np.ndarray) -> np.ndarray:
 
 def view_json(trace: Trace) -> bytes:
     """Return the view of a trace as one line of JSON."""
-    return json_bytes(view_of(trace), indent=None)
+    return json_bytes(make_view(trace), indent=None)
 
 
 def _mbps(values_Bps: np.ndarray) -> list[float]:

@@ -23,7 +23,7 @@ from ccenv.leaderboard.store.records import (
     WorstCase,
     slug,
 )
-from ccenv.leaderboard.submission.document import folded
+from ccenv.leaderboard.submission.document import fold_text
 from ccenv.network.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
@@ -70,12 +70,12 @@ class Standing:
 
     def tasks(self, metric: str, adversary: str) -> Tasks:
         """Return the values of a metric against an adversary, per scenario."""
-        found: dict[str, list[float]] = {}
+        by_scenario: dict[str, list[float]] = {}
         for cell in self.cells:
             value = cell.metrics.get(metric)
             if cell.adversary == adversary and value is not None:
-                found.setdefault(cell.scenario, []).append(value)
-        return {name: np.array(values) for name, values in found.items()}
+                by_scenario.setdefault(cell.scenario, []).append(value)
+        return {name: np.array(values) for name, values in by_scenario.items()}
 
 
 @dataclass(frozen=True)
@@ -167,21 +167,21 @@ def make_board(records: Records, certified: Certified) -> Board:
     envelopes = {record.submission: record for record in records.envelopes}
     entries = {
         key: Entry(
-            own[0].player,
+            standings[0].player,
             slug(*key),
-            own,
-            _worst(own),
-            _about(own[0].player, records.verifications),
-            handed_in.get(own[0].record.submission),
-            envelopes.get(own[0].record.submission),
-            certified.theorems(records.players.get(own[0].record.submission, key[1]), slug(*key)),
+            standings,
+            _find_worst(standings),
+            _select_verifications(standings[0].player, records.verifications),
+            handed_in.get(standings[0].record.submission),
+            envelopes.get(standings[0].record.submission),
+            certified.theorems(records.players.get(standings[0].record.submission, key[1]), slug(*key)),
         )
-        for key, own in sorted(results.items())
+        for key, standings in sorted(results.items())
     }
     newest_damages = {record.damage.submission: record for record in records.damages}
     damages = sorted(newest_damages.values(), key=lambda record: (-record.damage.score.iqm, record.damage.name))
-    alike = Counter(folded(record.card.author) for record in records.submissions)
-    authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
+    alike = Counter(fold_text(record.card.author) for record in records.submissions)
+    authors = {record.card.author: alike[fold_text(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)
 
 
@@ -193,28 +193,28 @@ def edition(suite: SuiteBase) -> tuple[str, tuple[int, int]]:
     return suite.name, (0, suite.version)
 
 
-def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
-    own = [b for b in benches if (b.suite.name, b.suite_sha256) == which]
-    newest_code = own[-1].manifest.code_sha256
-    found: dict[tuple[str, str], Standing] = {}
-    for bench in own:
+def _table(benches: list[BenchRecord], identity: tuple[str, str]) -> Table:
+    suite_benches = [b for b in benches if (b.suite.name, b.suite_sha256) == identity]
+    newest_code = suite_benches[-1].manifest.code_sha256
+    standings: dict[tuple[str, str], Standing] = {}
+    for bench in suite_benches:
         for player in bench.manifest.agents:
             for summary in bench.manifest.summary:
                 if (summary.agent, summary.agent_sha256) == (player.label, player.sha256):
                     cells = [cell for cell in bench.cells if cell.agent_sha256 == player.sha256 and cell.agent == player.label]
                     stale = bench.manifest.code_sha256 != newest_code
-                    found[player.label, player.sha256] = Standing(player, summary, cells, bench, stale)
-    suite = own[0].suite
-    table = Table(suite, which[1], False, manifests=[b.manifest for b in own])
-    rows = ranked(list(found.values()), suite.measure(suite.score.metric))
+                    standings[player.label, player.sha256] = Standing(player, summary, cells, bench, stale)
+    suite = suite_benches[0].suite
+    table = Table(suite, identity[1], False, manifests=[b.manifest for b in suite_benches])
+    rows = rank_standings(list(standings.values()), suite.measure(suite.score.metric))
     reference = next((result for _, _, result in rows if result.player.kind == CLASSIC), rows[-1][2] if rows else None)
     if reference is not None:
         table.reference = reference.player.label
-        table.rows = [(first, last, _compared(result, reference, suite)) for first, last, result in rows]
+        table.rows = [(first, last, _compare(result, reference, suite)) for first, last, result in rows]
     return table
 
 
-def _compared(result: Standing, reference: Standing, suite: SuiteBase) -> Standing:
+def _compare(result: Standing, reference: Standing, suite: SuiteBase) -> Standing:
     if result is reference:
         return result
     score = suite.score
@@ -226,7 +226,7 @@ def _compared(result: Standing, reference: Standing, suite: SuiteBase) -> Standi
     return Standing(result.player, result.summary, result.cells, result.record, result.stale, better)
 
 
-def ranked(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
+def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
     """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
     sign = metric.sign
 
@@ -248,16 +248,16 @@ def ranked(results: list[Standing], metric: Metric) -> list[tuple[int, int, Stan
     return rows
 
 
-def _worst(results: list[Standing]) -> Finding | None:
+def _find_worst(results: list[Standing]) -> Finding | None:
     """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
 
     What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
     """
-    hard = [result for result in results if ADVERSARIAL in result.record.suite.tags]
-    found = [result for result in hard or results if result.summary.worst_case is not None]
-    current = [result for result in found if not result.stale]
+    adversarial = [result for result in results if ADVERSARIAL in result.record.suite.tags]
+    candidates = [result for result in adversarial or results if result.summary.worst_case is not None]
+    current = [result for result in candidates if not result.stale]
     worst: Finding | None = None
-    for result in current or found:
+    for result in current or candidates:
         case = result.summary.worst_case
         if case is None:
             continue
@@ -266,9 +266,9 @@ def _worst(results: list[Standing]) -> Finding | None:
     return worst
 
 
-def _about(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
-    own = [v for v in verifications if v.result.agent_sha256 == player.sha256]
-    return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
+def _select_verifications(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
+    matching = [v for v in verifications if v.result.agent_sha256 == player.sha256]
+    return sorted(matching, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
 def worst_by_adversary(result: Standing, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:

@@ -86,8 +86,8 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
     views_of_leagues = [league_view(league) for league in leagues]
     shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages, "leagues": views_of_leagues}
 
-    def page(template: str, root: str, **given: Any) -> bytes:
-        return environment.get_template(template).render(shared, root=root, **given).encode()
+    def page(template: str, root: str, **context: Any) -> bytes:
+        return environment.get_template(template).render(shared, root=root, **context).encode()
 
     pages = {
         "index.html": page("index.html", "", **_index(board)),
@@ -111,7 +111,7 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
 def _index(board: Board) -> dict[str, Any]:
     if not board.tables:
         return {"rows": [], "raw": [], "overview": None}
-    columns = [(metric, views.shown_unit(metric)) for metric in views.raw_columns(board.tables[0])]
+    columns = [(metric, views.display_unit(metric)) for metric in views.raw_columns(board.tables[0])]
     return {"rows": views.index_rows(board), "raw": columns, "overview": views.overview(board)}
 
 
@@ -170,8 +170,8 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
     return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
 
 
-def _worst(found: Finding) -> dict[str, Any]:
-    return {"suite": found.suite, **found.case.model_dump(), "stale": found.stale}
+def _worst(finding: Finding) -> dict[str, Any]:
+    return {"suite": finding.suite, **finding.case.model_dump(), "stale": finding.stale}
 
 
 def _copies(board: Board) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import Format, json_bytes, write_atomic
 from ccenv.base.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.audit.contents import check_contents
-from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
+from ccenv.leaderboard.store.database import BoardStore, checked_rows, make_row
 from ccenv.leaderboard.store.home import ROUND, Home, new_round
 
 MAX_BYTES = 1 << 30  # of all lines, unpacked
@@ -32,7 +32,7 @@ def export_board(store: BoardStore, file: FilePath) -> int:
     count = store.check()
     records = store.records()
     lines: list[dict[str, Any]] = [{**FORMAT.head, "records": count}]
-    lines += [{"record": row_of(record)} for record in records]
+    lines += [{"record": make_row(record)} for record in records]
     for digest in sorted({digest for record in records for digest in record.files.values()}):
         lines.append({"file": digest, **encoded(store.file(digest))})
     content = b"".join(json_bytes(line, indent=None, sort_keys=True) for line in lines)
@@ -95,29 +95,29 @@ def encoded(content: bytes) -> dict[str, str]:
 def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
     rows: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    expected: Any = None
+    n_records: Any = None
     for number, line in read_lines(file, max_bytes=MAX_BYTES, max_line_bytes=LINE.max_bytes):
         where = f"{shown_path(file)}, line {number}"
         data = parse_json(line, where, LINE)
         if not isinstance(data, dict):
             raise InputError(f"{where}: expected a JSON object")
         if number == 1:
-            expected = FORMAT.check(data, where).get("records")
+            n_records = FORMAT.check(data, where).get("records")
         elif set(data) == {"record"} and isinstance(data["record"], dict):
             rows.append(_row(data["record"], where))
         elif set(data) in ({"file", "text"}, {"file", "base64"}):
             files[str(data["file"])] = _decoded(data, where)
         else:
             raise InputError(f"{where}: neither a record nor a file")
-    if not rows or type(expected) is not int or len(rows) != expected:
+    if not rows or type(n_records) is not int or len(rows) != n_records:
         raise InputError(f"{shown_path(file)}: truncated: {len(rows)} records are there")
     return rows, files
 
 
 def _row(data: dict[str, Any], where: str) -> dict[str, Any]:
-    kinds = {"number": int, "kind": str, "subject": str, "slot": str, "content": str, "sha256": str, "chain": str}
-    if set(data) != set(kinds) or any(type(data[key]) is not kind for key, kind in kinds.items()):
-        raise InputError(f"{where}: a record needs {', '.join(kinds)}, and nothing else")
+    types = {"number": int, "kind": str, "subject": str, "slot": str, "content": str, "sha256": str, "chain": str}
+    if set(data) != set(types) or any(type(data[key]) is not expected_type for key, expected_type in types.items()):
+        raise InputError(f"{where}: a record needs {', '.join(types)}, and nothing else")
     return data
 
 

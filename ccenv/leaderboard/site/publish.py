@@ -78,7 +78,7 @@ def publish(
         files = {file.relative_to(made).as_posix(): file for file in sorted(made.rglob("*")) if file.is_file()}
         sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
         _check_free(folder, sums, before)
-        return {"folder": folder, "files": len(files), **_bring(folder, files, sums, before)}
+        return {"folder": folder, "files": len(files), **_update_folder(folder, files, sums, before)}
 
 
 def _write_head(store: BoardStore, file: FilePath, published: FilePath) -> None:
@@ -90,7 +90,7 @@ def _write_head(store: BoardStore, file: FilePath, published: FilePath) -> None:
                 file.write_bytes(published.read_bytes())
 
 
-def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], before: dict[str, str]) -> dict[str, int]:
+def _update_folder(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], before: dict[str, str]) -> dict[str, int]:
     """Write what differs, then remove what is gone. The list of checksums names old and new files until all is done."""
     make_folder(folder)
     written = 0

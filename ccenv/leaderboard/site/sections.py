@@ -19,7 +19,7 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.registry import load_target
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.submission.identity import canonical_hash
-from ccenv.leaderboard.submission.weights import on_grid
+from ccenv.leaderboard.submission.weights import quantise_player
 from ccenv.proofs.certificates.library import Stored
 from ccenv.training.league.record import LeagueRecord, Round, read_record
 from ccenv.training.league.store import LEAGUE
@@ -44,8 +44,8 @@ class Theorem:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``board.json`` holds of it."""
-        about = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
-        return {**about, "certificate": self.link, "checked": "without solving"}
+        description = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
+        return {**description, "certificate": self.link, "checked": "without solving"}
 
 
 class Certified:
@@ -64,7 +64,7 @@ class Certified:
         Raises:
             InputError: if the checker refuses one of them.
         """
-        return [_shown(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+        return [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
 
 
 def _hashes(stored: Stored) -> set[str]:
@@ -75,7 +75,7 @@ def _hashes(stored: Stored) -> set[str]:
         sender: Sender | None = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
     except CcenvError:
         return set()
-    return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(on_grid(sender))}
+    return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(quantise_player(sender))}
 
 
 def _chooser(name: str, contract: Program) -> ContractSender | None:
@@ -86,7 +86,7 @@ def _chooser(name: str, contract: Program) -> ContractSender | None:
     return sender if isinstance(sender, ContractSender) and sender.program == contract else None
 
 
-def _shown(stored: Stored, name: str) -> Theorem:
+def _make_theorem(stored: Stored, name: str) -> Theorem:
     stored.confirm()
     certificate = stored.certificate
     return Theorem(
@@ -121,8 +121,8 @@ class League:
         """Return what ``board.json`` holds of it."""
         record = self.record
         rounds = [one.model_dump(include={"round", "value", "exploitability", "interval"}) for one in record.rounds]
-        told = {"league": record.name, "seed": record.seed, "value": record.value, "sender_mixture": record.sender_mixture}
-        return {**told, "best": record.best.model_dump(), "rounds": rounds, "record": self.link}
+        description = {"league": record.name, "seed": record.seed, "value": record.value, "sender_mixture": record.sender_mixture}
+        return {**description, "best": record.best.model_dump(), "rounds": rounds, "record": self.link}
 
 
 def read_leagues(files: list[FilePath]) -> list[League]:

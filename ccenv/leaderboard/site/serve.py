@@ -31,7 +31,7 @@ class _Handler(SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
         """Refuse what is not a plain file of the site's own folder, such as a link or a pipe."""
         path = self.translate_path(self.path)
-        if not _is_own(FilePath(path)):
+        if not _is_site_file(FilePath(path)):
             self.send_error(404)
             return None
         return super().send_head()
@@ -51,12 +51,12 @@ class _Handler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def _is_own(path: FilePath) -> bool:
+def _is_site_file(path: FilePath) -> bool:
     """Tell whether a path below the resolved folder is a plain file or folder, and no part of it a link."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):  # the page of a folder is its index
-            return not (path / "index.htm").exists() and _is_own(path / "index.html")
+            return not (path / "index.htm").exists() and _is_site_file(path / "index.html")
         return stat.S_ISREG(mode) and path.resolve() == path
     except (OSError, ValueError):
         return False

@@ -67,12 +67,12 @@ class Records:
     failures: list[Failure] = field(default_factory=list)
 
 
-def from_folders(places: Sequence[FilePath]) -> Records:
+def from_folders(folders: Sequence[FilePath]) -> Records:
     """Read the runs and verifications below some folders. Raises InputError for damaged ones, or if there are none."""
-    benches, verifications = read_records(places)
+    benches, verifications = read_records(folders)
     if not benches:
-        shown = ", ".join(str(place) for place in places)
-        raise InputError(f"no finished benchmark below {shown}: run one first, e.g. ccenv bench run quick")
+        listed = ", ".join(str(place) for place in folders)
+        raise InputError(f"no finished benchmark below {listed}: run one first, e.g. ccenv bench run quick")
     return Records(benches, verifications)
 
 
@@ -92,12 +92,12 @@ def from_store(store: BoardStore, home: Home) -> Records:
 
 def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str] = ()) -> Records:
     """Return what a board is made from."""
-    there = [known for submission, known in contents.known.items() if submission not in contents.withdrawn]
+    submissions = [submission for digest, submission in contents.submissions.items() if digest not in contents.withdrawn]
     secrets = contents.rounds.secrets
     return Records(
         benches=[_bench(item, content, read) for item, content in contents.of(Evaluation)],
         verifications=[],
-        submissions=[known.record for known in there],
+        submissions=[submission.record for submission in submissions],
         envelopes=[content for _, content in contents.of(Envelope)],
         damages=[DamageRecord(content, partial(_read, read, item.record.files)) for item, content in contents.of(Damage)],
         rounds=[
@@ -107,8 +107,8 @@ def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str
         audits=[(content, item.record.sha256 in own_audits) for item, content in contents.of(Audited)],
         chain=contents.items[-1].record.chain if contents.items else "",
         handed_in=read,
-        players={known.record.submission: canonical_hash(known.player) for known in there},
-        withdrawn=[contents.known[submission].record for submission in sorted(contents.withdrawn)],
+        players={submission.record.submission: canonical_hash(submission.player) for submission in submissions},
+        withdrawn=[contents.submissions[digest].record for digest in sorted(contents.withdrawn)],
         failures=[content for _, content in contents.of(Failure)],
     )
 

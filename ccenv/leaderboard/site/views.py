@@ -11,10 +11,10 @@ from typing import Any
 
 from ccenv.benchmarks.suite.base import Quantity, SuiteBase
 from ccenv.benchmarks.suite.packet import parse_metric
-from ccenv.benchmarks.suite.references import value_of
+from ccenv.benchmarks.suite.references import compute_quantity
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
-from ccenv.leaderboard.evaluate.trace_view import read_view, view_of
+from ccenv.leaderboard.evaluate.trace_view import make_view, read_view
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.viewer import trace_view
@@ -39,16 +39,16 @@ def side_by_side(suite: SuiteBase, cells: Sequence[CellRecord]) -> list[tuple[Me
     records = [cell.model_dump(include=_FIELDS) | {"parameters": cell.parameters or {}} for cell in cells]
     rows: dict[str, dict[str, Quantity]] = {}
     for name, quantity in suite.table.items():
-        group = next((one for one in GROUPS if name == one or name.endswith(f"_{one}")), None)
+        group = next((group_name for group_name in GROUPS if name == group_name or name.endswith(f"_{group_name}")), None)
         if group is not None:
             rows.setdefault(name.removesuffix(group), {})[group] = quantity
     if len({group for row in rows.values() for group in row}) < 2:
         return []
     out: list[tuple[Metric, str, list[float | None]]] = []
     for row in rows.values():
-        one = next(iter(row.values()))
-        values = [value_of(records, row[group]) if group in row else None for group in GROUPS]
-        out.append((suite.measure(one.metric), one.aggregate, values))
+        group_name = next(iter(row.values()))
+        values = [compute_quantity(records, row[group]) if group in row else None for group in GROUPS]
+        out.append((suite.measure(group_name.metric), group_name.aggregate, values))
     return out
 
 
@@ -69,12 +69,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def at_least(value: float | None, digits: int = 3) -> str:
     """Return a proved lower bound, never more than what is proved."""
-    return _towards(value, digits, ROUND_FLOOR)
+    return _round_towards(value, digits, ROUND_FLOOR)
 
 
 def at_most(value: float | None, digits: int = 3) -> str:
     """Return a proved upper bound, never less than what is proved."""
-    return _towards(value, digits, ROUND_CEILING)
+    return _round_towards(value, digits, ROUND_CEILING)
 
 
 def bounded(value: float | None, metric: str, digits: int = 3, *, refuted: bool = False) -> str:
@@ -82,7 +82,7 @@ def bounded(value: float | None, metric: str, digits: int = 3, *, refuted: bool 
     return (at_least if (metric.startswith(USED)) != refuted else at_most)(value, digits)
 
 
-def _towards(value: float | None, digits: int, side: str) -> str:
+def _round_towards(value: float | None, digits: int, side: str) -> str:
     return DASH if value is None else f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), side)}"
 
 
@@ -95,7 +95,7 @@ def quantity(value: float | None, metric: Metric) -> str:
     return f"{value * 100:.2f}" if metric.name == "loss_fraction" else f"{value:.3f}"
 
 
-def shown_unit(metric: Metric) -> str:
+def display_unit(metric: Metric) -> str:
     """Return the unit that ``quantity`` uses."""
     return "ms" if metric.unit == "s" else "%" if metric.name == "loss_fraction" else metric.unit
 
@@ -173,26 +173,26 @@ def headline(entry: Entry) -> dict[str, Any] | None:
     inside = entry.player.kind == CONTRACT
     if entry.envelope is not None and entry.envelope.rows:
         envelope = entry.envelope
-        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
+        rows, flags = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
         if not rows:
-            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
+            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **flags}
         proved = sum(row.bound is not None for row in rows)
         best = next((r for r in rows if (r.model, r.buffer, r.metric) == ("ccac", "arbitrary", USED)), rows[0])
         text = f"{proved} of {len(rows)} bounds proved"
-        return {"verdict": best.verdict, "bound": best.bound, "text": text, **about}
+        return {"verdict": best.verdict, "bound": best.bound, "text": text, **flags}
     if entry.verifications:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        about = {"envelope": False, "encoding": False, "contract": inside}
-        return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **about}
+        flags = {"envelope": False, "encoding": False, "contract": inside}
+        return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **flags}
     return None
 
 
 def table_view(board: Board, table: Table) -> dict[str, Any]:
     """Return what the page of a suite shows."""
     suite = table.suite
-    shown = [suite.measure(name) for name in suite.metrics if name != suite.score.metric]
+    columns = [suite.measure(name) for name in suite.metrics if name != suite.score.metric]
     worst_metric = suite.measure(suite.worst_case.metric)
     rows = [
         {
@@ -200,7 +200,7 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
             "rank": rank(first, last),
             "result": result,
             "entry": board.entry(result.player),
-            "means": [(metric, result.summary.against[suite.score.adversary].get(metric.name)) for metric in shown],
+            "means": [(metric, result.summary.against[suite.score.adversary].get(metric.name)) for metric in columns],
             "case": result.summary.worst_case,
             "by_adversary": worst_by_adversary(result, suite.opponents, worst_metric) if len(suite.opponents) > 1 else {},
         }
@@ -213,7 +213,7 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
         "reference": table.reference,
         "score": suite.measure(suite.score.metric),
         "worst_metric": worst_metric,
-        "columns": [(metric, shown_unit(metric)) for metric in shown],
+        "columns": [(metric, display_unit(metric)) for metric in columns],
         "rows": rows,
         "scatter": drawing.scatter(_points(table)),
         "profile": _profile(table),
@@ -227,15 +227,15 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
 def _points(table: Table) -> list[tuple[int, str, float, float]]:
     points = []
     for place, (_, _, result) in enumerate(table.rows, start=1):
-        found = [
+        points_of_cells = [
             (cell.metrics[DELAY] / cell.rtt_s, cell.metrics[USED])  # type: ignore[operator]
             for cell in result.cells
             if cell.adversary == table.suite.score.adversary
             and cell.metrics.get(DELAY) is not None
             and cell.metrics.get(USED) is not None
         ]
-        if found:
-            delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))
+        if points_of_cells:
+            delay, used = (sum(values) / len(points_of_cells) for values in zip(*points_of_cells, strict=True))
             points.append((place, result.player.label, delay, used))
     return points[:_POINTS]
 
@@ -267,7 +267,7 @@ def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
                 "of": len(table.rows),
                 "reference": table.reference,
                 "score": suite.measure(suite.score.metric),
-                "columns": [(m, shown_unit(m)) for m in metrics],
+                "columns": [(m, display_unit(m)) for m in metrics],
                 "rows": _scenario_rows(result, metrics),
                 "strips": _strips(result, table),
                 "groups": side_by_side(suite, result.cells),
@@ -296,9 +296,9 @@ def _scenario_rows(result: Standing, metrics: list[Metric]) -> list[tuple[str, s
 
 def _strips(result: Standing, table: Table) -> dict[str, Any] | None:
     score = table.suite.score
-    own = result.tasks(score.metric, score.adversary)
+    tasks = result.tasks(score.metric, score.adversary)
     other = next((r for _, _, r in table.rows if r.player.label == table.reference and r is not result), None)
-    return drawing.strips(own, other.tasks(score.metric, score.adversary) if other is not None else {}) if own else None
+    return drawing.strips(tasks, other.tasks(score.metric, score.adversary) if other is not None else {}) if tasks else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -314,7 +314,7 @@ def viewer(finding: Finding | None) -> dict[str, Any] | None:
     if stored is not None:
         return stored
     trace = finding.record.read(finding.case.trace)
-    return None if trace is None else trace_view(view_of(parse_trace(trace, finding.case.trace)))
+    return None if trace is None else trace_view(make_view(parse_trace(trace, finding.case.trace)))
 
 
 def _stored_view(content: bytes | None) -> dict[str, Any] | None:

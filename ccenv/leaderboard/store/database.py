@@ -191,15 +191,15 @@ class BoardStore:
                         if held is not None:
                             raise ClaimedError(claim, held)
                     row = _row(number, before, kind, subject, slot, text)
-                    there = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
+                    present = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
                     for name, digest in hashes.items():
-                        if digest not in there:
+                        if digest not in present:
                             connection.execute(FILES.insert().values(sha256=digest, content=files[name]))
-                            there.add(digest)
+                            present.add(digest)
                     connection.execute(RECORDS.insert().values(**row))
                     for claim in claims:
                         connection.execute(CLAIMS.insert().values(claim=claim, number=number))
-                record = stored(row)
+                record = parse_row(row)
                 self._on_append(record)
                 return record
             except exc.IntegrityError:  # another writer took the number or the slot meanwhile
@@ -232,7 +232,7 @@ class BoardStore:
                 connection.execute(RECORDS.insert().values(**row))
             for claim, number in claims.items():
                 connection.execute(CLAIMS.insert().values(claim=claim, number=number))
-        self._on_append(stored(last))
+        self._on_append(parse_row(last))
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
@@ -251,7 +251,7 @@ class BoardStore:
             query = query.where(RECORDS.c.subject == subject)
         with self._transaction() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
-        return [stored(row) for row in rows]
+        return [parse_row(row) for row in rows]
 
     def chain(self) -> str:
         """Return the hash of the chain at the last record."""
@@ -303,12 +303,12 @@ class BoardStore:
 
 
 def checked_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
-    """Return rows as :func:`row_of` makes them as records.
+    """Return rows as :func:`make_row` makes them as records.
 
     Raises:
         EditedRecordError: if a row or the chain is not what its hash says, a slot is taken twice, or a file is missing.
     """
-    records = [stored(row) for row in rows]
+    records = [parse_row(row) for row in rows]
     _check_chain(records)
     for slot, count in Counter(record.slot for record in records).items():
         if count > 1:
@@ -325,12 +325,12 @@ def _check_chain(records: Sequence[Stored]) -> None:
     for expected, record in enumerate(records, start=1):
         if record.number != expected:
             raise EditedRecordError(f"record {expected} of the board is missing")
-        if record.chain != chained(before, record.sha256):
+        if record.chain != extend_chain(before, record.sha256):
             raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
         before = record.chain
 
 
-def row_of(record: Stored) -> dict[str, Any]:
+def make_row(record: Stored) -> dict[str, Any]:
     """Return a record as the database holds it; the content is its canonical text."""
     parts = {name: getattr(record, name) for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
     return {**parts, "content": canonical_json(record.content)}
@@ -345,15 +345,15 @@ def _row(number: int, before: str, kind: str, subject: str, slot: str, text: str
     """Return the row of a record after another one, whose hash of the chain is ``before``."""
     sha256 = record_hash(kind, subject, slot, text)
     row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
-    return row | {"sha256": sha256, "chain": chained(before, sha256)}
+    return row | {"sha256": sha256, "chain": extend_chain(before, sha256)}
 
 
-def chained(before: str, sha256: str) -> str:
+def extend_chain(before: str, sha256: str) -> str:
     """Return the chain's next hash."""
     return hashlib.sha256(f"{before}\n{sha256}".encode()).hexdigest()
 
 
-def stored(row: Mapping[str, Any]) -> Stored:
+def parse_row(row: Mapping[str, Any]) -> Stored:
     """Return a row of the database as a record. Raises EditedRecordError if it is not what its hash says."""
     if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
         raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")

@@ -21,7 +21,7 @@ from ccenv.base.provenance import now
 from ccenv.leaderboard.store.database import START, Readable, Stored
 from ccenv.leaderboard.store.records import Moment, Sha256
 from ccenv.leaderboard.submission.document import Fingerprint
-from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
+from ccenv.leaderboard.submission.signature import read_fingerprint, sign, signed_by
 
 HEAD = "head.json"
 MAX_BYTES = 4_096
@@ -63,12 +63,12 @@ class Expected:
         number = chains.get(self.chain)
         if number is not None and self.n_records in (None, number):
             return None
-        at = "" if self.n_records is None else f" at record {self.n_records}"
-        there = f"the board has {len(records)} records"
-        return f"{self.source}: head {self.chain[:12]}{at} is not in the chain ({there}): records were dropped or written anew"
+        position = "" if self.n_records is None else f" at record {self.n_records}"
+        length = f"(the board has {len(records)} records): records were dropped or written anew"
+        return f"{self.source}: head {self.chain[:12]}{position} is not in the chain {length}"
 
 
-def head_of(store: Readable, signed_with: str | None = None) -> Head:
+def current_head(store: Readable, signed_with: str | None = None) -> Head:
     """Return the head of a board."""
     records = store.records()
     return _head(len(records), records[-1].chain if records else START, signed_with)
@@ -80,15 +80,15 @@ def write_head(store: Readable, file: FilePath, key: FilePath | None = None) -> 
     Raises:
         CcenvError: if it cannot be signed or written.
     """
-    head = head_of(store, fingerprint_of(key) if key is not None else None)
+    head = current_head(store, read_fingerprint(key) if key is not None else None)
     content = _text(head)
-    signature = signature_of(content, key, NAMESPACE) if key is not None else None
+    signature = sign(content, key, NAMESPACE) if key is not None else None
     make_folder(file.parent)
     write_atomic(file, content)
     if signature is not None:
-        write_atomic(_beside(file), signature)
+        write_atomic(_signature_path(file), signature)
     else:
-        _beside(file).unlink(missing_ok=True)
+        _signature_path(file).unlink(missing_ok=True)
     return head
 
 
@@ -100,7 +100,7 @@ def read_head(file: FilePath) -> Expected:
     """
     content = read_bounded(file, MAX_BYTES)
     head = validate(Head, FORMAT.parse(content, str(file)), str(file))
-    signature = _beside(file)
+    signature = _signature_path(file)
     if head.signed_with is None and signature.exists():
         raise InputError(f"{signature}: a signature, but {file} names no key")
     if head.signed_with is not None:
@@ -126,10 +126,10 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
         return Expected(text, None, "--expect-head")
     if not is_file(text):
         raise InputError(f"--expect-head is {text!r}; 64 hexadecimal digits or the file of a head are needed")
-    found = read_head(FilePath(text))
-    if signer is not None and found.signed_by != signer:
-        raise InputError(f"{text}: signed by {found.signed_by or 'nobody'}; --signer is {signer}")
-    return found
+    head = read_head(FilePath(text))
+    if signer is not None and head.signed_by != signer:
+        raise InputError(f"{text}: signed by {head.signed_by or 'nobody'}; --signer is {signer}")
+    return head
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Memory:
 
     def remember(self, record: Stored) -> None:
         """Keep the head that a record makes; an older one never replaces a newer one."""
-        known = self.recall()
-        if known is None or known.n_records is None or known.n_records < record.number:
+        last = self.recall()
+        if last is None or last.n_records is None or last.n_records < record.number:
             write_atomic(self.file, _text(_head(record.number, record.chain, None)))
 
     def recall(self) -> Expected | None:
@@ -163,5 +163,5 @@ def _text(head: Head) -> bytes:
     return FORMAT.content(head.model_dump(exclude_none=True))
 
 
-def _beside(file: FilePath) -> FilePath:
+def _signature_path(file: FilePath) -> FilePath:
     return file.with_name(f"{file.name}.sig")

@@ -192,7 +192,7 @@ OF_RUNS = frozenset(
 STEP_FAILS = "step fails"  # why a claim about runs is unknown where a trace from any start breaks a step to it
 
 
-def _told_anew(data: Any) -> Any:
+def _downgrade_refuted(data: Any) -> Any:
     """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats: older code did not tell."""
     if isinstance(data, dict) and data.get("verdict") == "refuted" and not data.get("reason"):
         return {**data, "verdict": "unknown", "reason": STEP_FAILS}
@@ -247,7 +247,7 @@ class Verification(StrictModel):
     @classmethod
     def _refuted_by_what_repeats(cls, data: Any) -> Any:
         of_runs = isinstance(data, dict) and str(data.get("property_name")) in EXCUSED | OF_RUNS
-        return _told_anew(data) if of_runs else data
+        return _downgrade_refuted(data) if of_runs else data
 
     @property
     def excused(self) -> bool:
@@ -275,7 +275,7 @@ class EnvelopeRow(StrictModel):
     reason: Text | None
     query_sha256: Sha256 | None
 
-    _refuted_by_what_repeats = model_validator(mode="before")(_told_anew)
+    _refuted_by_what_repeats = model_validator(mode="before")(_downgrade_refuted)
 
     @model_validator(mode="after")
     def _proved(self) -> Self:
@@ -369,34 +369,34 @@ class VerificationRecord:
     read: Callable[[str], bytes | None]
 
 
-def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
+def read_records(folders: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
     """Read all records below some folders.
 
     Args:
-        places: folders; benchmark folders are known by their manifest, verifications by their file name. What lies below a
-            board's own folder is not read: it is unfinished work.
+        folders: searched for manifests of benchmarks and for verifications; the unfinished work in a board's own folder is
+            skipped.
 
     Raises:
         InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
     """
     benches, verifications = [], []
-    for place in places:
-        if not place.is_dir():
-            raise InputError(f"{place}: no such folder of records")
-        for file in _plain_files(place, MANIFEST):
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder of records")
+        for file in _plain_files(folder, MANIFEST):
             bench = _read_bench(file)
             if bench is not None:
                 benches.append(bench)
-        for file in _plain_files(place, VERIFICATION):
+        for file in _plain_files(folder, VERIFICATION):
             result = validate(Verification, _read_json(file), str(file))
             verifications.append(VerificationRecord(result, partial(_read_beside, file.parent)))
     return benches, verifications
 
 
-def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
+def _plain_files(folder: FilePath, name: str) -> Iterator[FilePath]:
     """Yield the files of a name in a fixed order; links are not followed."""
-    boards = {file.parent for file in place.rglob(DATABASE)}
-    for file in sorted(place.rglob(name)):
+    boards = {file.parent for file in folder.rglob(DATABASE)}
+    for file in sorted(folder.rglob(name)):
         if file.is_file() and not file.is_symlink() and not boards & set(file.parents):
             yield file
 
@@ -435,9 +435,9 @@ def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
     Raises:
         InputError: if it is not the one that the hash names.
     """
-    found = played_hash(data)
-    if sha256 not in (found, hash_of(data)):
-        raise InputError(f"{where}: the suite was edited after the run: its hash is {found[:12]}")
+    digest = played_hash(data)
+    if sha256 not in (digest, hash_of(data)):
+        raise InputError(f"{where}: the suite was edited after the run: its hash is {digest[:12]}")
     return suite_of(data, where)
 
 

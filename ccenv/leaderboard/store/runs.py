@@ -20,7 +20,7 @@ Run = tuple[str, str, str, int]
 """Scenario, sender, adversary, seed."""
 
 
-def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
+def list_runs(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
     """Return the runs of a suite as its cells are called, in its order."""
     cases = [case.name for case in getattr(suite, "cases", ())]
     if isinstance(suite, PacketSuite):
@@ -30,7 +30,7 @@ def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
 
 def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str], where: str) -> None:
     """Check that recorded runs are those of a suite: none is missing, twice, foreign or in another place. Raises InputError."""
-    rows, expected = list(recorded), runs_of(suite, senders)
+    rows, expected = list(recorded), list_runs(suite, senders)
     if rows == expected:
         return
     place = next((i for i, (a, b) in enumerate(zip(rows, expected, strict=False)) if a != b), min(len(rows), len(expected)))
@@ -41,9 +41,9 @@ def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str]
 
 def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> None:
     """Check that cells have the metrics of their suite; networks lack those of flows that they lack. Raises InputError."""
-    whole = set(suite.metrics)
+    expected = set(suite.metrics)
     for cell in cells:
-        wrong = set(cell.metrics) - whole if isinstance(suite, PacketSuite) else set(cell.metrics) ^ whole
+        wrong = set(cell.metrics) - expected if isinstance(suite, PacketSuite) else set(cell.metrics) ^ expected
         if wrong:
             raise InputError(f"{where}: {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, not as its suite")
 
@@ -51,7 +51,7 @@ def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> 
 def published_suite(content: PlayedContent, where: str) -> SuiteBase:
     """Return the suite of a record as it was published; one that ccenv ships as it is shipped, keys in the order of its file."""
     suite = check_published(checked_suite(content.suite, content.suite_sha256, where), where)
-    shipped = _shipped(suite.name)
+    shipped = _load_shipped(suite.name)
     return shipped if shipped is not None and shipped.version == suite.version else suite
 
 
@@ -83,7 +83,7 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
         InputError: if a scenario has no place for the sender, ccenv ships another suite under its name and version, or the names
             of its cases hang on an order of keys that a record, which sorts them, does not keep.
     """
-    name, shipped = f"{suite.name}/{suite.version}", _shipped(suite.name)
+    name, shipped = f"{suite.name}/{suite.version}", _load_shipped(suite.name)
     if not isinstance(suite, (Suite, PacketSuite)) or not all(getattr(one, "uses_agent", True) for one in suite.scenarios):
         raise InputError(f"{where}: suite {name} has scenarios without the sender under test: no board evaluates it")
     if shipped is not None and suite.version > shipped.version:
@@ -103,7 +103,7 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
 
 
 @cache
-def _shipped(name: str) -> SuiteBase | None:
+def _load_shipped(name: str) -> SuiteBase | None:
     from ccenv.leaderboard.submission.document import panel
 
     return load_suite(name) if name in shipped_names(PACKAGE, ".yaml") else panel() if name == panel().name else None

@@ -74,8 +74,8 @@ def _refuse_replacement(connection: Connection) -> None:
     _enter_claims(connection)
     for table, keys in ((RECORDS.name, ("number", "slot")), (FILES.name, ("sha256",)), (CLAIMS.name, ("claim",))):
         if connection.dialect.name == "sqlite":  # REPLACE removes rows without a trigger of DELETE
-            there = " OR ".join(f"{key} = NEW.{key}" for key in keys)
-            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there})"
+            conflict = " OR ".join(f"{key} = NEW.{key}" for key in keys)
+            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {conflict})"
             connection.execute(text(f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} {when} {_ABORT}"))
         elif connection.dialect.name == "postgresql":
             refuse = f"FOR EACH STATEMENT EXECUTE FUNCTION {table}_no_delete_refuse()"
@@ -90,10 +90,10 @@ def _stored_claims(connection: Connection, number: int, content: str) -> tuple[s
     from ccenv.leaderboard.submission.identity import name_claim
 
     def read(digest: str) -> bytes:
-        found = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()
-        if found is None:
+        stored = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()
+        if stored is None:
             raise InputError(f"record {number}: its file {digest[:12]} is missing")
-        return bytes(found)
+        return bytes(stored)
 
     data = parse_json(content, f"record {number}")
     try:

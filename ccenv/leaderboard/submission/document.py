@@ -71,7 +71,7 @@ _INKLESS = (
 )
 
 
-def invisible_in(text: str) -> str | None:
+def find_invisible(text: str) -> str | None:
     """Return the first character of a text that a reader does not see or that turns the text round, None where there is none."""
     for character in text:
         if not character.isprintable() or any(low <= ord(character) <= high for low, high in _INKLESS):
@@ -81,13 +81,13 @@ def invisible_in(text: str) -> str | None:
 
 def check_visible(text: str) -> str:
     """Return a text of which a reader sees every character, in its order. Raises ValueError, for validators."""
-    hidden = invisible_in(text)
+    hidden = find_invisible(text)
     if hidden is not None:
         raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
     return text
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the one form of all texts that look alike; it is for comparing, not for showing."""
     form = unicodedata.normalize("NFKC", text).casefold()
     letters = (c for c in unicodedata.normalize("NFD", form) if not unicodedata.combining(c))
@@ -151,7 +151,7 @@ class Matching:
         return text
 
 
-def _published(pattern: str, longest: int) -> Any:
+def _limits(pattern: str, longest: int) -> Any:
     """Return the limits of a text as the schema publishes them; the pattern itself is checked by Matching."""
     return Field(max_length=longest, json_schema_extra={"pattern": pattern})
 
@@ -163,14 +163,12 @@ _SUITE = r"^[a-z0-9][a-z0-9_-]*/[1-9][0-9]{0,5}$"
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff<>]*$"
 _NAME_ALLOWED = "a letter, then letters and digits with single '_', '-' or '.' between them"
 
-Name = Annotated[str, _published(NAME, 40), AfterValidator(Matching(NAME, _NAME_ALLOWED))]
-Author = Annotated[
-    str, _published(_AUTHOR, 80), AfterValidator(Matching(_AUTHOR, "letters, digits, spaces and . , ' @ ( ) + - _"))
-]
-Licence = Annotated[str, _published(_LICENCE, 40), AfterValidator(Matching(_LICENCE, "an SPDX identifier such as Apache-2.0"))]
-Url = Annotated[str, _published(_URL, 200), AfterValidator(Matching(_URL, "https://host/path, no user, no port"))]
-SuiteVersion = Annotated[str, _published(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
-Line = Annotated[str, _published(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
+Name = Annotated[str, _limits(NAME, 40), AfterValidator(Matching(NAME, _NAME_ALLOWED))]
+Author = Annotated[str, _limits(_AUTHOR, 80), AfterValidator(Matching(_AUTHOR, "letters, digits, spaces and . , ' @ ( ) + - _"))]
+Licence = Annotated[str, _limits(_LICENCE, 40), AfterValidator(Matching(_LICENCE, "an SPDX identifier such as Apache-2.0"))]
+Url = Annotated[str, _limits(_URL, 200), AfterValidator(Matching(_URL, "https://host/path, no user, no port"))]
+SuiteVersion = Annotated[str, _limits(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
+Line = Annotated[str, _limits(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Fingerprint = Annotated[str, Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]

@@ -28,8 +28,8 @@ from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import hash_of
-from ccenv.leaderboard.submission.document import folded
-from ccenv.leaderboard.submission.weights import on_grid
+from ccenv.leaderboard.submission.document import fold_text
+from ccenv.leaderboard.submission.weights import quantise_player
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
@@ -141,16 +141,16 @@ PROJECT = "ccenv"
 
 
 @cache
-def registered() -> dict[str, str]:
+def registered_names() -> dict[str, str]:
     """Return folded name -> name of everything that ccenv registers."""
-    return {folded(name): name for name in (*AGENTS.names(), *ADVERSARIES.names())}
+    return {fold_text(name): name for name in (*AGENTS.names(), *ADVERSARIES.names())}
 
 
 @cache
 def registered_hash(name: str) -> str | None:
     """Return the canonical hash of a registered player, weights on the grid; None for one that only an environment can drive."""
     try:
-        return canonical_hash(on_grid(make_sender(name) if name in AGENTS else make_adversary(name)))
+        return canonical_hash(quantise_player(make_sender(name) if name in AGENTS else make_adversary(name)))
     except CcenvError:
         return None
 
@@ -163,17 +163,17 @@ def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
     Raises:
         InputError: if the name or the author is kept for another player.
     """
-    own = registered().get(folded(name))
-    is_own = own == name and registered_hash(name) == canonical_hash(player)
-    if own is not None and not is_own:
-        raise InputError(f"the name {name!r} is kept for ccenv's own {own!r}, which this is not: choose another one")
-    if PROJECT in folded(author) and not is_own:
+    registered_name = registered_names().get(fold_text(name))
+    is_own = registered_name == name and registered_hash(name) == canonical_hash(player)
+    if registered_name is not None and not is_own:
+        raise InputError(f"the name {name!r} is kept for ccenv's own {registered_name!r}, which this is not: choose another one")
+    if PROJECT in fold_text(author) and not is_own:
         raise InputError(f"the author {author!r} is kept for what comes with ccenv, which this is not: name a person or group")
 
 
 def name_claim(name: str) -> str:
     """Return what an entry of a name claims on a board: every name that looks like it."""
-    return f"name/{folded(name)}"
+    return f"name/{fold_text(name)}"
 
 
 def player_claim(canonical_sha256: str) -> str:
@@ -181,6 +181,6 @@ def player_claim(canonical_sha256: str) -> str:
     return f"player/{canonical_sha256}"
 
 
-def claims_of(name: str, player: Sender | Adversary) -> tuple[str, str]:
+def make_claims(name: str, player: Sender | Adversary) -> tuple[str, str]:
     """Return the claims of an entry, by what it plays and by its name; each may exist once on a board."""
     return player_claim(canonical_hash(player)), name_claim(name)

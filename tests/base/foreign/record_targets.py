@@ -90,7 +90,7 @@ def _import(content: bytes, folder: Path) -> object:
 
 def _row(content: bytes, folder: Path) -> object:
     """Forge the content of a submission's record, with hashes that fit: only its own rules can refuse it."""
-    from ccenv.leaderboard.store.database import START, chained, record_hash
+    from ccenv.leaderboard.store.database import START, extend_chain, record_hash
 
     lines = [json.loads(line) for line in _export().splitlines()]
     chain = START
@@ -101,7 +101,7 @@ def _row(content: bytes, folder: Path) -> object:
         if row["kind"] == "submission":
             row["content"] = content.decode("utf-8", "replace")
         row["sha256"] = record_hash(row["kind"], row["subject"], row["slot"], row["content"])
-        row["chain"] = chain = chained(chain, row["sha256"])
+        row["chain"] = chain = extend_chain(chain, row["sha256"])
     text = "".join(json.dumps(line) + "\n" for line in lines)
     return _import(text.encode(), folder)
 
