@@ -19,7 +19,7 @@ from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
 from ccenv.network.metrics.user import OwnMetric
 
-OWN_METRICS = "own_metrics"
+USER_METRICS = "own_metrics"
 ASKED = "asked"
 """Key of a manifest: suite, adversaries and metrics as the user named them."""
 SHOWN = 20  # records of a list in a notebook
@@ -27,8 +27,8 @@ RUNS = FilePath("runs") / "bench"
 """Where results of suites go by default."""
 
 
-class OwnDescription(StrictModel):
-    """What a manifest says of a user's metric; its code is not needed to read the results."""
+class UserMetricDescription(StrictModel):
+    """A manifest's description of a user's metric, so that results can be read without its code."""
 
     name: str = Field(pattern=r"^[A-Za-z_]\w{0,63}$")
     label: str = Field(max_length=80)
@@ -88,7 +88,7 @@ class Records(list[dict[str, Any]]):
         return table(repr(self), ["scenario", "sender", "adversary", "seed", *names], rows)
 
 
-def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
+def describe_user_metrics(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
     """Return the manifest entry that describes a user's metrics; empty without any."""
     descriptions = []
     for user_metric in metrics:
@@ -100,7 +100,7 @@ def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
             "meaning": metric.meaning[:300],
         }
         descriptions.append({"name": user_metric.name, **texts, "spec": user_metric.spec, "sha256": user_metric.sha256})
-    return {OWN_METRICS: descriptions} if descriptions else {}
+    return {USER_METRICS: descriptions} if descriptions else {}
 
 
 def _find_metric(name: str) -> Metric:
@@ -116,8 +116,8 @@ def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
     Raises:
         InputError: with the key, the value seen and what is allowed.
     """
-    for data in manifest.get(OWN_METRICS, ()):
-        description = validate(OwnDescription, data, f"{where}: {OWN_METRICS}")
+    for data in manifest.get(USER_METRICS, ()):
+        description = validate(UserMetricDescription, data, f"{where}: {USER_METRICS}")
         if description.name not in METRICS and not own_metric(description.name):
             texts = (description.label, description.unit, description.direction, description.meaning)
             add_metric(Metric(description.name, *texts), description.sha256)

@@ -43,7 +43,7 @@ def write_worst_traces(
     Adds ``trace`` and ``plot``, file names relative to the run folder ``out``, to the worst cases of ``summary`` in place.
 
     Raises:
-        EngineError: if a cell, played again, has other metrics than its record.
+        EngineError: if a repeated cell has other metrics than its record.
         CcenvError: if a file cannot be written.
     """
     by_key = {cell.key: cell for cell in cells}
@@ -90,7 +90,7 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
 
 
 def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:
-    """One point per sender and adversary: means over scenarios and seeds, delay in units of Rm; up and left is better."""
+    """Draw a point per sender and adversary: means over scenarios and seeds, delay in Rm; up and left is better."""
     for colour, agent in enumerate(agents):
         for marker, adversary in zip(_MARKERS, suite.opponents, strict=False):
             points = [p for r in records if r["agent"] == agent and r["adversary"] == adversary and (p := _point(r))]
@@ -117,7 +117,7 @@ def _point(record: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _bars(suite: SuiteBase, summary: list[dict[str, Any]], ax: Axes) -> None:
-    """Nominal score with its interval, and the worst case beside it."""
+    """Draw the nominal score with its interval, and the worst case."""
     from matplotlib.patches import Patch
 
     entries = [entry for entry in summary if entry["score"] is not None][::-1]

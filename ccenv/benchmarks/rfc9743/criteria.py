@@ -153,8 +153,8 @@ def load_criteria(name: str) -> tuple[Criteria, PacketSuite]:
     """
     file = find_data(CONFIGS, name, ".yaml", "criteria")
     criteria = validate(Criteria, read_yaml(file), FilePath(file).name)
-    beside = FilePath(file).parent / criteria.suite
-    suite = as_suite(str(beside) if criteria.suite.endswith((".yaml", ".yml")) else criteria.suite)
+    suite_file = FilePath(file).parent / criteria.suite
+    suite = as_suite(str(suite_file) if criteria.suite.endswith((".yaml", ".yml")) else criteria.suite)
     if not isinstance(suite, PacketSuite) or suite.agents:
         raise InputError(f"{name}: suite {criteria.suite!r} must be one of the packet engine that names no agents")
     cases = {case.name for case in suite.cases}

@@ -149,10 +149,10 @@ def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, re
         parts.append(f'<p class="bad">The sender failed: {e(data["failed"])}</p>')
     parts.append(_overview(data))
     for criterion, definition in zip(data["criteria"], criteria.criteria, strict=True):
-        drawn = draw_rates(definition.pictures, records, name, data["baseline"])
-        beside = draw_ratios(criterion["measures"], name, data["baseline"])
-        parts += [_criterion(criterion, data["baseline"]), _figure(beside, f"Beside {data['baseline']}, same cells")]
-        parts.append(_figure(drawn, "Throughput over time, first seed"))
+        rates_png = draw_rates(definition.pictures, records, name, data["baseline"])
+        ratios_png = draw_ratios(criterion["measures"], name, data["baseline"])
+        parts += [_criterion(criterion, data["baseline"]), _figure(ratios_png, f"Beside {data['baseline']}, same cells")]
+        parts.append(_figure(rates_png, "Throughput over time, first seed"))
     parts += [_worst_cases(data["worst_cases"]), _proofs(data["proofs"]), _topics(data), _scenarios(suite, records)]
     parts.append(_origin(data, player))
     return "\n".join(part for part in parts if part) + "\n</body></html>\n"

@@ -148,11 +148,11 @@ def report_on(
         progress: called with the number of finished and of all steps: cells, attacks, proofs.
 
     Returns:
-        Report: what ``report.json`` holds. ``failed`` says why a user's file failed; its cells are then not measured.
+        Report: the contents of ``report.json``. ``failed`` is the reason if a user's file failed; its cells are then left out.
 
     Raises:
         UnknownNameError: for an unknown sender, criterion or file.
-        InputError: for anything else that cannot be.
+        InputError: for any other invalid argument.
         CcenvError: if the folder is in use or cannot be written.
     """
     if not isinstance(sender, str):

@@ -22,7 +22,7 @@ from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
 from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.cells.packet import FIXED, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
-from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_own, write_parquet
+from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, write_parquet
 from ccenv.benchmarks.run.backends import BACKENDS, FAILED
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
@@ -98,7 +98,7 @@ def run_suite(
     with folder.locked():
         if fresh:
             folder.clear()
-        described = describe_own(additions.metrics)
+        described = describe_user_metrics(additions.metrics)
         earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
         stored = {record["key"]: record for record in folder.read_cells()}
         unfinished = [cell for cell in chosen if cell.key not in stored][:limit]

@@ -69,7 +69,7 @@ def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, fo
     if isinstance(content, Damage):
         cell = content.cells[place]
         view = _file(board, record, WORST_VIEW) if cell == content.worst else None
-        return PanelAgain(played, dict(entrant.files), place, cell, view, sampled.title)
+        return RepeatedPanelRun(played, dict(entrant.files), place, cell, view, sampled.title)
     line = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))[place]
     worst = content.manifest.summary[0].worst_case
     views: list[bytes] = []
@@ -77,7 +77,7 @@ def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, fo
         stored, trace = _file(board, record, worst.trace + VIEW), _file(board, record, worst.trace)
         views = [view for view in (stored, trace and view_json(parse_trace(trace, sampled.title))) if view is not None]
     spec = entrant.write_player(folder / entrant.record.submission[:16])
-    return RunAgain(played, spec, entrant.record.card.spec, place, line, views)
+    return RepeatedRun(played, spec, entrant.record.card.spec, place, line, views)
 
 
 def _file(board: Readable, record: Stored, name: str) -> bytes | None:
@@ -88,11 +88,11 @@ def proof_work(entrant: Entrant, sampled: Sampled, time_limit_s: float, folder: 
     """Return the work of deciding a proved bound again."""
     spec = entrant.write_player(folder / entrant.record.submission[:16])
     content = sampled.record.content
-    return ProofAgain(spec, content["T"], time_limit_s, content["rows"][sampled.place])
+    return RepeatedProof(spec, content["T"], time_limit_s, content["rows"][sampled.place])
 
 
 @dataclass(frozen=True)
-class RunAgain:
+class RepeatedRun:
     """A run of a suite; equal: all numbers, and the view of its trace, agree bit by bit."""
 
     played: SuiteBase
@@ -115,7 +115,7 @@ class RunAgain:
 
 
 @dataclass(frozen=True)
-class PanelAgain:
+class RepeatedPanelRun:
     """A run of the adversaries' panel."""
 
     played: SuiteBase
@@ -135,7 +135,7 @@ class PanelAgain:
 
 
 @dataclass(frozen=True)
-class ProofAgain:
+class RepeatedProof:
     """A proved bound, in the setting of an evaluation, which a record cannot choose."""
 
     spec: str

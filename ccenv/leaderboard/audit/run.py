@@ -159,10 +159,10 @@ def audit(
     proofs = _draw_sample(generator, _all_proofs(board), certificates)
     if proofs:
         require_extra("z3", "verify")
-    again = _redo(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
-    problems += again.problems + _list_unconfirmed(again)
+    redone = _redo(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
+    problems += redone.problems + _list_unconfirmed(redone)
     head = board.chain[-1].chain if board.chain else None
-    result = {"n_records": board.n_rows, "head": head, **again.counts, "sample_seed": sample_seed, "problems": problems}
+    result = {"n_records": board.n_rows, "head": head, **redone.counts, "sample_seed": sample_seed, "problems": problems}
     result |= {"foreign": _list_foreign(board), "recorded_at": now()}
     if keep:
         home.remember_audit(store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {}).sha256)
@@ -187,13 +187,13 @@ def _redo(
     limits: Limits,
     progress: Progress,
 ) -> _Redone:
-    out, total = _Redone(), len(runs) + len(proofs)
+    redone, total = _Redone(), len(runs) + len(proofs)
     with tempfile.TemporaryDirectory() as scratch, Worker(limits) as worker:
         for done, item in enumerate([*runs, *proofs]):
             progress(done, total)
             entrant = Entrant(board.contents.submissions[item.record.subject].record, board)
             is_proof = item.record.kind == ENVELOPE
-            out.counts["n_proofs" if is_proof else "n_rerun"] += 1
+            redone.counts["n_proofs" if is_proof else "n_rerun"] += 1
             try:
                 folder = FilePath(scratch)
                 work = (
@@ -203,13 +203,13 @@ def _redo(
             except CcenvError as error:
                 outcome = Failed(str(error))
             if isinstance(outcome, Failed):
-                out.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
+                redone.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
             elif is_proof:
-                _count_proof(out, item, outcome[0], time_limit_s)
+                _count_proof(redone, item, outcome[0], time_limit_s)
             else:
-                _count_run(out, item, outcome[0][EQUAL])
+                _count_run(redone, item, outcome[0][EQUAL])
         progress(total, total)
-    return out
+    return redone
 
 
 def _count_run(out: _Redone, item: Sampled, equal: bool) -> None:
@@ -286,9 +286,9 @@ def _check_played(board: Survey, home: Home, item: Item) -> str | None:
         return "its seeds do not follow from the submission and the secret"
     if isinstance(content, Damage):
         return None if compute_score(content.cells) == data["score"] else "its score does not follow from its cells"
-    again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
+    summary_again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
     summary = [_drop_files(entry) for entry in data["manifest"]["summary"]]
-    return None if again == summary else "its summary does not follow from its cells"
+    return None if summary_again == summary else "its summary does not follow from its cells"
 
 
 def _drop_files(entry: dict[str, Any]) -> dict[str, Any]:

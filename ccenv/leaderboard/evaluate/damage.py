@@ -1,7 +1,7 @@
-"""The adversaries' track: what a network adversary does to a panel of senders, every trace checked for legality.
+"""The adversaries' track: the degradation that a network adversary causes for a panel of senders, on legal traces only.
 
-The damage of a run is 1 - U / U0: utilisation against the adversary over utilisation against ``kind`` on the same path, with the
-same seed. Paths and seeds follow from the submission and the operator's secret, as for senders.
+The degradation ("damage" in records) of a run is 1 - U / U0: utilisation against the adversary over utilisation against the
+benign network ``kind`` on the same path with the same seed. Paths and seeds follow from the submission and the operator's secret.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Interval(StrictModel):
 
 
 class DamageCell(StrictModel):
-    """One path on which a sender met ``kind`` and the adversary."""
+    """The utilisation of a sender on one path, against the benign network and against the adversary."""
 
     sender: Label
     scenario: Label
@@ -53,16 +53,12 @@ class DamageCell(StrictModel):
 
     @property
     def damage(self) -> float:
-        """Share of the undisturbed utilisation that the adversary took."""
+        """Degradation: the lost share of the undisturbed utilisation."""
         return 1 - self.utilisation / self.undisturbed if self.undisturbed > 0 else 0.0
 
 
 class Damage(PlayedContent):
-    """The record of a network adversary.
-
-    Attributes:
-        played: the panel as it was run, with the seeds of the submission.
-    """
+    """The record of a network adversary; ``played`` is the panel with the seeds of the submission."""
 
     stage: Literal["panel"]
     played: dict[str, Any]
@@ -95,7 +91,7 @@ def undisturbed_cells(suite: Suite) -> list[CurveCell]:
 
 
 def measure_damage(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
-    """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
+    """Play a cell against its nominal adversary and another one; return the comparison and the second trace."""
     undisturbed = cell.values(cell.trace())["utilisation"]
     trace = cell.trace(adversary)
     used = cell.values(trace)["utilisation"]
@@ -112,7 +108,7 @@ def measure_damage(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, A
 
 
 def compute_score(cells: Sequence[DamageCell]) -> dict[str, Any]:
-    """Return the interquartile mean of the damage with its interval, stratified by sender and scenario."""
+    """Return the interquartile mean of the degradation with its interval, stratified by sender and scenario."""
     by_case: dict[str, list[float]] = {}
     for cell in cells:
         by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
@@ -135,7 +131,7 @@ class DamageStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
-        seeded, content = job.with_own_seeds(self.suite)
+        seeded, content = job.with_submission_seeds(self.suite)
         played = self.suite.model_copy(update={"seeds": seeded.seeds})  # with the senders of the panel
         content |= {
             "stage": self.name,

@@ -1,4 +1,4 @@
-"""A trace as few numbers: what the page draws, made once when the trace is recorded."""
+"""Views of traces: the few numbers that a page draws, computed when the trace is recorded."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TraceView(StrictModel):
 
 
 def read_view(content: bytes, where: str) -> dict[str, Any]:
-    """Return a stored view. Raises InputError if it is none."""
+    """Parse a stored view. Raises InputError."""
     return validate(TraceView, parse_json(content, where, _RULES), where).model_dump(exclude_none=True)
 
 
@@ -69,9 +69,9 @@ def make_view(trace: Trace) -> dict[str, Any]:
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the
         mean link rate), ``lost_mbps``; per flow ``sent_mbps``, ``delivered_mbps`` and ``rtt_ms`` (of the newest byte delivered by
-        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (bytes that it could have delivered and
-        holds at the end of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity that it threw away or
-        that no byte was there for); ``rm_ms``, the smallest Rm. All rounded to four significant digits.
+        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (deliverable bytes that it holds at the end
+        of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity wasted or without a byte to send);
+        ``rm_ms``, the smallest Rm. All rounded to four significant digits.
     """
     n_steps = len(trace.times_s) - 1
     edges = np.unique(np.linspace(0, n_steps, min(POINTS, n_steps) + 1).round().astype(int))

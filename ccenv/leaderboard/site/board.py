@@ -1,4 +1,4 @@
-"""The board as data: a pure function of the records."""
+"""The board as data, a pure function of the records: rankings, entries and adversaries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def metric(self) -> Metric:
-        """The metric that it is the worst value of."""
+        """The metric of its value."""
         return self.record.suite.measure(self.case.metric)
 
 
@@ -55,10 +55,8 @@ class Standing:
     """One sender in one suite.
 
     Attributes:
-        player, summary, cells: as recorded.
-        record: where from.
         stale: played by other code than the newest record of the suite.
-        better: probability that a run beats one of the table's reference, with its interval, or None.
+        better: probability of improvement over the table's reference with its interval, or None.
     """
 
     player: PlayerRecord
@@ -93,7 +91,7 @@ class Entry:
 
     @property
     def verdicts(self) -> list[str]:
-        """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
+        """The distinct verdicts about it (verified, refuted, unknown), or ``none``."""
         seen = {record.result.verdict for record in self.verifications}
         rows = self.envelope.rows if self.envelope is not None else ()
         seen |= {row.verdict for row in rows} | ({"verified"} if self.theorems else set())
@@ -105,12 +103,12 @@ class Table:
     """One suite on the board.
 
     Attributes:
-        suite, sha256: which, as published.
-        superseded: a newer version of the suite, or a newer one of its series, is on the board.
+        suite, sha256: as published.
+        superseded: a newer version of the suite or its series is on the board.
         rows: best nominal score first; (first possible rank, last possible rank, result). Senders whose intervals overlap
             cannot be separated by the data and share ranks.
-        reference: label of the sender that the others are compared with: the best classic CCA, else the last row.
-        manifests: runs that the rows come from.
+        reference: label of the baseline of comparisons: the best classic CCA, else the last row.
+        manifests: of the runs behind the rows.
     """
 
     suite: SuiteBase
@@ -123,14 +121,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything that the pages show.
+    """The content of the pages.
 
     Attributes:
         tables: suites; the first one ranks the senders.
         entries: (label, hash) -> sender.
-        damages: network adversaries, most damage first.
-        records: what all this was made from.
-        by_author: author -> number of submissions by authors whose names look like it.
+        damages: network adversaries, highest degradation first.
+        by_author: author -> number of submissions by authors with the same folded name.
     """
 
     tables: list[Table]
@@ -145,9 +142,7 @@ class Board:
 
 
 def make_board(records: Records, certified: Certified) -> Board:
-    """Arrange the records.
-
-    Where several runs of a suite hold the same sender, the newest counts.
+    """Build the board from records; the newest run of a sender in a suite counts.
 
     Raises:
         InputError: if the checker refuses a certificate.
@@ -163,7 +158,7 @@ def make_board(records: Records, certified: Certified) -> Board:
     for table in tables:
         for _, _, result in table.rows:
             results.setdefault((result.player.label, result.player.sha256), []).append(result)
-    handed_in = {record.submission: record for record in records.submissions}
+    submissions = {record.submission: record for record in records.submissions}
     envelopes = {record.submission: record for record in records.envelopes}
     entries = {
         key: Entry(
@@ -172,7 +167,7 @@ def make_board(records: Records, certified: Certified) -> Board:
             standings,
             _find_worst(standings),
             _select_verifications(standings[0].player, records.verifications),
-            handed_in.get(standings[0].record.submission),
+            submissions.get(standings[0].record.submission),
             envelopes.get(standings[0].record.submission),
             certified.theorems(records.players.get(standings[0].record.submission, key[1]), slug(*key)),
         )
@@ -180,13 +175,13 @@ def make_board(records: Records, certified: Certified) -> Board:
     }
     newest_damages = {record.damage.submission: record for record in records.damages}
     damages = sorted(newest_damages.values(), key=lambda record: (-record.damage.score.iqm, record.damage.name))
-    alike = Counter(fold_text(record.card.author) for record in records.submissions)
-    authors = {record.card.author: alike[fold_text(record.card.author)] for record in records.submissions}
+    n_by_folded_author = Counter(fold_text(record.card.author) for record in records.submissions)
+    authors = {record.card.author: n_by_folded_author[fold_text(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)
 
 
 def edition(suite: SuiteBase) -> tuple[str, tuple[int, int]]:
-    """Return a suite's series and its place in it: ``standard-v2`` comes after every version of ``standard-v1``."""
+    """Return a suite's series and position in it: ``standard-v2`` follows every version of ``standard-v1``."""
     series, _, number = suite.name.rpartition("-v")
     if series and number.isdecimal():
         return series, (int(number), suite.version)
@@ -227,7 +222,7 @@ def _compare(result: Standing, reference: Standing, suite: SuiteBase) -> Standin
 
 
 def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
-    """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
+    """Rank by nominal score, as a range of ranks over all entries whose intervals overlap."""
     sign = metric.sign
 
     def interval(result: Standing) -> tuple[float, float, float]:
@@ -249,9 +244,9 @@ def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, i
 
 
 def _find_worst(results: list[Standing]) -> Finding | None:
-    """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
+    """Return the worst case over the adversarial suites, or over all suites if there are none; metrics are not mixed.
 
-    What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
+    Results of the current code take precedence; a worst case of older code only is marked as stale.
     """
     adversarial = [result for result in results if ADVERSARIAL in result.record.suite.tags]
     candidates = [result for result in adversarial or results if result.summary.worst_case is not None]
@@ -272,7 +267,7 @@ def _select_verifications(player: PlayerRecord, verifications: list[Verification
 
 
 def worst_by_adversary(result: Standing, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:
-    """Return the worst value of a metric that each adversary reached against a sender, None where there is no value."""
+    """Return the worst value of a metric by adversary; None without a value."""
     out: dict[str, float | None] = {}
     for adversary in adversaries:
         values = [cell.metrics.get(metric.name) for cell in result.cells if cell.adversary == adversary]

@@ -1,4 +1,4 @@
-"""Places of points and lines in the pages' pictures: plain numbers and SVG path texts, rounded, so that builds are equal."""
+"""Coordinates and SVG paths of the pages' pictures, rounded so that builds are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def interval_path(low: float, high: float) -> str:
 
 
 def interval_point(value: float) -> str:
-    """Return where the middle of an interval lies in the same picture."""
+    """Return the position of the middle of an interval in the same picture."""
     return f"{_clip(value) * 100:.1f}"
 
 
@@ -98,11 +98,7 @@ def overview(points: Sequence[tuple[int, str, float, float, float | None]]) -> d
 
 
 def place_names(points: list[dict[str, Any]], radius: float = 10) -> list[dict[str, Any]]:
-    """Give points the place of their names: beside, above or below, where neither a point nor another name is in the way.
-
-    Returns:
-        list: the points, each with ``name`` (x, y, text-anchor), None where there is no room.
-    """
+    """Add label positions ``name`` (x, y, text-anchor) to points: beside, above or below, without overlaps; None without room."""
     height = 12.0
     taken = [(p["x"] - radius, p["y"] - radius, p["x"] + radius, p["y"] + radius) for p in points]
     for point in points:
@@ -151,7 +147,7 @@ def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:
 
 
 def strips(tasks: Tasks, reference: Tasks) -> dict[str, Any]:
-    """Place the runs of each scenario as points on a line of its own, with the span of a reference's runs behind them."""
+    """Place the runs of each scenario as points on one line, with the span of a reference's runs behind them."""
     everything = [*tasks.values(), *reference.values()]
     high = max([1e-9, *(float(values.max()) for values in everything if len(values))])
     low = min([0.0, *(float(values.min()) for values in everything if len(values))])

@@ -126,13 +126,15 @@ def recheck_submission(content: Any, read: ReadFile, where: str) -> CheckedSubmi
         expected |= {"card": make_card(submission.document), "signed_by": submission.signed_by}
     stated = record.model_dump(include={"submission", "player_sha256", "signed_by"})
     card = record.card.model_dump()
-    handed_in = validate(SubmissionRecord, {**record.model_dump(), **expected}, where).card.model_dump()
+    submitted = validate(SubmissionRecord, {**record.model_dump(), **expected}, where).card.model_dump()
     for key in card:
-        if card[key] != handed_in[key]:
-            raise InputError(f"{where}: its card has {key} {_shown(card[key])}; what was handed in says {_shown(handed_in[key])}")
+        if card[key] != submitted[key]:
+            raise InputError(
+                f"{where}: its card has {key} {_shorten(card[key])}; what was handed in says {_shorten(submitted[key])}"
+            )
     for key in stated:
         if stated[key] != expected[key]:
-            raise InputError(f"{where}: its {key} is {_shown(stated[key])}; what was handed in has {_shown(expected[key])}")
+            raise InputError(f"{where}: its {key} is {_shorten(stated[key])}; what was handed in has {_shorten(expected[key])}")
     return CheckedSubmission(record, player, make_claims(name, player))
 
 
@@ -158,7 +160,7 @@ def check_players(submission: CheckedSubmission, manifest: Manifest, cells: list
             raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; its first one is of {cells[0].code_sha256[:12]}")
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 

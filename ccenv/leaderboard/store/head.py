@@ -1,7 +1,7 @@
-"""Heads: how many records a board had and the hash of its chain, kept where the board cannot change them.
+"""Heads: the number of records of a board and its chain hash, kept outside the board.
 
-A chain by itself does not show that its end was cut off or written anew. The operator's folder remembers the last head, and a
-head that the operator signed and gave away binds everybody.
+A chain alone does not reveal that its end was removed or rewritten. The operator's folder stores the last head, and a signed and
+published head is binding for everybody.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ class Head(StrictModel):
 
 @dataclass(frozen=True)
 class Expected:
-    """What an audit expects to find in the chain.
+    """A chain hash that an audit expects.
 
     Attributes:
-        chain: a hash that must be there.
-        n_records: at which record, or None.
-        source: where from, for people.
-        signed_by: fingerprint of the key that signed it, or None.
+        n_records: the record of the hash, or None.
+        source: origin, for messages.
+        signed_by: fingerprint of the signing key, or None.
     """
 
     chain: str
@@ -58,7 +57,7 @@ class Expected:
     signed_by: str | None = None
 
     def problem(self, records: list[Stored]) -> str | None:
-        """Return what is wrong with a board that should hold this head, None where nothing is."""
+        """Return the problem of a board that lacks this head, or None."""
         chains = {record.chain: record.number for record in records} | {START: 0}
         number = chains.get(self.chain)
         if number is not None and self.n_records in (None, number):
@@ -111,11 +110,7 @@ def read_head(file: FilePath) -> Expected:
 
 
 def expected_head(text: str, signer: str | None = None) -> Expected:
-    """Return what an option asks for: a hash of the chain, or the file of a head.
-
-    Args:
-        text: 64 hexadecimal digits, or a file that ``ccenv board head`` wrote.
-        signer: fingerprint of the key that must have signed the file.
+    """Return the head of a command line option: 64 hexadecimal digits, or a file of ``ccenv board head``, signed by ``signer``.
 
     Raises:
         InputError: for anything else.
@@ -134,12 +129,12 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
 
 @dataclass(frozen=True)
 class Memory:
-    """The last head that the operator's folder remembers."""
+    """The file of the last head in the operator's folder."""
 
     file: FilePath
 
     def remember(self, record: Stored) -> None:
-        """Keep the head that a record makes; an older one never replaces a newer one."""
+        """Store the head after a record; an older one never replaces a newer one."""
         last = self.recall()
         if last is None or last.n_records is None or last.n_records < record.number:
             write_atomic(self.file, _text(_head(record.number, record.chain, None)))

@@ -49,13 +49,13 @@ class Home:
         """The last head of the board, stored outside the database."""
         return Memory(self.folder / HEAD)
 
-    def own_audits(self) -> set[str]:
+    def local_audits(self) -> set[str]:
         """Return the hashes of the audit records made here; the board may hold audits by others."""
         return set(read_text(self._audits, 1 << 24).split()) if self._audits.is_file() else set()
 
     def remember_audit(self, sha256: str) -> None:
         """Store the hash of an audit record made here."""
-        write_atomic(self._audits, "".join(f"{digest}\n" for digest in sorted({*self.own_audits(), sha256})).encode())
+        write_atomic(self._audits, "".join(f"{digest}\n" for digest in sorted({*self.local_audits(), sha256})).encode())
 
     @property
     def _audits(self) -> FilePath:
@@ -167,8 +167,8 @@ class Rounds:
         """Check the seeds of a record against the revealed secret of its round, if any. Raises InputError."""
         if content.round not in self.secrets:
             return
-        due = evaluation_seeds(self.secrets[content.round], content.suite_sha256, content.submission, len(seeds))
-        if tuple(seeds) != due:
+        expected = evaluation_seeds(self.secrets[content.round], content.suite_sha256, content.submission, len(seeds))
+        if tuple(seeds) != expected:
             raise InputError(f"{where}: its seeds do not follow from the submission and the secret of round {content.round}")
 
 

@@ -1,4 +1,4 @@
-"""What the board is made from: benchmark folders and verification records, read strictly."""
+"""Types of a board's records, and strict reading of benchmark folders and verification records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERIFICATION = "verification.json"
 DATABASE = "board.db"  # marks a board's own folder
 MAX_BYTES = 64 << 20
 
-# What may stand in a page as a name, and what may be linked.
+# Names that may appear in a page, and files that it may link.
 LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:=,+\[\]-]{0,99}$"
 _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
 
@@ -65,7 +65,7 @@ class MachineRecord(StrictModel):
 
 
 class PlayerRecord(StrictModel):
-    """A sender of a run, as ``ccenv.benchmarks.cells.cell.Player`` is stored; a board runs no code of users."""
+    """A sender of a run, a stored ``ccenv.benchmarks.cells.cell.Player``; a board runs no code of users."""
 
     label: Label
     kind: Label
@@ -75,13 +75,13 @@ class PlayerRecord(StrictModel):
 
 
 class FlowRecord(BaseModel):
-    """A flow of a cell's path, as far as pages read it."""
+    """The part of a flow that pages read."""
 
     rtt_s: Positive
 
 
 class PathRecord(BaseModel):
-    """A cell's path, as far as pages read it."""
+    """The part of a path that pages read."""
 
     flows: tuple[FlowRecord, ...] = Field(min_length=1)
 
@@ -111,7 +111,7 @@ class CellRecord(StrictModel):
 
 
 class WorstCase(StrictModel):
-    """The worst value found, by whom, and its trace."""
+    """The worst value, with its adversary and trace."""
 
     metric: Text
     value: Real
@@ -135,7 +135,7 @@ class Score(StrictModel):
 
 
 class Summary(StrictModel):
-    """What a run says about one sender."""
+    """The summary of one sender in a run."""
 
     agent: Label
     agent_sha256: Sha256
@@ -193,14 +193,14 @@ STEP_FAILS = "step fails"  # why a claim about runs is unknown where a trace fro
 
 
 def _downgrade_refuted(data: Any) -> Any:
-    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats: older code did not tell."""
+    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats; older code gave no reason."""
     if isinstance(data, dict) and data.get("verdict") == "refuted" and not data.get("reason"):
         return {**data, "verdict": "unknown", "reason": STEP_FAILS}
     return data
 
 
 class ProofQuery(StrictModel):
-    """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
+    """One query of a verification, with the hash of its SMT-LIB text."""
 
     claim: Text
     verdict: Verdict
@@ -208,20 +208,16 @@ class ProofQuery(StrictModel):
 
 
 class Verification(StrictModel):
-    """What a solver said about one sender.
+    """A solver's answer about one sender.
 
     Attributes:
-        agent: label of the sender; with agent_sha256 it says which one.
-        model, buffer, property_name, steps: the question: network model, buffer, property, and T, the samples of the trace.
-        setting: what came before the trace.
-        verdict: three-valued; ``unknown`` names its reason.
-        bound: the number that is proved, where the property has one.
-        queries: what was asked of the solver.
-        reason: why it is unknown, or that a trace which breaks it repeats.
+        model, buffer, property_name, steps: network model, buffer, property, and T, the samples of the trace.
+        setting: history before the trace.
+        bound: the proved number, if the property has one.
+        reason: why the verdict is unknown, or that a refuting trace repeats.
         seconds: time of the solver.
         solver: name and version.
-        trace: file name of the counterexample, or of the trace at which a step fails, beside the record.
-        finished_at: when the record was made.
+        trace: file beside the record: the counterexample, or the trace at which a step fails.
         format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
 
@@ -251,7 +247,7 @@ class Verification(StrictModel):
 
     @property
     def excused(self) -> bool:
-        """Whether any progress excuses a trace: then the bound is none of a run."""
+        """Whether any progress excuses a trace: the bound then does not hold for a run."""
         return self.property_name in (EXCUSED if self.format_version >= ENDLESS else EXCUSED_IN_VERSION_1)
 
     @property
@@ -285,24 +281,23 @@ class EnvelopeRow(StrictModel):
 
 
 class RecordContent(StrictModel):
-    """What every record of a board has."""
+    """The fields of every record of a board."""
 
     files: dict[Annotated[str, Field(max_length=200)], Sha256]
     recorded_at: Moment
 
 
 class StageContent(RecordContent):
-    """What every record about a submission begins with."""
+    """The fields of every record about a submission."""
 
     submission: Sha256
     name: Label
 
 
 class PlayedContent(StageContent):
-    """What every record of a suite or panel has that was played with the seeds of a round.
+    """The fields of every record of a suite or panel played with the seeds of a round.
 
-    Attributes:
-        suite: as published, whose hash ``suite_sha256`` is.
+    ``suite`` is the published one, with the hash ``suite_sha256``.
     """
 
     stage: Label
@@ -312,12 +307,12 @@ class PlayedContent(StageContent):
 
 
 class Envelope(StageContent):
-    """What a solver proved about a submission within a budget; no rows where it has no encoding.
+    """Bounds that a solver proved about a submission within a budget; no rows without an encoding.
 
     Attributes:
-        promises: version of what the rows say (``ccenv.proofs.claims.endless.VERSION``). Any rise or fall in every trace excused
-            rows of version 1 for ever: they are shown as such and are no bounds of a run.
-        T: samples of a trace; longer ones are not decided in the time of an audit.
+        promises: version of the meaning of rows (``ccenv.proofs.claims.endless.VERSION``). In version 1 any rise or fall
+            excused a trace for ever: such rows are shown as such and are no bounds of a run.
+        T: samples of a trace; longer ones cannot be decided in the time of an audit.
     """
 
     stage: Literal["envelope"]
@@ -334,7 +329,7 @@ class Envelope(StageContent):
 
     @property
     def bounds(self) -> tuple[EnvelopeRow, ...]:
-        """The rows that speak about endless runs: none of version 1."""
+        """The rows that hold for endless runs: none of version 1."""
         return self.rows if self.promises >= ENDLESS else ()
 
 
@@ -343,13 +338,11 @@ class BenchRecord:
     """A run of a suite.
 
     Attributes:
-        manifest, cells: as recorded.
-        suite: as published; an evaluation has seeds of its own.
-        suite_sha256: hash of the published suite as this version computes it, so that records of older versions stand beside
-            newer ones of the same suite.
-        order: sorts records; the last one of a sender counts.
-        read: returns a file of the record by name, None if it is not there.
-        submission: hash of the submission that played, "" where the record comes from a folder.
+        suite: as published; an evaluation has other seeds.
+        suite_sha256: hash of the published suite in this version, so that records of older versions are compared with newer ones.
+        order: sort key; the last record of a sender counts.
+        read: returns a file of the record by name, None if it is missing.
+        submission: hash of the submission, "" for a record from a folder.
     """
 
     manifest: Manifest
@@ -412,12 +405,12 @@ def _read_json(file: FilePath) -> Any:
 
 
 def _read_bench(file: FilePath) -> BenchRecord | None:
-    """Read a benchmark folder; None if the manifest is some other program's or of a run that has not ended yet."""
+    """Read a benchmark folder; None for an unfinished run or a manifest of another program."""
     data = _read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT.name or "summary" not in data:
         return None
     manifest = validate(Manifest, FORMAT.check(data, str(file)), str(file))
-    suite = checked_suite(manifest.suite, manifest.suite_sha256, str(file))
+    suite = parse_suite(manifest.suite, manifest.suite_sha256, str(file))
     check_summary(manifest, suite, str(file))
     lines = file.parent / CELLS
     cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
@@ -426,14 +419,14 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
     return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
 
 
-def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
+def parse_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
     """Return a recorded suite, after comparing its text with its recorded hash.
 
-    The text is compared, not the suite that this version makes of it: later versions of the format may add keys. Hashes of what
-    is played are compared first; older records have a hash of all keys.
+    The stored text is hashed, not the parsed suite: later versions of the format may add keys. The hash is that of the played
+    part; older records have a hash of all keys.
 
     Raises:
-        InputError: if it is not the one that the hash names.
+        InputError: if the hashes differ.
     """
     digest = played_hash(data)
     if sha256 not in (digest, hash_of(data)):
@@ -442,7 +435,7 @@ def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
 
 
 def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
-    """Check that a summary has what its suite measures and nothing else. Raises InputError."""
+    """Check that summaries have exactly the adversaries and metrics of their suite. Raises InputError."""
     for entry in manifest.summary:
         against = {name: set(values) for name, values in entry.against.items()}
         if against != {name: set(suite.metrics) for name in suite.opponents}:
@@ -489,7 +482,7 @@ _CELLS = TypeAdapter(list[CellRecord])
 def read_cells(content: bytes, manifest: Manifest, where: str) -> list[CellRecord]:
     """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
     lines = content.splitlines()
-    try:  # all at once, which is what a board of thousands has time for
+    try:  # all lines at once: a board of thousands needs the speed
         cells = _CELLS.validate_python(parse_json(b"[" + b",".join(lines) + b"]", where))
     except (InputError, ValidationError):
         cells = []

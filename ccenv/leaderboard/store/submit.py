@@ -123,13 +123,13 @@ def _store_submission(
             validate(SubmissionRecord, {**content, "files": {}}, card["name"])
             records = [entrant.record for entrant in entrants(store)]
             check_author(card["author"], content["signed_by"], records, repr(card["name"]))
-            with suppress(MovedError):  # the round was closed, or somebody handed in: both decide what is allowed
+            with suppress(MovedError):  # a closed round or another submission changes what is allowed
                 return store.append(
                     SUBMISSION, content["submission"], slot, content, files, make_claims(card["name"], player), after=before
                 )
     except TakenError as error:
-        held = [record for record in records if record.player_sha256 == player_sha256]
-        raise (_replayed_error(held[0], "exactly this") if held else error) from None
+        equal_players = [record for record in records if record.player_sha256 == player_sha256]
+        raise (_replayed_error(equal_players[0], "exactly this") if equal_players else error) from None
     except ClaimedError as error:
         rows = [r for r in store.records(SUBMISSION) if r.number == error.number]
         holder = validate(SubmissionRecord, rows[0].content, f"record {error.number}")

@@ -1,9 +1,4 @@
-"""``submission.json``: what a submission says about itself. The models here are the published JSON Schema.
-
-What looks alike is one name: compatibility forms, case, accents, letters of other alphabets that are drawn like Latin ones.
-
-The table holds the letters of [UTS 39] confusables.txt that a reader takes for an ASCII letter or digit, alphabet by alphabet.
-"""
+"""``submission.json``, whose models are the published JSON Schema, and the folding of names that look alike."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from ccenv.base.files import Format
 from ccenv.base.foreign import STRANGER, parse_yaml
 from ccenv.benchmarks.suite.curve import Suite
 
-# Latin letter or digit -> what is drawn like it, after compatibility folding and case folding.
+# Latin letter or digit -> letters of [UTS 39] confusables.txt that look like it, after compatibility and case folding.
 _DRAWN_ALIKE = {
     "a": "\u0430\u0251\u03b1\u1d00\uab7a",
     "b": "\u044c\u0185\u0299\u0432\u03b2\u13cf",
@@ -57,7 +52,7 @@ _TO_LATIN = {ord(other): latin for latin, others in _DRAWN_ALIKE.items() for oth
 _PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 _SEPARATORS = dict.fromkeys(map(ord, "_-.:=,+ '@()[]"))
 
-# Characters that are "printable" for Python and still leave no ink: fillers, joiners, variation selectors, a blank pattern.
+# Characters that Python calls printable but that are invisible: fillers, joiners, variation selectors, a blank pattern.
 _INKLESS = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),
@@ -72,7 +67,7 @@ _INKLESS = (
 
 
 def find_invisible(text: str) -> str | None:
-    """Return the first character of a text that a reader does not see or that turns the text round, None where there is none."""
+    """Return the first invisible or direction-changing character of a text, or None."""
     for character in text:
         if not character.isprintable() or any(low <= ord(character) <= high for low, high in _INKLESS):
             return character
@@ -80,7 +75,7 @@ def find_invisible(text: str) -> str | None:
 
 
 def check_visible(text: str) -> str:
-    """Return a text of which a reader sees every character, in its order. Raises ValueError, for validators."""
+    """Return a text without invisible or direction-changing characters. Raises ValueError, for validators."""
     hidden = find_invisible(text)
     if hidden is not None:
         raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
@@ -88,7 +83,7 @@ def check_visible(text: str) -> str:
 
 
 def fold_text(text: str) -> str:
-    """Return the one form of all texts that look alike; it is for comparing, not for showing."""
+    """Return the common form of texts that look alike (case, accents, confusable letters), for comparison only."""
     form = unicodedata.normalize("NFKC", text).casefold()
     letters = (c for c in unicodedata.normalize("NFD", form) if not unicodedata.combining(c))
     plain = "".join(letters).translate(_TO_LATIN).translate(_SEPARATORS)
@@ -130,7 +125,7 @@ TRACKS = {
 
 
 def _check_visible(text: str) -> None:
-    """Refuse what a reader does not see or what turns the text round: control, formatting and bidirectional characters."""
+    """Refuse invisible and direction-changing characters, and HTML."""
     check_visible(text)
     if "<" in text or ">" in text:
         raise ValueError("holds '<' or '>'; plain text only, no HTML")
@@ -138,7 +133,7 @@ def _check_visible(text: str) -> None:
 
 @dataclass(frozen=True)
 class Matching:
-    """Checks that a text is visible and matches a pattern; the message says what is allowed in words."""
+    """Checks that a text is visible and matches a pattern; ``allowed`` describes the pattern in messages."""
 
     pattern: str
     allowed: str
@@ -152,7 +147,7 @@ class Matching:
 
 
 def _limits(pattern: str, longest: int) -> Any:
-    """Return the limits of a text as the schema publishes them; the pattern itself is checked by Matching."""
+    """Return the limits of a text for the schema; Matching checks the pattern."""
     return Field(max_length=longest, json_schema_extra={"pattern": pattern})
 
 
@@ -301,7 +296,7 @@ class Document(StrictModel):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of all files beside the document: the payload first."""
+        """Names of all files but the document, the payload first."""
         return self.payload, *BESIDE.get(self.kind, ())
 
     @model_validator(mode="after")
@@ -328,7 +323,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def short_name(text: str) -> str:
-    """Return a text as a name that a submission may have."""
+    """Turn a text into a valid name of a submission."""
     return re.sub("[^A-Za-z0-9]+", "_", text).strip("_")[:40].strip("_") or "entry"
 
 

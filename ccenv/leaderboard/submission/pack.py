@@ -1,4 +1,4 @@
-"""Make a submission folder from an agent, a trained policy or an adversary."""
+"""Pack an agent, trained policy or adversary into a submission folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 
 @dataclass(frozen=True)
 class Authorship:
-    """What the author says."""
+    """The author's part of a submission."""
 
     author: str
     licence: str
@@ -55,20 +55,20 @@ class _Payload:
 
 
 def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
-    """Write a submission folder and read it back through every rule.
+    """Write a submission folder and validate it by every rule.
 
     Args:
         spec: registered program, policy or adversary (with parameters), a belief program (.json), a trained policy or
             adversary (its folder), or a solver's trace (.npz), whose moves become an adversary.
-        card: what the author says.
-        out: the folder; an older submission there is replaced, anything else is not touched.
+        card: the author's part.
+        out: the folder; an older submission there is replaced, other contents are refused.
         key: ed25519 key of ssh that signs it.
 
     Returns:
-        tuple: the submission, and the largest change that putting the weights on the grid made.
+        tuple: the submission, and the largest change of a weight by quantisation.
 
     Raises:
-        InputError: for a player that no submission can hold, or a card that breaks a rule.
+        InputError: for an unsupported player, or a card that breaks a rule.
         CcenvError: if it cannot be written or signed.
     """
     payload = _payload(spec)
@@ -87,7 +87,7 @@ def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
     files = {**members, DOCUMENT: FORMAT.content(document)}
-    # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
+    # An invalid card or key leaves an older submission untouched and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
         files[DOCUMENT] = FORMAT.content({**document, "signed_with": read_fingerprint(key)})
@@ -159,7 +159,7 @@ def _architecture(player: LearnedPlayer) -> dict[str, Any]:
 
 
 def _trace_payload(file: FilePath) -> _Payload:
-    """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
+    """Return the moves of a solver's trace, one sample per Rm, as periodic moves per step of the panel."""
     from ccenv.leaderboard.submission.document import panel
     from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import as_adversary
@@ -181,7 +181,7 @@ def _adversary_payload(spec: str) -> _Payload:
 
 
 def _make_room(out: FilePath) -> None:
-    """Make the folder; take away an older submission, refuse a folder that holds anything else."""
+    """Create the folder; remove an older submission, refuse other contents."""
     allowed = {DOCUMENT, SIGNATURE, *PAYLOAD.values(), *(name for names in BESIDE.values() for name in names)}
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Read a submission folder: every rule, in a fixed order, before anything is built from it."""
+"""Read a submission folder: all rules, in a fixed order, before anything is built from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Submission:
 
     @property
     def sha256(self) -> str:
-        """Hash of the submission: of its document, which names the hashes of its other files. A signature is not part of it."""
+        """Hash of the document, which lists the hashes of all other files but the signature."""
         return hashlib.sha256(self.files[DOCUMENT]).hexdigest()
 
 
@@ -54,7 +54,7 @@ def read_submission(folder: FilePath) -> Submission:
 
 
 def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = True) -> Submission:
-    """Read a submission from the contents of its files (see :func:`read_submission`); what a board holds may be unbounded."""
+    """Parse a submission from the contents of its files (see :func:`read_submission`); programs on a board may be unbounded."""
     if DOCUMENT not in files:
         raise InputError(f"{where}: there is no {DOCUMENT}")
     document = _parse_document(files[DOCUMENT], f"{where}/{DOCUMENT}")
@@ -73,7 +73,7 @@ def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = Tru
 
 
 def _check_signer(document: Document, files: dict[str, bytes], where: str) -> str | None:
-    """Return the fingerprint of the key that signed; the document says which one, and whether any did."""
+    """Return the fingerprint of the signing key, which must be the one in the document, or None."""
     named = document.signed_with
     if SIGNATURE not in files:
         if named is not None:
@@ -112,7 +112,7 @@ def build_player(document: Document, files: dict[str, bytes], where: str, bounde
 
 
 def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Program, str]:
-    """Return the program of a file under another name, and a hash of what it says whatever it is called."""
+    """Return the program of a file under another name, and its hash without the name."""
     try:
         program = parse_program(content, where, bounded=bounded)
     except ProgramError as error:

@@ -40,9 +40,9 @@ def sign(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
     """Return the signature of a document with an ed25519 key.
 
     Args:
-        document: what is signed, a submission's ``submission.json`` unless the namespace says otherwise.
+        document: the signed bytes.
         key: private key of ssh.
-        namespace: what the signature is for; it counts for nothing else.
+        namespace: purpose of the signature; it is invalid for any other.
 
     Raises:
         CcenvError: if ssh-keygen is missing or refuses.
@@ -65,7 +65,7 @@ def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NA
 
     Raises:
         InputError: if the signature is damaged, of another document, or of another type of key.
-        CcenvError: if ssh-keygen is missing: an unchecked signature would be worth nothing.
+        CcenvError: if ssh-keygen is missing, since an unchecked signature is worthless.
     """
     if not _ARMOUR.fullmatch(signature):
         raise InputError(f"{where}: not an SSH signature")

@@ -1,6 +1,6 @@
-"""Tensors from strangers: exact names, types, shapes and sizes, finite and bounded values, weights on a grid.
+"""Strict reading of submitted tensors and of ``adversary.json``, a shipped scripted adversary with parameters.
 
-``adversary.json``: a shipped scripted adversary with parameters, as data.
+Tensors have exact names, types, shapes and sizes, and bounded values; weights lie on a grid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Architecture, N
 from ccenv.network.adversary import Adversary, MlpAdversary, ScriptedAdversary
 
 MAX_HEADER_BYTES = 4_096
-# Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.
+# Weights are whole multiples of 1/GRID below LARGEST: short exact fractions, which a solver reads.
 GRID = 4_096
 LARGEST = 1_024.0
 MAX_MOVE_STEPS = 65_536
@@ -36,12 +36,12 @@ _LENGTH_BYTES = 8
 
 
 def quantise(array: np.ndarray) -> np.ndarray:
-    """Return the nearest multiples of 1/GRID, halves to even; applied twice it changes nothing more."""
+    """Return the nearest multiples of 1/GRID, halves to even; idempotent."""
     return np.asarray(np.round(array * GRID) / GRID)
 
 
 def quantise_player(player: Sender | Adversary) -> Sender | Adversary:
-    """Return a player with its weights on the grid, as a submission of it is played; one without weights as it is."""
+    """Return a player with quantised weights, as its submission plays; a player without weights is returned unchanged."""
     if isinstance(player, ContractSender) and player.policy is not None:
         return replace(player, policy=_quantise_policy(player.policy))
     if isinstance(player, PolicySender):
@@ -70,7 +70,7 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
 
     Args:
         content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out), and ``u, c`` of recurrent cells.
-        architecture: what the document says about it.
+        architecture: of the document.
         name: of the sender.
         where: name of the file for messages.
 
@@ -168,7 +168,7 @@ def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str
 
 
 RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
-# The cards of learned adversaries have this name too; boards hold both, chained by hashes, so that neither can change.
+# Cards of learned adversaries share this format name; boards hold both in hash chains, so neither can change.
 FORMAT = Format("ccenv-adversary", 1, "a scripted adversary", rules=RULES, indent=2)
 
 
@@ -207,6 +207,6 @@ def read_scripted(content: bytes, where: str) -> str:
 
 
 def _plain(value: float) -> str:
-    """Write a number without exponent, shortest form that is the same number."""
+    """Write a number without exponent, in its shortest exact form."""
     text = repr(int(value)) if value == int(value) else repr(value)
     return text if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) else f"{value:.9f}".rstrip("0").rstrip(".")

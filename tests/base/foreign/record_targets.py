@@ -114,14 +114,14 @@ def _rows() -> list[bytes]:
 def _bench_manifest(content: bytes, folder: Path) -> object:
     from ccenv.base.config import validate
     from ccenv.base.foreign import parse_json
-    from ccenv.leaderboard.store.records import Manifest, check_summary, checked_suite, played_hash
+    from ccenv.leaderboard.store.records import Manifest, check_summary, parse_suite, played_hash
 
     # The hash is made to fit, so that the suite's own rules refuse what is changed in it.
     data = parse_json(content, "manifest.json")
     if isinstance(data, dict) and isinstance(data.get("suite"), dict):
         data["suite_sha256"] = played_hash(data["suite"])
     manifest = validate(Manifest, data, "manifest.json")
-    check_summary(manifest, checked_suite(manifest.suite, manifest.suite_sha256, "manifest.json"), "manifest.json")
+    check_summary(manifest, parse_suite(manifest.suite, manifest.suite_sha256, "manifest.json"), "manifest.json")
     return manifest
 
 
