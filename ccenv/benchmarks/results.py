@@ -1,7 +1,4 @@
-"""What a run of a suite gives to Python: a manifest and records that are also tables, and how to run it again.
-
-Results as Parquet: one row per cell, one column per parameter and metric, for pandas, DuckDB and R.
-"""
+"""Results of a suite in Python: the manifest and records with ``to_frame``, the commands that rerun them, and Parquet files."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
 from ccenv.network.metrics.user import OwnMetric
 
-OWN_METRICS = "own_metrics"
+USER_METRICS = "own_metrics"
 ASKED = "asked"
 """Key of a manifest: suite, adversaries and metrics as the user named them."""
 SHOWN = 20  # records of a list in a notebook
@@ -30,8 +27,8 @@ RUNS = FilePath("runs") / "bench"
 """Where results of suites go by default."""
 
 
-class OwnDescription(StrictModel):
-    """What a manifest says of a user's metric; its code is not needed to read the results."""
+class UserMetricDescription(StrictModel):
+    """A manifest's description of a user's metric, so that results can be read without its code."""
 
     name: str = Field(pattern=r"^[A-Za-z_]\w{0,63}$")
     label: str = Field(max_length=80)
@@ -91,43 +88,49 @@ class Records(list[dict[str, Any]]):
         return table(repr(self), ["scenario", "sender", "adversary", "seed", *names], rows)
 
 
-def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
-    """Return what a manifest keeps of a user's metrics; nothing without any."""
-    found = []
-    for own in metrics:
-        known = _metric_of(own.name)
-        texts = {"label": known.label[:80], "unit": known.unit[:20], "direction": known.direction, "meaning": known.meaning[:300]}
-        found.append({"name": own.name, **texts, "spec": own.spec, "sha256": own.sha256})
-    return {OWN_METRICS: found} if found else {}
+def describe_user_metrics(metrics: Sequence[OwnMetric]) -> dict[str, Any]:
+    """Return the manifest entry that describes a user's metrics; empty without any."""
+    descriptions = []
+    for user_metric in metrics:
+        metric = _find_metric(user_metric.name)
+        texts = {
+            "label": metric.label[:80],
+            "unit": metric.unit[:20],
+            "direction": metric.direction,
+            "meaning": metric.meaning[:300],
+        }
+        descriptions.append({"name": user_metric.name, **texts, "spec": user_metric.spec, "sha256": user_metric.sha256})
+    return {USER_METRICS: descriptions} if descriptions else {}
 
 
-def _metric_of(name: str) -> Metric:
+def _find_metric(name: str) -> Metric:
     try:
         return trace_metric(name)
     except InputError:
         return run_metric(name)
 
 
-def suite_in(manifest: dict[str, Any], where: str) -> SuiteBase:
-    """Return the suite of a manifest; metrics of a user are known by what the manifest says of them, no code runs.
+def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
+    """Return the suite of a manifest; metrics of a user come from their descriptions in the manifest; no code of the user runs.
 
     Raises:
         InputError: with the key, the value seen and what is allowed.
     """
-    for data in manifest.get(OWN_METRICS, ()):
-        about = validate(OwnDescription, data, f"{where}: {OWN_METRICS}")
-        if about.name not in METRICS and not own_metric(about.name):
-            add_metric(Metric(about.name, about.label, about.unit, about.direction, about.meaning), about.sha256)
+    for data in manifest.get(USER_METRICS, ()):
+        description = validate(UserMetricDescription, data, f"{where}: {USER_METRICS}")
+        if description.name not in METRICS and not own_metric(description.name):
+            texts = (description.label, description.unit, description.direction, description.meaning)
+            add_metric(Metric(description.name, *texts), description.sha256)
     return suite_of(manifest["suite"], where)
 
 
-def how_to_run(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
+def commands_to_rerun(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:
     """Return the commands that run a suite again and write its report."""
-    asked = manifest.get(ASKED, {})
-    words = ["ccenv", "bench", "run", str(asked.get("suite", suite.name))]
+    request = manifest.get(ASKED, {})
+    words = ["ccenv", "bench", "run", str(request.get("suite", suite.name))]
     words += [word for agent in manifest["agents"] if agent["spec"] not in suite.agents for word in ("--agent", agent["spec"])]
     for option in ("adversary", "metric"):
-        words += [word for spec in asked.get(option, ()) for word in (f"--{option}", str(spec))]
+        words += [word for spec in request.get(option, ()) for word in (f"--{option}", str(spec))]
     words += ["--out", str(folder)] if folder != RUNS / suite.name else []
     return [shlex.join(words), f"ccenv bench report {shlex.quote(str(folder))}"]
 
@@ -136,7 +139,7 @@ PARQUET = "cells.parquet"
 _PLAIN = ("key", "scenario", "agent", "adversary", "seed", "engine_seed", "model", "code_sha256", "agent_sha256")
 
 
-def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def make_columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of a table of cells.
 
     Returns:
@@ -148,10 +151,10 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
         names = dict.fromkeys(name for record in records for name in record.get(part, {}))
         for name in names:
             column = [record.get(part, {}).get(name) for record in records]
-            kinds = {type(value) for value in column if value is not None}
-            if str in kinds and len(kinds) > 1:
+            types = {type(value) for value in column if value is not None}
+            if str in types and len(types) > 1:
                 column = [None if value is None else str(value) for value in column]
-            elif kinds <= {int, float}:
+            elif types <= {int, float}:
                 column = [None if value is None else float(value) for value in column]
             columns[prefix + name] = column
     for part in ("path", "series", "preconditions"):
@@ -160,7 +163,7 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
-    """Write cells as Parquet, at once or not at all; equal cells make equal bytes.
+    """Write cells atomically as Parquet for pandas, DuckDB and R; equal cells make equal bytes.
 
     Raises:
         MissingExtraError: without pyarrow.
@@ -170,7 +173,7 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({name: pyarrow.array(column) for name, column in columns_of(records).items()})
+    table = pyarrow.table({name: pyarrow.array(column) for name, column in make_columns(records).items()})
     part = file.with_name(file.name + f".{os.getpid()}.part")
     try:
         parquet.write_table(table, part, compression="zstd")
@@ -181,7 +184,7 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
 
 
 def read_parquet(file: FilePath) -> dict[str, list[Any]]:
-    """Read a table of cells back as columns. Raises MissingExtraError, or CcenvError for a file that is none."""
+    """Read a Parquet file of cells as columns. Raises MissingExtraError without pyarrow, CcenvError for any other file."""
     require_extra("pyarrow", "bench")
     import pyarrow
     from pyarrow import parquet

@@ -1,7 +1,7 @@
 """Speed of ccenv on this machine: engines, environments, start, synthesis, training (docs/benchmarks.md, Speed).
 
-Every rate is timed alike (``rates``): a warm-up, then repetitions of a fixed amount of work; the median and the best. Compiling
-is never part of a rate; cold and warm starts are fresh processes with an empty and with a filled kernel cache.
+Every rate is timed alike (``rates``): a warm-up, then repetitions of a fixed amount of work; median and best are reported.
+Compilation never counts; cold and warm starts are fresh processes with an empty and a filled kernel cache.
 """
 
 from __future__ import annotations
@@ -50,20 +50,15 @@ MIN_SECONDS = 0.25
 
 
 def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
-    """Time a piece of work that is done over and over.
+    """Return median and best units per second over REPETITIONS of work, of which one call does ``units``.
 
-    Args:
-        work: done once to warm up, then as often as fits into MIN_SECONDS per repetition.
-        units: what one call does.
-
-    Returns:
-        tuple: median and best units per second over REPETITIONS.
+    It is called once as warm-up, then as often as fits into MIN_SECONDS per repetition.
     """
     work()
-    calls, once = 1, _seconds(work, 1)
-    calls = max(1, round(MIN_SECONDS / max(once, 1e-9)))
-    found = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
-    return statistics.median(found), max(found)
+    calls, one_call_s = 1, _seconds(work, 1)
+    calls = max(1, round(MIN_SECONDS / max(one_call_s, 1e-9)))
+    speeds = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
+    return statistics.median(speeds), max(speeds)
 
 
 def _seconds(work: Callable[[], None], calls: int) -> float:
@@ -125,14 +120,14 @@ def measure_environments() -> dict[str, float]:
     out: dict[str, float] = {}
     vector = gymnasium.make_vec("ccenv/Sender-v0", num_envs=N_ENVS)
     vector.reset(seed=0)
-    given = itertools.cycle(actions)
-    median, best = rates(lambda: vector.step(next(given)) and None, N_ENVS)
+    actions_cycle = itertools.cycle(actions)
+    median, best = rates(lambda: vector.step(next(actions_cycle)) and None, N_ENVS)
     out["vector_env_1024_steps_per_s"], out["vector_env_1024_steps_per_s_best"] = round(median), round(best)
     vector.close()
     sb3 = make_sb3("ccenv/Sender-v0", N_ENVS)
     sb3.seed(0)
     sb3.reset()
-    median, best = rates(lambda: sb3.step(next(given)) and None, N_ENVS)
+    median, best = rates(lambda: sb3.step(next(actions_cycle)) and None, N_ENVS)
     out["sb3_env_1024_steps_per_s"], out["sb3_env_1024_steps_per_s_best"] = round(median), round(best)
     sb3.close()
     return out
@@ -152,8 +147,8 @@ def duel() -> dict[str, float]:
         {name: generator.uniform(s.low, s.high, (DUELS, *s.shape)).astype(np.float32) for name, s in batch.action_spaces.items()}
         for _ in range(N_ACTIONS)
     ]
-    given = itertools.cycle(actions)
-    median, best = rates(lambda: batch.step(next(given)) and None, DUELS * len(batch.agents))
+    actions_cycle = itertools.cycle(actions)
+    median, best = rates(lambda: batch.step(next(actions_cycle)) and None, DUELS * len(batch.agents))
     return {"duel_64_steps_per_s": round(median), "duel_64_steps_per_s_best": round(best)}
 
 
@@ -165,8 +160,8 @@ def shared() -> dict[str, float]:
     env = make_sb3("ccenv/Sender-v0", DUELS, shared_policy=True, senders=["external", "external"])
     env.seed(0)
     env.reset()
-    given = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
-    median, best = rates(lambda: env.step(next(given)) and None, env.num_envs)
+    actions_cycle = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
+    median, best = rates(lambda: env.step(next(actions_cycle)) and None, env.num_envs)
     env.close()
     return {"shared_64x2_steps_per_s": round(median), "shared_64x2_steps_per_s_best": round(best)}
 
@@ -231,20 +226,13 @@ PACKET_REPETITIONS = 5
 
 
 def measure_packet_engine(make_sender: Callable[[str], Sender]) -> dict[str, float]:
-    """Measure all cases.
-
-    Args:
-        make_sender: builds a sender by name (``ccenv.agents.make_sender``).
-
-    Returns:
-        dict: packets per second per case, the median run, and the best under ``..._best``.
-    """
+    """Return packets per second per case: the median run, and the best under ``..._best``."""
     out: dict[str, float] = {}
     for name, (specs, seconds) in PACKET_CASES.items():
         senders = [make_sender(spec) for spec in specs]
         packets_per_s(specs, senders, 0.1)
-        found = [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)]
-        out[name], out[f"{name}_best"] = round(statistics.median(found)), round(max(found))
+        speeds = [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)]
+        out[name], out[f"{name}_best"] = round(statistics.median(speeds)), round(max(speeds))
     return out
 
 
@@ -299,12 +287,12 @@ def measure_packet_envs() -> dict[str, float]:
         half = generator.uniform(-LARGEST_ACTION, LARGEST_ACTION, (PACKET_N_ACTIONS // 2, PACKET_N_ENVS, flows)).astype(
             np.float32
         )
-        given = np.concatenate([half, -half])
-        turn = iter(range(10**9))
+        actions = np.concatenate([half, -half])
+        counter = iter(range(10**9))
 
-        def work(env: Any = env, given: np.ndarray = given, turn: Any = turn) -> None:
+        def work(env: Any = env, actions: np.ndarray = actions, counter: Any = counter) -> None:
             for _ in range(CALLS):
-                env.step(given[next(turn) % PACKET_N_ACTIONS])
+                env.step(actions[next(counter) % PACKET_N_ACTIONS])
 
         median, best = rates(work, CALLS * PACKET_N_ENVS * flows)
         out[f"{name}_decisions_per_s"], out[f"{name}_decisions_per_s_best"] = round(median), round(best)
@@ -407,8 +395,8 @@ def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
         result |= measure_fluid()
     if packet:
         result |= measure_packet_engine(make_sender)
-    about = machine()
-    result["machine"] = f"{about['processor']}, {about['cores']} cores, {about['memory_gib']} GiB, {about['system']}"
+    hardware = machine()
+    result["machine"] = f"{hardware['processor']}, {hardware['cores']} cores, {hardware['memory_gib']} GiB, {hardware['system']}"
     result["measured_at"] = now()
     return result | {f"version_{name.replace('-', '_')}": version for name, version in versions().items()}
 
@@ -434,11 +422,9 @@ PLAIN = "g1_t5"
 
 
 def measure_synthesis(queries: Sequence[str] = QUERIES, plain: str = PLAIN) -> dict[str, float]:
-    """Return per query the CPU seconds from its YAML to its solutions, with the keys found; compile and import not counted.
+    """Return CPU seconds from the YAML of each query to its solutions, and the number of keys; compilation and import excluded.
 
-    Args:
-        queries: run through the pipeline with one worker.
-        plain: also run by generator and verifier alone, for comparison.
+    The pipeline has one worker; the query ``plain`` also runs by generator and verifier alone, for comparison.
 
     Raises:
         CcenvError: if a query is not answered within its limits: a time without an answer is none.
@@ -496,10 +482,10 @@ def _ppo(config_name: str, rollouts: str) -> tuple[float, float]:
 
     config = load_config(config_name, ["evaluation.every_steps=0", f"ppo.rollouts={rollouts}"])
     learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
-    at = [time.perf_counter()]
-    learner.run(lambda state, progress: at.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
-    took = np.diff(at)[1:]
-    return config.iteration_steps / float(np.median(took)), config.iteration_steps / float(took.min())
+    times_s = [time.perf_counter()]
+    learner.run(lambda state, progress: times_s.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
+    iteration_s = np.diff(times_s)[1:]
+    return config.iteration_steps / float(np.median(iteration_s)), config.iteration_steps / float(iteration_s.min())
 
 
 def _engine(width: int) -> CurveEngine:

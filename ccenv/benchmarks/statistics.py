@@ -1,12 +1,8 @@
-"""Comparing two senders, and one sender with every threshold: definitions of RLiable (NeurIPS 2021), s.4.2 and 4.3.
-
-Runs are resampled within each scenario, never across, as for the scores (``ccenv.benchmarks.statistics``).
-
-Statistics over runs: the interquartile mean and stratified bootstrap intervals.
+"""Statistics over runs: interquartile mean, probability of improvement and performance profiles, with bootstrap intervals.
 
 Definitions of Agarwal, Schwarzer, Castro, Courville, Bellemare, "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice", NeurIPS 2021 (RLiable), s.4: runs are resampled with replacement within each task, never across tasks, and the
-statistic is taken over all runs of all tasks together.
+Precipice", NeurIPS 2021 (RLiable), s.4 to 4.3: runs are resampled with replacement within each task (scenario), never across
+tasks, and the statistic is taken over all runs of all tasks together.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ class Estimate:
         iqm: interquartile mean.
         low: lower end of the interval.
         high: upper end.
-        n_runs: values it stands on.
+        n_runs: number of values.
     """
 
     iqm: float
@@ -89,7 +85,7 @@ Tasks = Mapping[str, np.ndarray]
 
 
 @cache
-def _resampled(n: int, stream: int) -> np.ndarray:
+def _draw_counts(n: int, stream: int) -> np.ndarray:
     """Return how often each of n runs is drawn in each bootstrap sample, shape (REPLICATES, n)."""
     generator = np.random.Generator(np.random.Philox(stream))
     counts = generator.multinomial(n, np.full(n, 1 / n), size=REPLICATES)
@@ -118,7 +114,7 @@ def probability_of_improvement(ours: Tasks, theirs: Tasks, *, sign: float = 1.0)
         a, b = sign * ours[name][:, None], sign * theirs[name][None, :]
         wins = (a > b) + 0.5 * (a == b)
         point += float(wins.mean())
-        drawn = (_resampled(len(a), 2 * index) @ wins) * _resampled(b.shape[1], 2 * index + 1)
+        drawn = (_draw_counts(len(a), 2 * index) @ wins) * _draw_counts(b.shape[1], 2 * index + 1)
         samples += drawn.sum(axis=1) / wins.size
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(samples / len(common), [tail, 1 - tail])
@@ -141,7 +137,7 @@ def performance_profile(tasks: Tasks, thresholds: np.ndarray) -> tuple[np.ndarra
     for index, values in enumerate(tasks.values()):
         above = values[:, None] > thresholds[None, :]
         point += above.sum(axis=0)
-        samples += _resampled(len(values), index) @ above
+        samples += _draw_counts(len(values), index) @ above
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(samples / total, [tail, 1 - tail], axis=0)
     return point / total, low, high

@@ -1,7 +1,7 @@
 """The folder of a benchmark run: finished cells as JSON lines, a manifest, one writer at a time.
 
-A cell counts as finished when its whole line is in the file. A line that was cut off by a crash is dropped and its cell runs
-again, so that an interrupted run, continued, ends with the same file as one that was not interrupted.
+A cell is finished when its whole line is in the file. A line truncated by a crash is dropped and its cell runs again, so that a
+resumed run ends with the same file as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -22,21 +22,14 @@ MAX_BYTES = 1 << 30  # of the cells of a run; the largest published suite has so
 
 
 class RunFolder:
-    """One folder that holds one suite's results.
-
-    Args:
-        path: the folder; made if it does not exist.
-
-    Raises:
-        CcenvError: if it cannot be made.
-    """
+    """The folder of one suite's results; created if it does not exist. Raises CcenvError if that fails."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
         make_folder(path)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the folder against a second run. Raises CcenvError if another run holds it."""
+        """Lock the folder. Raises CcenvError if another run holds the lock."""
         return locked(self.path, "benchmark run")
 
     def clear(self) -> None:
@@ -68,7 +61,7 @@ class RunFolder:
         return list(manifest.get("agents", ()))
 
     def read_cells(self) -> list[dict[str, Any]]:
-        """Return the finished cells and drop what a crash left of an unfinished line. Raises InputError for a damaged file."""
+        """Return the finished cells and drop a truncated last line. Raises InputError for a damaged file."""
         file = self.path / CELLS
         if not file.exists():
             return []
@@ -80,7 +73,7 @@ class RunFolder:
         return records
 
     def append(self, records: list[dict[str, Any]]) -> None:
-        """Add finished cells and wait until they are on disk. Raises CcenvError if there is no room."""
+        """Append finished cells durably. Raises CcenvError if the disk is full."""
         append_lines(self.path / CELLS, records)
 
     def finish(self, records: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
@@ -94,7 +87,7 @@ def _is_cell(record: Any) -> bool:
 
 
 def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
-    """Parse lines of cells. Raises InputError with file and line for anything that is not one."""
+    """Parse lines of cells. Raises InputError with file and line."""
     records = []
     for number, line in enumerate(content.splitlines(), start=1):
         record = parse_json(line, f"{where}, line {number}")
@@ -104,7 +97,7 @@ def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
     return records
 
 
-def cells_of(folder: FilePath) -> list[dict[str, Any]]:
+def load_cells(folder: FilePath) -> list[dict[str, Any]]:
     """Return the cells of a run folder. Raises InputError as ``parse_cells``, and if the file cannot be read or is too long."""
     return parse_cells(read_bounded(folder / CELLS, MAX_BYTES), folder / CELLS)
 

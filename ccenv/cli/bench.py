@@ -59,7 +59,7 @@ def run(
 
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
-    from ccenv.benchmarks.results import RUNS, suite_in
+    from ccenv.benchmarks.results import RUNS, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.cli.shared import progress_bar
 
@@ -83,7 +83,7 @@ def run(
         numbers = {"players": manifest["agents"], "agents": manifest["table"]} if suite.table else {}
         print_json({"out": folder, **manifest, **numbers})
     else:
-        print_summary(suite_in(manifest, str(folder)), manifest)
+        print_summary(read_suite(manifest, str(folder)), manifest)
         print_text(f"wrote {folder}")
     failed = {one["agent"]: one for one in manifest["failed"]}
     for agent_name, one in failed.items():

@@ -95,17 +95,17 @@ def evaluate(
     """
     from ccenv.base.errors import require_extra
     from ccenv.cli.shared import progress_bar
-    from ccenv.leaderboard.evaluate.limits import limits_of
+    from ccenv.leaderboard.evaluate.limits import make_limits
+    from ccenv.leaderboard.evaluate.queue import describe_outcome, list_tasks
     from ccenv.leaderboard.evaluate.queue import evaluate as run
-    from ccenv.leaderboard.evaluate.queue import outcome, tasks_of
     from ccenv.leaderboard.evaluate.score import make_stages
 
-    limits = limits_of(cell_cpu, cell_memory)
+    limits = make_limits(cell_cpu, cell_memory)
     if budget:
         require_extra("z3", "verify")  # before suites are played for minutes
     home = open_home(board, database)
     with home.open_existing() as store:
-        tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
+        tasks = list_tasks(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
 
         def title(place: int, task: QueuedStage) -> str:
             return f"[{place}/{len(tasks)}] {task.title}"
@@ -125,7 +125,7 @@ def evaluate(
             limits=limits,
         )
     if json:
-        print_json({"stored": [outcome(record) for record in stored]})
+        print_json({"stored": [describe_outcome(record) for record in stored]})
     elif not tasks:
         print_text("nothing to do: every entry is evaluated by this code, or failed with it (--retry)")
     else:
@@ -149,7 +149,7 @@ def round_command(
     Example: ccenv board round close
     """
     from ccenv.base.errors import unknown_name
-    from ccenv.leaderboard.store.home import ROUND, close_round, revealed
+    from ccenv.leaderboard.store.home import ROUND, close_round, revealed_secrets
 
     if action not in ("show", "close"):
         raise unknown_name("action", action, ("show", "close"))
@@ -157,7 +157,7 @@ def round_command(
     with home.open_existing() as store:
         if action == "close":
             close_round(store, home)
-        secrets = revealed(store)
+        secrets = revealed_secrets(store)
         rounds = [
             {"round": r.content["number"], "commitment": r.content["commitment"], "secret": secrets.get(r.content["number"])}
             for r in store.records(ROUND)
@@ -452,13 +452,13 @@ def head(
     Example: ccenv board head head.json --sign ~/.ssh/id_ed25519
     """
     from ccenv.base.errors import InputError
-    from ccenv.leaderboard.store.head import head_of, write_head
+    from ccenv.leaderboard.store.head import current_head, write_head
 
     if file is None and sign is not None:
         raise InputError("--sign: a signature lies beside a file; give FILE")
     with open_home(board, database).open_existing() as store:
         store.check()
-        stored_head = head_of(store) if file is None else write_head(store, file, sign)
+        stored_head = current_head(store) if file is None else write_head(store, file, sign)
     if json:
         print_json(
             {"file": file, "n_records": stored_head.n_records, "chain": stored_head.chain, "signed_with": stored_head.signed_with}

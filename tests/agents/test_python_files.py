@@ -15,7 +15,7 @@ from ccenv.agents.load import load_sender, python_sender
 from ccenv.agents.python_sender import PythonSender
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import CcenvError, EngineError, InputError
-from ccenv.benchmarks.cells.cell import agent_player, sender_of
+from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
@@ -198,11 +198,11 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     file = write(tmp_path, COMPILED)
     player = agent_player(file, code=True)
     assert player.kind == "file"
-    assert sender_hash(sender_of(player)) == player.sha256
+    assert sender_hash(build_sender(player)) == player.sha256
     write(tmp_path, COMPILED.replace("0.5", "0.6"))
     assert agent_player(file, code=True).sha256 != player.sha256
     with pytest.raises(InputError, match="changed while the run went on"):
-        sender_of(player)
+        build_sender(player)
 
 
 def test_data_never_runs_a_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ccenv.attacks.game import GOALS
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import AttackCell, search_player
-from ccenv.benchmarks.run.runner import cells_for, evaluate, run_suite
+from ccenv.benchmarks.run.runner import evaluate, make_cells, run_suite
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
@@ -76,7 +76,7 @@ def test_refusals(changes: dict[str, Any], message: str) -> None:
 
 def test_unknown_adversaries_are_refused_before_anything_runs() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'starvation'"):
-        cells_for(small_attack(adversaries=["kind", "starvatio"]), [agent_player("reno")])
+        make_cells(small_attack(adversaries=["kind", "starvatio"]), [agent_player("reno")])
     with pytest.raises(InputError, match="ratio"):
         search_player("starvation:rato=3")
 
@@ -108,7 +108,7 @@ def test_goals_of_scenarios_have_worst_cases_of_their_own() -> None:
 
 def test_the_second_worst_case_suite_draws_its_paths() -> None:
     suite = load_suite("worst-case-v2")
-    cells = [cell for cell in cells_for(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
+    cells = [cell for cell in make_cells(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
     assert set(PANELS["v2"]) | {"kind"} == set(suite.opponents)
     assert {cell.goal for cell in cells} == set(GOALS)
     assert {len(cell.path["flows"]) for cell in cells} == {1, 2}
@@ -120,7 +120,7 @@ def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:
     from ccenv.adversaries import ADVERSARIES
 
     suite = load_suite("worst-case-v1")
-    cells = [cell for cell in cells_for(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
+    cells = [cell for cell in make_cells(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
     assert len(cells) == 4 * len(suite.opponents)
     assert {"corners", "slow_link", "random_search", "cem"} <= set(suite.opponents)  # version 1 stays what was published
     assert set(ADVERSARIES.names("scripted")) <= set(suite.opponents)

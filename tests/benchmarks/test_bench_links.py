@@ -11,9 +11,9 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.foreign import read_json
 from ccenv.base.pages import END
-from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
+from ccenv.benchmarks.report.senders import PLACE, select_columns, summarise_runs, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
-from ccenv.benchmarks.store import cells_of
+from ccenv.benchmarks.store import load_cells
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"
@@ -39,7 +39,7 @@ def test_record_has_all_classic_and_learned_senders() -> None:
         assert found["suite_sha256"] == as_suite(name).sha256, name
         assert found["cells"] == len(as_suite(name).cases) * 3 * len(wanted)
         for means in found["senders"].values():
-            assert set(means) == set(columns_of(name)) and 0 < means["utilisation"] <= 1
+            assert set(means) == set(select_columns(name)) and 0 < means["utilisation"] <= 1
 
 
 def test_record_has_all_classic_senders() -> None:
@@ -66,9 +66,9 @@ def test_a_short_form_of_a_suite_runs(tmp_path: Path, name: str, metric: str) ->
     scenario = {**data["scenarios"][0], "duration_s": 4, "warm_up_s": 1}
     short = type(suite).model_validate({**data, "scenarios": [scenario], "agents": ["cubic"], "seeds": [1], "references": []})
     run_suite(short, tmp_path / "run")
-    (found,) = recorded([tmp_path / "run"])["suites"].values()
+    (found,) = summarise_runs([tmp_path / "run"])["suites"].values()
     assert found["cells"] >= 1 and list(found["senders"]) == ["cubic"]
-    cells = cells_of(tmp_path / "run")
+    cells = load_cells(tmp_path / "run")
     assert all(0 < round(cell["metrics"][metric], 2) <= 1 for cell in cells)
     if name == "wifi-v1":
         assert found["senders"]["cubic"]["beside CUBIC (Mbit/s)"] is None

@@ -10,7 +10,7 @@ import pytest
 
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError
-from ccenv.benchmarks.cells.live import live_cells_of
+from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.benchmarks.suite.packet import LiveSuite
@@ -27,7 +27,7 @@ def suite() -> LiveSuite:
 
 
 def test_each_attack_has_a_calm_run_before_it() -> None:
-    cells = live_cells_of(suite())
+    cells = make_live_cells(suite())
     assert [cell.scenario for cell in cells[:2]] == ["reno[calm]", "reno[attacked]"]
     assert {cell.moves for cell in cells} == set(shipped_moves())
     assert all(cell.per_task >= len(cells) for cell in cells), "two live runs at a time would disturb each other"
@@ -36,7 +36,7 @@ def test_each_attack_has_a_calm_run_before_it() -> None:
 def test_numbers_of_another_kernel_are_other_numbers() -> None:
     from dataclasses import replace
 
-    cell = live_cells_of(suite())[0]
+    cell = make_live_cells(suite())[0]
     assert replace(cell, kernel="1.2.3").key != cell.key
 
 
@@ -56,7 +56,7 @@ def test_moves_that_are_not_there_are_refused() -> None:
     data = suite().model_dump()
     data["scenarios"][0]["moves"] = "nosuch.moves.npz"
     with pytest.raises(InputError, match=r"nosuch\.moves\.npz: cannot be read"):
-        live_cells_of(validate(LiveSuite, data, "suite"))
+        make_live_cells(validate(LiveSuite, data, "suite"))
 
 
 @pytest.mark.slow

@@ -12,14 +12,14 @@ import yaml
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.benchmarks.cells.cell import agent_player
-from ccenv.benchmarks.cells.packet import PacketCell, packet_cells_of
+from ccenv.benchmarks.cells.packet import PacketCell, make_packet_cells
 from ccenv.benchmarks.results import PARQUET, read_parquet
 from ccenv.benchmarks.run.backends import BACKENDS
 from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
 from ccenv.benchmarks.suite.packet import PacketSuite, parse_metric
-from ccenv.benchmarks.suite.references import check, interval_of, value_of
+from ccenv.benchmarks.suite.references import check, compute_interval, compute_quantity
 from ccenv.benchmarks.suite.template import expand, substitute
 from ccenv.cli.main import main
 from ccenv.simulation import simulate
@@ -67,7 +67,7 @@ def packets(**changes: Any) -> PacketSuite:
 
 def cells(**changes: Any) -> list[PacketCell]:
     """Its cells for Reno."""
-    return packet_cells_of(packets(**changes), [agent_player("reno")])
+    return make_packet_cells(packets(**changes), [agent_player("reno")])
 
 
 def test_cells_are_the_grid_and_the_fixed_network() -> None:
@@ -224,7 +224,7 @@ RECORDS = [
     ],
 )
 def test_quantities_by_hand(quantity: dict[str, Any], expected: float | None) -> None:
-    found = value_of(RECORDS, Quantity(metric="m", **quantity))
+    found = compute_quantity(RECORDS, Quantity(metric="m", **quantity))
     assert found == (None if expected is None else pytest.approx(expected))
 
 
@@ -249,9 +249,9 @@ def test_agreement_by_hand(claim: dict[str, Any], agreement: str) -> None:
 
 def test_intervals_need_two_runs_of_a_case() -> None:
     quantity = Quantity(metric="m", agent="a")
-    assert interval_of(RECORDS, quantity) is None
+    assert compute_interval(RECORDS, quantity) is None
     twice = [*RECORDS, {**RECORDS[0], "seed": 2, "metrics": {"m": 2.0}}]
-    low, high = interval_of(twice, quantity) or (0.0, 0.0)
+    low, high = compute_interval(twice, quantity) or (0.0, 0.0)
     assert 0 < low < high
 
 
@@ -261,7 +261,7 @@ def test_standard_is_what_it_says() -> None:
     assert {scenario.name for scenario in suite.scenarios} == {
         "one", "shallow", "deep", "flows", "versus", "rtts", "jitter", "steps", "loss"
     }  # fmt: skip
-    found = packet_cells_of(suite, [agent_player("reno")])
+    found = make_packet_cells(suite, [agent_player("reno")])
     counts = {len(cell.network["flows"]) for cell in found}
     assert counts == {1, 2, 4, 8}
     record = next(cell for cell in found if cell.scenario == "versus[other=cubic]").run()
@@ -349,12 +349,12 @@ def test_a_suite_never_runs_a_python_file(tmp_path: Path) -> None:
     data = small_packets()
     data["scenarios"][1]["network"]["flows"][1]["sender"] = str(file)
     with pytest.raises(CcenvError, match="is Python"):
-        packet_cells_of(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
+        make_packet_cells(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
     with pytest.raises(CcenvError, match="is Python"):
         run_suite(packets(agents=[str(file)]), tmp_path / "out")
     assert not (tmp_path / "ran").exists()
     chosen = agent_player(str(file), code=True)
-    assert packet_cells_of(packets(), [chosen])[0].run()["agent"] == "mine"
+    assert make_packet_cells(packets(), [chosen])[0].run()["agent"] == "mine"
 
 
 def test_a_cell_of_another_table_of_a_link_is_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_a_cell_of_another_table_of_a_link_is_another_cell(tmp_path: Path, monke
 
     def key_with(lines: str) -> str:
         file.write_text(lines)
-        (cell,) = packet_cells_of(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
+        (cell,) = make_packet_cells(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
         return cell.key
 
     first = key_with("1\n2\n3\n4\n")

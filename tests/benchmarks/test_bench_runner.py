@@ -19,7 +19,7 @@ from ccenv.base.errors import CcenvError, EngineError, InputError, UnknownNameEr
 from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.cells import curve as cells
 from ccenv.benchmarks.cells.cell import agent_player
-from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
+from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
 from ccenv.benchmarks.run.runner import run_suite
@@ -44,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
-    expected = curve_cells_of(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
+    expected = make_curve_cells(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
     assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected]
     assert len(expected) == 16
 
@@ -146,14 +146,14 @@ def test_kill_in_the_middle_loses_no_finished_cell(tmp_path: Path) -> None:
 
 def test_a_cell_does_not_depend_on_its_neighbours() -> None:
     suite = small_suite()
-    alone = curve_cells_of(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
-    together = {cell.name: cell for cell in curve_cells_of(suite, [agent_player("cc_qdel"), agent_player("reno")])}
+    alone = make_curve_cells(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
+    together = {cell.name: cell for cell in make_curve_cells(suite, [agent_player("cc_qdel"), agent_player("reno")])}
     for cell in alone:
         assert run_cell(cell, {})["metrics"] == run_cell(together[cell.name], {})["metrics"]
 
 
 def test_the_key_is_of_what_decides_the_numbers() -> None:
-    cell = curve_cells_of(small_suite(), [agent_player("reno")])[0]
+    cell = make_curve_cells(small_suite(), [agent_player("reno")])[0]
     assert replace(cell, agent=replace(cell.agent, spec="elsewhere/reno")).key == cell.key
     changed = [replace(cell, seed=9), replace(cell, agent=replace(cell.agent, sha256="0" * 64)), replace(cell, suite_sha256="x")]
     changed += [replace(cell, steps=161), replace(cell, model="cbr_delay")]
@@ -176,7 +176,7 @@ def test_a_changed_program_is_played_anew_under_its_name(tmp_path: Path) -> None
 
 
 def test_an_illegal_trace_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = curve_cells_of(small_suite(), [agent_player("reno")])[0]
+    cell = make_curve_cells(small_suite(), [agent_player("reno")])[0]
     trace = cell.trace()
     broken = replace(trace, S=trace.S + 1e6)
     monkeypatch.setattr(cells.CurveEngine, "trace", lambda self, env: broken)

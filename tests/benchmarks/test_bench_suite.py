@@ -9,8 +9,8 @@ from small_suite import small, small_suite, write_suite
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.benchmarks.cells.cell import agent_player
-from ccenv.benchmarks.cells.curve import curve_cells_of
-from ccenv.benchmarks.run.runner import cells_for
+from ccenv.benchmarks.cells.curve import make_curve_cells
+from ccenv.benchmarks.run.runner import make_cells
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.packet import LiveSuite
 
@@ -20,7 +20,7 @@ def test_shipped_suites_make_cells(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
     senders = suite.agents or (() if isinstance(suite, LiveSuite) else ("reno",))
-    cells = cells_for(suite, [agent_player(spec, spec) for spec in senders])
+    cells = make_cells(suite, [agent_player(spec, spec) for spec in senders])
     assert len({cell.key for cell in cells}) == len({cell.name for cell in cells}) == len(cells)
     assert {cell.scenario for cell in cells} == {case.name for case in suite.cases}
 
@@ -34,7 +34,9 @@ def test_a_file_is_a_suite_too(tmp_path: Any) -> None:
     suite = load_suite(str(write_suite(tmp_path)))  # its keys are in another order
     assert suite == small_suite()
     players = [agent_player("reno")]
-    assert [cell.key for cell in curve_cells_of(suite, players)] == [cell.key for cell in curve_cells_of(small_suite(), players)]
+    assert [cell.key for cell in make_curve_cells(suite, players)] == [
+        cell.key for cell in make_curve_cells(small_suite(), players)
+    ]
 
 
 REFUSED = [
@@ -98,7 +100,7 @@ def test_refused_scenarios(changes: dict[str, Any], message: str) -> None:
 def test_delays_off_the_grid_are_refused_before_anything_runs() -> None:
     scenario = {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 0.3}
     with pytest.raises(InputError, match=r"jitter_s 0\.012 is not a whole number of steps"):
-        curve_cells_of(small_suite(scenarios=[scenario]), [agent_player("reno")])
+        make_curve_cells(small_suite(scenarios=[scenario]), [agent_player("reno")])
 
 
 def test_unknown_suite() -> None:

@@ -15,7 +15,7 @@ from submission_folders import CARD, make_good
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.leaderboard.evaluate import limits
 from ccenv.leaderboard.evaluate.proofs import store_report
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
 from ccenv.leaderboard.site.exchange import export_board
 from ccenv.leaderboard.store.database import BoardStore
@@ -52,7 +52,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("program", "square", "moves", "network"):
             submit_folder(store, home, folder / name)
         submit_reviewed(store, home, "reno")
-        evaluate(store, home, tasks_of(store, STAGES))
+        evaluate(store, home, list_tasks(store, STAGES))
     return folder
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from ccenv.base.files import canonical_json
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import suite_of
-from ccenv.leaderboard.site.exchange import encoded, export_board
-from ccenv.leaderboard.store.database import START, chained, record_hash
+from ccenv.leaderboard.site.exchange import encode_file, export_board
+from ccenv.leaderboard.store.database import START, extend_chain, record_hash
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import FILES, RECORDS
 
@@ -125,7 +125,7 @@ class Forgery:
         for number, row in enumerate(self.records, start=1):
             row["number"] = number
             row["sha256"] = record_hash(row["kind"], row["subject"], row["slot"], row["content"])
-            before = row["chain"] = chained(before, row["sha256"])
+            before = row["chain"] = extend_chain(before, row["sha256"])
 
     def install(self, home: Home) -> None:
         """Put the rows into the database of a board in place of its own, as somebody does who has the operator's folder."""
@@ -145,7 +145,7 @@ class Forgery:
         self.chain()
         used = {digest for row in self.records for digest in self._listed(row)}
         lines = [{**self.header, "records": len(self.records)}, *({"record": row} for row in self.records)]
-        lines += [{"file": digest, **encoded(self.files[digest])} for digest in sorted(used & set(self.files))]
+        lines += [{"file": digest, **encode_file(self.files[digest])} for digest in sorted(used & set(self.files))]
         file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return file
 

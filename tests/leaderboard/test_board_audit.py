@@ -22,8 +22,8 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.run import audit
-from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measured, undisturbed_cells
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measure_damage, undisturbed_cells
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage
 from ccenv.leaderboard.site.build import build_site
@@ -127,7 +127,7 @@ def test_proofs_are_decided_again(home: Home) -> None:
     from ccenv.proofs.claims.envelope import METRICS
 
     with home.open() as store:
-        evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
+        evaluate(store, home, list_tasks(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
         result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
         assert result["problems"] == []
         assert result["n_proofs"] == result["n_confirmed"] == result["n_same_query"] == 2
@@ -153,9 +153,9 @@ def test_damage(store: BoardStore) -> None:
         damages = [1 - cell["utilisation"] / cell["undisturbed"] for cell in record.content["cells"]]
         assert min(damages) - 1e-12 <= record.content["score"]["iqm"] <= max(damages) + 1e-12
     cell = undisturbed_cells(PANEL)[0]
-    same, trace = measured(cell, make_adversary("kind"))
+    same, trace = measure_damage(cell, make_adversary("kind"))
     assert same.damage == 0.0  # against itself, to the last bit
-    slowed, _ = measured(cell, make_adversary("slowest"))
+    slowed, _ = measure_damage(cell, make_adversary("slowest"))
     assert slowed.damage > 0.05
     assert trace.header.adversary == "kind"
 

@@ -22,7 +22,7 @@ from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.head import expected_head, read_head, write_head
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import RECORDS
-from ccenv.leaderboard.submission.signature import available, fingerprint_of
+from ccenv.leaderboard.submission.signature import available, read_fingerprint
 
 FOREIGN = "Imaginary CPU @ 9.99GHz"
 
@@ -161,10 +161,10 @@ def test_signed_heads_bind_the_operator(
     file = tmp_path / "head.json"
     assert main(["board", "head", str(file), "--sign", str(workshop / KEY), *board, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["chain"] == store.records()[-1].chain and said["signed_with"] == fingerprint_of(workshop / KEY)
+    assert said["chain"] == store.records()[-1].chain and said["signed_with"] == read_fingerprint(workshop / KEY)
     assert expected_head(str(file), said["signed_with"]).n_records == len(store.records())
     with pytest.raises(InputError, match="--signer is"):
-        expected_head(str(file), fingerprint_of(workshop / OTHER_KEY))
+        expected_head(str(file), read_fingerprint(workshop / OTHER_KEY))
     file.write_text(file.read_text().replace('"n_records": ', '"n_records": 1'))
     with pytest.raises(InputError, match="not a valid"):
         read_head(file)

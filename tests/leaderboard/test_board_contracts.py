@@ -20,7 +20,7 @@ from ccenv.agents.sender import ContractSender
 from ccenv.base.errors import InputError
 from ccenv.base.foreign.tensors import read_tensors, tensor_file
 from ccenv.cli.main import main
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.submit import submit_folder
@@ -117,7 +117,7 @@ def test_a_contract_goes_through_the_board_and_its_verdict_says_what_it_rests_on
     home = Home(tmp_path / "board")
     with home.open() as store:
         submit_folder(store, home, folder, own=True)
-        evaluate(store, home, tasks_of(store, [SuiteStage(SUITE), EnvelopeStage(budget_s=2.0, samples=5)]))
+        evaluate(store, home, list_tasks(store, [SuiteStage(SUITE), EnvelopeStage(budget_s=2.0, samples=5)]))
         (record,) = store.records("evaluation")
         assert record.content["manifest"]["agents"][0]["kind"] == "contract"
         (envelope,) = store.records("envelope")

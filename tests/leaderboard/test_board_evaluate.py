@@ -21,10 +21,10 @@ from ccenv.base.files import is_empty
 from ccenv.base.foreign import parse_json
 from ccenv.cli.main import main
 from ccenv.leaderboard.evaluate import queue as evaluate_module
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home, close_round, commitment, evaluation_seeds, revealed, secret_of
+from ccenv.leaderboard.store.home import Home, close_round, commitment, evaluation_seeds, find_secret, revealed_secrets
 from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
@@ -60,9 +60,9 @@ def comparable(store: BoardStore) -> list[dict[str, Any]]:
 def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path) -> None:
     submitted(home, tmp_path)
     with home.open() as store:
-        evaluate(store, home, tasks_of(store, [STAGE]))
+        evaluate(store, home, list_tasks(store, [STAGE]))
         first, second = store.records("evaluation")
-        secret = secret_of(store, home, 1)
+        secret = find_secret(store, home, 1)
         for record in (first, second):
             manifest = record.content["manifest"]
             seeds = evaluation_seeds(secret, SUITE.sha256, record.subject, 2)
@@ -79,7 +79,7 @@ def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path
             delivered = np.diff([0.0, *view["time_s"]]) @ np.array(view["flows"][0]["delivered_mbps"]) * 1e6 / 8
             assert delivered == pytest.approx(trace.S[-1, 0] - trace.S[0, 0], rel=1e-3)
         assert first.content["manifest"]["suite"]["seeds"] != second.content["manifest"]["suite"]["seeds"]
-        assert tasks_of(store, [STAGE]) == []
+        assert list_tasks(store, [STAGE]) == []
         assert store.check() == 5
     assert is_empty(home.folder / "work")
 
@@ -105,12 +105,12 @@ def test_rounds(home: Home, tmp_path: Path) -> None:
         assert secret.hex() not in str([record.content for record in store.records()])
         assert (home.folder / "secrets" / "round-1.hex").stat().st_mode & 0o077 == 0
         close_round(store, home)
-        assert revealed(store) == {1: secret.hex()}
+        assert revealed_secrets(store) == {1: secret.hex()}
         submit_reviewed(store, home, "cubic")
         assert [entrant.record.round for entrant in entrants(store)] == [1, 1, 2]
         (home.folder / "secrets" / "round-2.hex").write_text("00" * 32)
         with pytest.raises(CcenvError, match="not the one that was committed to"):
-            evaluate(store, home, tasks_of(store, [STAGE], only=["cubic"]))
+            evaluate(store, home, list_tasks(store, [STAGE], only=["cubic"]))
         assert store.records("evaluation") == []
 
 
@@ -145,7 +145,7 @@ def test_what_is_scored_are_the_weights_on_the_grid(home: Home, tmp_path: Path) 
     folder = make_good("policy", tmp_path / "policy")
     with home.open() as store:
         submit_folder(store, home, folder)
-        (record,) = evaluate(store, home, tasks_of(store, [STAGE]))
+        (record,) = evaluate(store, home, list_tasks(store, [STAGE]))
     player = read_submission(folder).player
     assert isinstance(player, PolicySender)
     assert record.content["manifest"]["agents"][0]["sha256"] == sender_hash(player)
@@ -173,7 +173,7 @@ def stopped(home: Home, tmp_path: Path, moment: str) -> int:
             if moment == "player written":
                 evaluate_module.Job = lambda *a: os._exit(9)  # type: ignore[assignment, misc]
             with Dying(f"sqlite:///{home.folder / 'board.db'}") as store:
-                evaluate(store, home, tasks_of(store, [STAGE]), show=lambda place, task: nullcontext(progress))
+                evaluate(store, home, list_tasks(store, [STAGE]), show=lambda place, task: nullcontext(progress))
             os._exit(0)
         except BaseException:  # a child must not return into the tests
             os._exit(1)
@@ -191,7 +191,7 @@ def test_killed_at_every_stage(home: Home, tmp_path: Path, monkeypatch: pytest.M
             counts.append(len(store.records("evaluation")))
     assert counts == [0, 0, 0, 0, 1, 1, 1]
     with home.open() as store:
-        evaluate(store, home, tasks_of(store, [STAGE]))
+        evaluate(store, home, list_tasks(store, [STAGE]))
         resumed = comparable(store)
         store.check()
     other = Home(tmp_path / "other")
@@ -199,7 +199,7 @@ def test_killed_at_every_stage(home: Home, tmp_path: Path, monkeypatch: pytest.M
     (other.folder / "secrets" / "round-1.hex").write_bytes((home.folder / "secrets" / "round-1.hex").read_bytes())
     submitted(other, tmp_path)
     with other.open() as store:
-        evaluate(store, other, tasks_of(store, [STAGE]))
+        evaluate(store, other, list_tasks(store, [STAGE]))
         assert comparable(store) == resumed  # as if nothing had happened
     assert len(resumed) == 2
 
@@ -210,7 +210,7 @@ def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Pat
     with home.open() as store:
         submit_folder(store, home, tmp_path / "program")
         submit_reviewed(store, home, "bbr1")
-        evaluate(store, home, tasks_of(store, [EnvelopeStage(0.5, samples=3)]))
+        evaluate(store, home, list_tasks(store, [EnvelopeStage(0.5, samples=3)]))
         program, classic = (record.content for record in store.records("envelope"))
         assert {row["verdict"] for row in program["rows"]} <= {"verified", "refuted", "unknown"}
         assert all(row["bound"] is None for row in program["rows"] if row["verdict"] != "verified")
@@ -218,20 +218,20 @@ def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Pat
         assert classic["rows"] == []
         assert classic["reason"].startswith("agent 'bbr1' has no encoding")
         with pytest.raises(InputError, match="T is 2"):  # a wrong setting is no sender without an encoding
-            evaluate(store, home, tasks_of(store, [EnvelopeStage(0.5, samples=2)]))
+            evaluate(store, home, list_tasks(store, [EnvelopeStage(0.5, samples=2)]))
         assert len(store.records("envelope")) == 2
-        assert tasks_of(store, [EnvelopeStage(0.5, samples=3)]) == []
-        assert len(tasks_of(store, [EnvelopeStage(9.0, samples=3)])) == 2  # a larger budget is worth doing again
-        assert tasks_of(store, [EnvelopeStage(9.0, samples=3)], pending=True) == []
+        assert list_tasks(store, [EnvelopeStage(0.5, samples=3)]) == []
+        assert len(list_tasks(store, [EnvelopeStage(9.0, samples=3)])) == 2  # a larger budget is worth doing again
+        assert list_tasks(store, [EnvelopeStage(9.0, samples=3)], pending=True) == []
 
 
 def test_names_and_emptiness(home: Home, tmp_path: Path) -> None:
     with home.open() as store:
         with pytest.raises(InputError, match="nothing was handed in"):
-            tasks_of(store, [STAGE])
+            list_tasks(store, [STAGE])
         submit_reviewed(store, home, "reno")
         with pytest.raises(InputError, match="Did you mean 'reno'"):
-            tasks_of(store, [STAGE], only=["renno"])
+            list_tasks(store, [STAGE], only=["renno"])
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

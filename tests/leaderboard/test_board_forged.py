@@ -22,12 +22,12 @@ from ccenv.base.files import canonical_json
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.contents import _is_encoded
-from ccenv.leaderboard.evaluate.damage import DamageCell, score_of
-from ccenv.leaderboard.store.entry import card_of
+from ccenv.leaderboard.evaluate.damage import DamageCell, compute_score
+from ccenv.leaderboard.store.entry import make_card
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
+from ccenv.leaderboard.submission.signature import available, read_fingerprint, sign
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -96,7 +96,7 @@ def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[F
         submission = read_submission(folder / "more")
         shutil.rmtree(folder / "more")
         content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}
-        content |= {"card": card_of(submission.document), "signed_by": None}
+        content |= {"card": make_card(submission.document), "signed_by": None}
         slot = f"submission/{submission.player_sha256}"
         forged.add_record("submission", submission.sha256, slot, content, submission.files)
         added = forged.records.pop()  # while its round is open
@@ -181,7 +181,7 @@ def posing(forged: Forgery) -> None:
 def panel_cells(change: Callable[[list[Content]], Any]) -> Callable[[Forgery], None]:
     def follow(content: Content) -> None:
         change(content["cells"])
-        content["score"] = score_of([DamageCell(**cell) for cell in content["cells"]])
+        content["score"] = compute_score([DamageCell(**cell) for cell in content["cells"]])
 
     return edit("damage", follow)
 
@@ -227,6 +227,43 @@ def view(kind: str, change: Callable[[Content], Any], name: str = "") -> Callabl
 
 def summary(**change: Any) -> Callable[[Content], None]:
     return lambda content: content["manifest"]["summary"][0].update(change)
+
+
+def manifest(**change: Any) -> Callable[[Forgery], None]:
+    return edit("evaluation", lambda content: content["manifest"].update(change), "reno")
+
+
+def repeated(kind: str, key: str, name: str = "") -> Callable[[Forgery], None]:
+    """Give a key of a record twice; only the second value is what the record said."""
+
+    def forge(forged: Forgery) -> None:
+        row = forged.record(kind, name)
+        row["content"] = row["content"].replace(f'"{key}":', f'"{key}":0,"{key}":', 1)
+
+    return forge
+
+
+def repeated_in_file(kind: str, file: str, key: str, name: str = "") -> Callable[[Forgery], None]:
+    """Give a key of a record's file twice."""
+
+    def forge(forged: Forgery) -> None:
+        row = forged.record(kind, name)
+        content = forged.file_of(row, file).replace(f'"{key}":'.encode(), f'"{key}":0,"{key}":'.encode(), 1)
+        forged.edit(row, lambda data: data["files"].update({file: forged.add_file(content)}))
+
+    return forge
+
+
+def audit_record(**change: Any) -> Callable[[Forgery], None]:
+    """Add an audit that did nothing again, but for what it claims."""
+
+    def forge(forged: Forgery) -> None:
+        counts = ("n_rerun", "n_equal", "n_incomparable", "n_proofs", "n_confirmed", "n_undecided", "n_same_query")
+        content = {"n_records": len(forged.records), "head": None, **dict.fromkeys(counts, 0), "sample_seed": 1}
+        content |= {"problems": [], "foreign": [], "recorded_at": MOMENT, **change}
+        forged.add_record("audit", "", f"audit/{content['n_records']}", content)
+
+    return forge
 
 
 def damage_of_sender(forged: Forgery) -> None:
@@ -393,6 +430,51 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("name_with_separator", handed_in("cc_probe_fast", "bbr_3"), "kept for ccenv's own 'bbr3'"),
     ("withdrawn_without_request", withdrawal("key"), "by key it has withdraw.json"),
     ("withdrawn_by_nobody", withdrawal("submitter"), "by"),
+    # B6: counts that the suite and the board can have, keys once, dates of the calendar
+    ("summary_n_cells", edit("evaluation", summary(n_cells=10**9), "reno"), "record .* summary of reno: n_cells is 1000000000"),
+    ("summary_n_cells_below_0", edit("evaluation", summary(n_cells=-1), "reno"), "manifest.summary.0.n_cells.*-1"),
+    (
+        "score_n_runs",
+        edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(n_runs=999), "reno"),
+        "record .* summary of reno: score.n_runs is 999",
+    ),
+    ("n_missing", manifest(n_missing=3), "manifest: n_missing is 3, but complete is true"),
+    (
+        "n_missing_of_a_whole_run",
+        manifest(n_missing=3, complete=False),
+        "record .*: n_cells is .* and n_missing 3; suite 'small'",
+    ),
+    ("n_missing_below_0", manifest(n_missing=-1), "manifest.n_missing.*-1"),
+    ("incomplete_without_missing", manifest(complete=False), "manifest: n_missing is 0, but complete is false"),
+    ("damage_n_runs", edit("damage", lambda c: c["score"].update(n_runs=7)), "record .*: score.n_runs is 7; its cells are 2"),
+    ("audit_n_records", audit_record(n_records=10**6), "record .*: n_records is 1000000; before it there are"),
+    ("audit_n_rerun", audit_record(n_rerun=1000, n_equal=1000), "record .*: n_rerun is 1000; before it there are"),
+    ("audit_n_proofs", audit_record(n_proofs=2), "record .*: n_proofs is 2; before it there are 1"),
+    (
+        "audit_n_equal",
+        audit_record(n_rerun=2, n_equal=2, n_incomparable=1),
+        "n_equal is 2 and n_incomparable is 1; n_rerun is only 2",
+    ),
+    ("audit_n_confirmed", audit_record(n_proofs=1, n_confirmed=1), "n_confirmed is 1; n_same_query is only 0"),
+    ("audit_n_same_query", audit_record(n_same_query=1), "n_same_query is 1; n_proofs is only 0"),
+    ("audit_n_undecided_below_0", audit_record(n_undecided=-1), "record .*: n_undecided.*-1"),
+    ("key_twice", repeated("round", "number"), "record 1: .*'number' is given twice"),
+    ("key_of_a_manifest_twice", repeated("evaluation", "n_cells", "reno"), "record .*: .*'n_cells' is given twice"),
+    (
+        "key_of_a_cell_twice",
+        repeated_in_file("evaluation", "cells.jsonl", "seed", "reno"),
+        "record .*, line 1: .*'seed' is given twice",
+    ),
+    ("key_of_a_document_twice", repeated_in_file("submission", DOCUMENT, "author", "plain"), "record .*'author' is given twice"),
+    (
+        "day_that_is_none",
+        edit("reveal", lambda c: c.update(recorded_at="2026-02-30T00:00:00Z")),
+        "recorded_at: no date.*2026-02-30",
+    ),
+    ("hour_that_is_none", edit("damage", lambda c: c.update(recorded_at="2026-02-03T24:00:00Z")), "recorded_at: no date.*T24:00"),
+    ("digits_of_another_script", edit("reveal", lambda c: c.update(recorded_at="\uff12026-02-03T00:00:00Z")), "recorded_at"),
+    ("before_any_board", audit_record(recorded_at="2025-12-31T23:59:59Z"), "record .*: recorded_at: before 2026.*2025-12-31"),
+    ("finished_before_any_board", manifest(finished_at="0001-01-01T00:00:00Z"), "manifest.finished_at: before 2026.*0001-01-01"),
 ]
 
 
@@ -447,10 +529,10 @@ def test_hostile_signatures_replace_none(
 ) -> None:
     """Somebody signs another one's document: that key is not the one that the document names."""
     row = forgery.record("submission", entry)
-    signature = signature_of(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
+    signature = sign(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
 
     def change(content: Content) -> None:
-        content["signed_by"] = fingerprint_of(workshop / OTHER_KEY)
+        content["signed_by"] = read_fingerprint(workshop / OTHER_KEY)
         content["files"][SIGNATURE] = forgery.add_file(signature)
 
     forgery.edit(row, change)
@@ -474,7 +556,7 @@ def test_hostile_withdrawals_need_the_key_that_signed(
 ) -> None:
     row = forgery.record("submission", "signed")
     request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
-    signature = signature_of(request, workshop / OTHER_KEY, "ccenv-withdrawal")
+    signature = sign(request, workshop / OTHER_KEY, "ccenv-withdrawal")
     content = {"submission": row["subject"], "name": "signed", "by": "key", "reason": "", "recorded_at": MOMENT}
     files = {"withdraw.json": request, "withdraw.json.sig": signature}
     forgery.add_record("withdrawal", row["subject"], "withdrawal/x", content, files)
@@ -538,7 +620,10 @@ def test_hostile_texts_of_exports_are_refused(
     assert re.search(message, line), line
 
 
-@pytest.mark.parametrize(("name", "encoded"), [("cubic", False), ("reno", True), ("cc_qdel", True), ("learned_nominal", False)])
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [("cubic", False), ("reno", True), ("cc_qdel", True), ("cc_probe_slow_k", False), ("learned_nominal", False)],
+)
 def test_hostile_proofs_of_what_has_no_encoding(name: str, encoded: bool) -> None:
     """The rows of an envelope are only of senders of which the solver can speak."""
     card = SimpleNamespace(spec=name, name=name)

@@ -27,6 +27,12 @@ HOSTILE = [
     (lambda m: m["suite"].update(duration_rtts=7777.0), "edited after the run"),
     (lambda m: m.update(n_cells=3), "the manifest says 3"),
     (lambda m: m.update(format_version=2), "version is 2"),
+    (lambda m: m.update(finished_at="2026-13-01T00:00:00Z"), "finished_at: no date"),
+    (lambda m: m.update(finished_at="1999-12-31T23:59:59Z"), "finished_at: before 2026"),
+    (lambda m: m.update(n_missing=1), "n_missing is 1, but complete is true"),
+    (lambda m: m.update(n_missing=1, complete=False), "and n_missing 1; suite 'small' has"),
+    (lambda m: m["summary"][0].update(n_cells=10**6), "n_cells is 1000000"),
+    (lambda m: m["summary"][0]["score"].update(n_runs=10**6), "score.n_runs is 1000000"),
 ]
 
 

@@ -25,8 +25,8 @@ from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import DATABASE
 from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_reviewed
-from ccenv.leaderboard.submission.document import folded
-from ccenv.leaderboard.submission.identity import canonical_hash, check_reserved, registered
+from ccenv.leaderboard.submission.document import fold_text
+from ccenv.leaderboard.submission.identity import canonical_hash, check_reserved, registered_names
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available
@@ -154,7 +154,7 @@ def test_two_processes_share_neither_a_name_nor_a_player(
     ],
 )
 def test_hostile_names_that_look_alike_are_one(one: str, other: str) -> None:
-    assert folded(one) == folded(other)
+    assert fold_text(one) == fold_text(other)
 
 
 def test_hostile_near_copies_are_one_player(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_hostile_authors_that_hold_the_projects_name_are_refused(author: str) ->
 
 
 def test_names_that_ccenv_registers_differ_in_more_than_separators() -> None:
-    assert len(registered()) == len({*AGENTS.names(), *ADVERSARIES.names()})
+    assert len(registered_names()) == len({*AGENTS.names(), *ADVERSARIES.names()})
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")

@@ -16,7 +16,7 @@ from misbehaving import Misbehaving
 
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
-from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, limits_of
+from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, make_limits
 
 SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)
 STARTS_S = 60.0  # CPU time beside it, for a worker that first has to start, of all work that does not burn it
@@ -49,7 +49,7 @@ def test_hostile_work_is_ended_and_the_next_is_done() -> None:
 
 
 def test_limits_that_nothing_could_hold() -> None:
-    assert limits_of(1.5, 0.25) == Limits(1.5, 256 << 20)
+    assert make_limits(1.5, 0.25) == Limits(1.5, 256 << 20)
     for cpu_s, memory_gib in (
         (0.0, 8.0),
         (-1.0, 8.0),
@@ -60,7 +60,7 @@ def test_limits_that_nothing_could_hold() -> None:
         (1.0, float("nan")),
     ):
         with pytest.raises(InputError, match=r"--cell-(cpu|memory) is"):
-            limits_of(cpu_s, memory_gib)
+            make_limits(cpu_s, memory_gib)
 
 
 def test_a_failed_stage_is_stored_and_the_queue_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

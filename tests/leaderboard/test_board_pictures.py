@@ -14,14 +14,14 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.leaderboard.evaluate.trace_view import POINTS, view_of
+from ccenv.leaderboard.evaluate.trace_view import POINTS, make_view
 from ccenv.leaderboard.site import views
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
-from ccenv.leaderboard.site.drawing import named
+from ccenv.leaderboard.site.drawing import place_names
 from ccenv.leaderboard.site.sections import Certified
 from ccenv.leaderboard.site.sources import from_folders
-from ccenv.leaderboard.site.viewer import trace_view, why
+from ccenv.leaderboard.site.viewer import explain, trace_view
 from ccenv.network.metrics.trace import Window
 from ccenv.network.path import make_path
 from ccenv.network.trace import Trace
@@ -52,7 +52,7 @@ def boxes(points: list[dict]) -> list[tuple[float, float, float, float]]:
 def test_names_cover_neither_each_other_nor_points(seed: int) -> None:
     draw = np.random.Generator(np.random.Philox(seed))
     points = [{"label": f"sender_{i}", "x": float(draw.uniform(60, 610)), "y": float(draw.uniform(20, 270))} for i in range(40)]
-    found = boxes(named(points, radius=5))
+    found = boxes(place_names(points, radius=5))
     assert len(found) > 10
     for a, b in itertools.combinations(found, 2):
         assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
@@ -62,7 +62,7 @@ def test_names_cover_neither_each_other_nor_points(seed: int) -> None:
 
 
 def test_a_name_alone_stands_beside_its_point() -> None:
-    (point,) = named([{"label": "reno", "x": 100.0, "y": 100.0}])
+    (point,) = place_names([{"label": "reno", "x": 100.0, "y": 100.0}])
     assert point["name"] == (113.0, 104.0, "start")
 
 
@@ -97,7 +97,7 @@ def test_no_overview_without_two_senders() -> None:
 def test_rtts_of_the_view_are_those_of_the_trace(sender: str, adversary: str) -> None:
     """The metrics compute delays from the curves in another way: the largest of them bounds every RTT, and is nearly reached."""
     trace = played(sender, adversary)
-    view = view_of(trace)
+    view = make_view(trace)
     first, last, _ = Window(trace, 0, trace.n_steps).delays
     most_ms = 40 + 1e3 * float(np.maximum(first, last).max())
     rtts_ms = np.array(view["flows"][0]["rtt_ms"])
@@ -108,12 +108,12 @@ def test_rtts_of_the_view_are_those_of_the_trace(sender: str, adversary: str) ->
 
 
 def test_moves_of_the_view_are_those_of_the_network() -> None:
-    kind, slow = (view_of(played("constant:rate_mbps=6", name)) for name in ("kind", "slowest"))
+    kind, slow = (make_view(played("constant:rate_mbps=6", name)) for name in ("kind", "slowest"))
     assert max(kind["held_ms"]) == 0
     assert max(slow["held_ms"]) > 10  # D = 40 ms of a half-used link
     assert kind["rm_ms"] == 40
     assert np.mean(kind["wasted_mbps"][20:]) == pytest.approx(6, rel=0.1)  # half of the link finds no bytes
-    full = view_of(played("constant:rate_mbps=24", "kind"))
+    full = make_view(played("constant:rate_mbps=24", "kind"))
     assert np.mean(full["wasted_mbps"][20:]) == pytest.approx(0, abs=0.1)
 
 
@@ -139,7 +139,7 @@ def test_moves_of_the_view_are_those_of_the_network() -> None:
     ],
 )
 def test_the_sentence_says_what_is_measured(sender: str, adversary: str, said: str) -> None:
-    assert re.search(said, why(view_of(played(sender, adversary)))), why(view_of(played(sender, adversary)))
+    assert re.search(said, explain(make_view(played(sender, adversary)))), explain(make_view(played(sender, adversary)))
 
 
 @pytest.mark.parametrize("n_flows", [1, 2])
@@ -147,14 +147,14 @@ def test_the_sentence_says_what_is_measured(sender: str, adversary: str, said: s
 def test_the_sentence_survives_silence_and_floods(sent: float, lost: float, n_flows: int) -> None:
     flow = {"sender": "x", "sent_mbps": [sent], "delivered_mbps": [0.0], "rtt_ms": [40.0]}
     view = {"time_s": [1.0], "link_mbps": [12.0], "queue_ms": [0.0], "lost_mbps": [lost], "flows": [flow] * n_flows}
-    said = why({**view, "held_ms": [0.0], "wasted_mbps": [12.0], "rm_ms": 40.0})
+    said = explain({**view, "held_ms": [0.0], "wasted_mbps": [12.0], "rm_ms": 40.0})
     assert ("the sender" in said) == (n_flows == 1)
     assert not re.search(r"nan|inf|-\d", said)
     assert trace_view({**view, "held_ms": [0.0], "wasted_mbps": [12.0], "rm_ms": 40.0})["panels"]
 
 
 def test_a_view_of_an_older_version_is_drawn_without_rtt_and_moves() -> None:
-    view = json.loads(json.dumps(view_of(played("reno", "square"))))
+    view = json.loads(json.dumps(make_view(played("reno", "square"))))
     complete = trace_view(view)
     for name in ("held_ms", "wasted_mbps", "rm_ms"):
         del view[name]

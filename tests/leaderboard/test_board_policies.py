@@ -18,7 +18,7 @@ from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.agents.learned import save_policy
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import InputError
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import SuiteStage
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.submit import submit_folder
@@ -108,5 +108,5 @@ def test_policies_are_taken_in_and_evaluated(tmp_path: Path) -> None:
             folder = packed(sender, tmp_path / name)
             submit_folder(store, home, folder)
             players.add(sender_hash(read_submission(folder).player))  # type: ignore[arg-type]
-        records = evaluate(store, home, tasks_of(store, [SuiteStage(SUITE)]))
+        records = evaluate(store, home, list_tasks(store, [SuiteStage(SUITE)]))
     assert {record.content["manifest"]["agents"][0]["sha256"] for record in records} == players

@@ -15,9 +15,9 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import locked
-from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
-from ccenv.leaderboard.store.home import WORK, Home, commitment, open_round, secret_of
+from ccenv.leaderboard.store.home import WORK, Home, commitment, find_secret, open_round
 from ccenv.leaderboard.store.submit import submit_folder, submit_reviewed
 
 SUITE = SuiteStage(small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"], seeds=[1]))
@@ -30,7 +30,7 @@ def test_a_second_evaluation_is_refused_and_deletes_nothing(tmp_path: Path) -> N
         unfinished = home.work(record.subject) / "quick" / "cells.jsonl"
         unfinished.parent.mkdir(parents=True)
         unfinished.write_text("the other one's work\n")
-        tasks = tasks_of(store, [SUITE])
+        tasks = list_tasks(store, [SUITE])
         says = r"another evaluation of this board is at work here \(process \d+\)"
         with locked(home.folder / WORK, "evaluation of this board"), pytest.raises(CcenvError, match=says):
             evaluate(store, home, tasks)
@@ -46,7 +46,7 @@ def test_a_secret_that_a_kill_left_unfinished_does_not_stop_the_board(tmp_path: 
     file.write_text(left)
     with home.open() as store:
         assert open_round(store, home) == 1
-        assert store.records("round")[0].content["commitment"] == commitment(secret_of(store, home, 1))
+        assert store.records("round")[0].content["commitment"] == commitment(find_secret(store, home, 1))
     assert file.stat().st_mode & 0o077 == 0
 
 
@@ -56,7 +56,7 @@ def test_a_whole_secret_of_a_round_that_was_not_stored_is_kept(tmp_path: Path) -
     assert home.new_secret(1) == first
     with home.open() as store:
         open_round(store, home)
-        assert secret_of(store, home, 1) == first
+        assert find_secret(store, home, 1) == first
 
 
 def test_a_damaged_secret_of_a_stored_round_is_named_and_not_replaced(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_damaged_secret_of_a_stored_round_is_named_and_not_replaced(tmp_path: 
         file = home.folder / "secrets" / "round-1.hex"
         file.write_text("00ff\n")
         with pytest.raises(CcenvError, match="has 2 bytes, not 32"):
-            secret_of(store, home, open_round(store, home))
+            find_secret(store, home, open_round(store, home))
         assert file.read_text() == "00ff\n"
 
 
@@ -88,7 +88,7 @@ def test_no_path_of_the_machine_reaches_a_record(tmp_path: Path, monkeypatch: py
     with home.open() as store:
         for kind in ("program", "policy"):
             submit_folder(store, home, tmp_path / kind)
-        evaluate(store, home, tasks_of(store, [SUITE, EnvelopeStage(5.0, samples=4)]))
+        evaluate(store, home, list_tasks(store, [SUITE, EnvelopeStage(5.0, samples=4)]))
         assert {"evaluation", "envelope"} <= {record.kind for record in store.records()}
         for record in store.records():
             public = [json.dumps(record.content).encode(), *(store.file(digest) for digest in record.files.values())]

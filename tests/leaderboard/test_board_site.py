@@ -18,7 +18,7 @@ from ccenv.base.files import hash_of
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
-from ccenv.leaderboard.evaluate.proofs import record_of, store_report
+from ccenv.leaderboard.evaluate.proofs import make_record, store_report
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sections import Certified
@@ -177,7 +177,7 @@ def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) 
 
 
 def test_ranks_of_what_the_data_cannot_separate() -> None:
-    from ccenv.leaderboard.site.board import ranked
+    from ccenv.leaderboard.site.board import rank_standings
     from ccenv.leaderboard.store.records import Score
 
     class Fake:
@@ -187,9 +187,9 @@ def test_ranks_of_what_the_data_cannot_separate() -> None:
             self.summary = type("S", (), {"score": score})
 
     entries = [Fake("c", 0.40, 0.45, 0.55), Fake("a", 0.8, 0.9, 0.95), Fake("b", 0.50, 0.6, 0.7), Fake("d", 0.1, 0.2, 0.3)]
-    ranks = [(first, last, result.player.label) for first, last, result in ranked(entries, METRICS["power"])]  # type: ignore[arg-type]
+    ranks = [(first, last, result.player.label) for first, last, result in rank_standings(entries, METRICS["power"])]  # type: ignore[arg-type]
     assert ranks == [(1, 1, "a"), (2, 3, "b"), (2, 3, "c"), (4, 4, "d")]
-    lower = [(first, last, r.player.label) for first, last, r in ranked(entries, METRICS["loss_fraction"])]  # type: ignore[arg-type]
+    lower = [(first, last, r.player.label) for first, last, r in rank_standings(entries, METRICS["loss_fraction"])]  # type: ignore[arg-type]
     assert lower == [(1, 1, "d"), (2, 3, "c"), (2, 3, "b"), (4, 4, "a")]
 
 
@@ -260,8 +260,8 @@ def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
     """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
-    excused = record_of(report(bound=0.9), "report")
-    promised = record_of(report(property="utilisation", bound=0.9), "report")
+    excused = make_record(report(bound=0.9), "report")
+    promised = make_record(report(property="utilisation", bound=0.9), "report")
     assert (excused.excused, excused.bound) == (True, None)
     assert (promised.excused, promised.bound) == (False, 0.9)
     older = promised.model_copy(update={"format_version": 1})

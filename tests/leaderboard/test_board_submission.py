@@ -33,7 +33,7 @@ from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, jso
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
-from ccenv.leaderboard.submission.weights import GRID, quantised
+from ccenv.leaderboard.submission.weights import GRID, quantise
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.proofs.formulas.moves import as_adversary
 
@@ -105,8 +105,8 @@ def test_weights_are_scored_on_the_grid(tmp_path: Path) -> None:
 
 @given(st.floats(-1024, 1024))
 def test_the_grid_is_idempotent_and_near(value: float) -> None:
-    once = quantised(np.array([value]))
-    assert np.array_equal(once, quantised(once))
+    once = quantise(np.array([value]))
+    assert np.array_equal(once, quantise(once))
     assert abs(once[0] - value) <= 0.5 / GRID
 
 
@@ -123,7 +123,7 @@ def test_packing_a_checkpoint(tmp_path: Path) -> None:
     again = read_submission(tmp_path / "out")
     assert again.player_sha256 == submission.player_sha256
     assert isinstance(again.player, PolicySender)
-    assert np.array_equal(again.player.weights[0], quantised(raw["w0"]))
+    assert np.array_equal(again.player.weights[0], quantise(raw["w0"]))
 
 
 def test_packing_a_learned_adversary_by_its_name(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Cells: the smallest piece of a suite that runs, and what identifies its result."""
+"""Cells: the single runs of a suite, with the keys of their results."""

@@ -1,7 +1,4 @@
-"""Cells: the smallest piece of a suite that runs, what identifies its result, and the record of it.
-
-Players: the senders and adversaries of a run, by name, by what builds them and by a hash of what they are.
-"""
+"""Cells, the single runs of a suite, with the key that identifies a result; and players: senders and adversaries with hashes."""
 
 from __future__ import annotations
 
@@ -49,12 +46,12 @@ class Player:
     """A sender or adversary of a run.
 
     Attributes:
-        label: how tables call it.
+        label: its name in tables.
         kind: ``classic``, ``program``, ``contract`` or ``policy`` for senders, ``scripted``, ``recorded`` or ``learned`` for
             adversaries, ``file`` for both where code of a user (a Python file or an installed plugin) defines it.
-        spec: what builds it.
-        sha256: hash of what it is, so that a changed file is noticed.
-        source_sha256: hash of the user's Python file; a worker does not run another.
+        spec: builds it (``make_sender``, ``make_adversary``).
+        sha256: content hash, so that a changed file is noticed.
+        source_sha256: hash of the user's Python file; a worker runs no other.
     """
 
     label: str
@@ -65,12 +62,9 @@ class Player:
 
 
 def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> Player:
-    """Return the player of a sender spec.
+    """Return the player of a sender spec, labelled in tables by the sender's name unless a label is given.
 
-    Args:
-        spec: what ``make_sender`` takes.
-        label: how tables call it; the sender's name by default.
-        code: the spec may name a Python file or a plugin, whose code runs: its user named it, not a suite or a record of others.
+    With ``code`` the spec may name a Python file or plugin, whose code then runs: set it only for specs that the user gave.
 
     Raises:
         InputError: for senders that only an environment can drive.
@@ -78,16 +72,12 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
     sender = load_sender(spec) if code else make_sender(spec)
     if isinstance(sender, ExternalSender):
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    kind = FILE if code and is_user_sender(spec) else _KINDS[type(bare(sender))]
-    return Player(label or sender.name, kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
+    player_kind = FILE if code and is_user_sender(spec) else _KINDS[type(bare(sender))]
+    return Player(label or sender.name, player_kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
 
 
 def adversary_player(spec: str, *, code: bool = False) -> Player:
-    """Return the player of an adversary spec.
-
-    Args:
-        spec: what ``make_adversary`` takes.
-        code: as in :func:`agent_player`.
+    """Return the player of an adversary spec; ``code`` as in :func:`agent_player`.
 
     Raises:
         InputError: for an adversary that only an environment can drive.
@@ -100,8 +90,8 @@ def adversary_player(spec: str, *, code: bool = False) -> Player:
     return Player(spec, _KINDS[type(adversary)], spec, adversary_hash(adversary))
 
 
-def sender_of(player: Player) -> Sender:
-    """Build a player's sender again. Raises InputError if what it is has changed since."""
+def build_sender(player: Player) -> Sender:
+    """Build the sender of a player. Raises InputError if it changed since its hash was taken."""
     if player.kind == FILE:
         with held(_source(player)):
             sender = load_sender(player.spec)
@@ -112,8 +102,8 @@ def sender_of(player: Player) -> Sender:
     return sender
 
 
-def adversary_of(player: Player) -> Adversary:
-    """Build a player's adversary again. Raises InputError if what it is has changed since."""
+def build_adversary(player: Player) -> Adversary:
+    """Build the adversary of a player. Raises InputError if it changed since its hash was taken."""
     if player.kind != FILE:
         return make_adversary(player.spec)
     with held(_source(player)):
@@ -129,39 +119,32 @@ def _source(player: Player) -> dict[FilePath, str]:
 
 
 @dataclass(frozen=True)
-class Own:
-    """What a user adds to a suite, besides senders.
-
-    Attributes:
-        adversaries: players of the network.
-        metrics: of each cell.
-    """
+class UserAdditions:
+    """Adversaries and metrics that a user adds to a suite."""
 
     adversaries: tuple[Player, ...] = ()
     metrics: tuple[OwnMetric, ...] = ()
 
     def without(self, specs: Sequence[str]) -> list[str]:
         """Return the adversaries of a suite that are not the user's."""
-        own = {player.label for player in self.adversaries}
-        return [spec for spec in specs if spec not in own]
+        labels = {player.label for player in self.adversaries}
+        return [spec for spec in specs if spec not in labels]
 
 
-NOTHING_OWN = Own()
+NO_ADDITIONS = UserAdditions()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
-    """Everything that decides one run. Its numbers depend on nothing else.
+    """Everything that determines the numbers of one run.
 
     Attributes:
-        suite: name and version of the suite, and its hash.
+        suite: name and version of the suite.
         scenario: name of the case.
-        seed: the suite's seed.
         engine_seed: keys the random numbers; follows from suite, case and seed.
         agent: the sender under test.
-        metrics: names.
-        own_metrics: those that a user brings, as well.
-        per_task: cells that a worker plays in one go.
+        own_metrics: metrics of the user.
+        per_task: cells per task of a worker.
     """
 
     suite: str
@@ -178,7 +161,7 @@ class Cell(ABC):
     @property
     @abstractmethod
     def opponent(self) -> str:
-        """What tables call the adversary."""
+        """Name of the adversary in tables."""
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
@@ -201,14 +184,14 @@ class Cell(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
+        """Hash of the cell and of the code that plays it: identifies its result."""
         data = asdict(self)
         for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ()), *data["own_metrics"]):
-            player.pop("spec", None)  # where a player's file lies decides nothing
+            player.pop("spec", None)  # the location of a player's file does not matter
         return hash_of({**data, "code": self.code})[:32]
 
     def record(self, model: str, path: dict[str, Any], **results: Any) -> dict[str, Any]:
-        """Return the record of a run: what the cell is, then its results."""
+        """Return the record of a run: identity of the cell, then its results."""
         return {
             "key": self.key,
             "code_sha256": self.code,
@@ -229,10 +212,8 @@ class TraceCell(Cell):
     """A cell whose run is a trace: of the curve engine, played or attacked.
 
     Attributes:
-        model: network model.
         path: the path as data.
         steps_per_rtt: K.
-        adversary: the network's player.
     """
 
     model: str
@@ -255,18 +236,22 @@ class TraceCell(Cell):
 
     def values(self, trace: Trace) -> dict[str, float | None]:
         """Return the metrics of its trace; None where one is undefined."""
-        for own in self.own_metrics:
-            require_metric(own)
-        return defined(measure(self.window(trace), self.metrics))
+        for user_metric in self.own_metrics:
+            require_metric(user_metric)
+        return nan_to_none(measure(self.window(trace), self.metrics))
 
 
-def defined(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Return metrics as a record has them: None where one is undefined."""
+def nan_to_none(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Return metrics with None for NaN, as records have them."""
     return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
 def trace_cells(
-    suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], own: tuple[OwnMetric, ...], keys: int = 1 << 53
+    suite: Suite,
+    agents: Sequence[Player],
+    adversaries: Sequence[Player],
+    user_metrics: tuple[OwnMetric, ...],
+    keys: int = 1 << 53,
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
     """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order."""
     for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
@@ -282,8 +267,8 @@ def trace_cells(
                 "seed": seed,
                 "engine_seed": key,
                 "agent": agent,
-                "metrics": (*(name for name in OF_TRACE if name in suite.metrics), *(metric.name for metric in own)),
-                "own_metrics": own,
+                "metrics": (*(name for name in OF_TRACE if name in suite.metrics), *(metric.name for metric in user_metrics)),
+                "own_metrics": user_metrics,
                 "model": case.scenario.model,
                 "path": path.to_dict(),
                 "steps_per_rtt": suite.steps_per_rtt,

@@ -1,4 +1,4 @@
-"""The code that decides what cells of played and attacked runs come to."""
+"""The hash of the code that determines the results of cells."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ccenv.benchmarks.cells.packet import PacketCell
 
 
 def cells_code() -> str:
-    """Return the hash that records of suites and of the board hold."""
+    """Return the code hash in records of suites and of the board."""
     return code_hash(CurveCell, PacketCell, AttackCell)

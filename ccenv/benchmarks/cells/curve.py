@@ -1,7 +1,4 @@
-"""Cells of the curve engine: one run of one sender against one adversary on one path.
-
-Cells in which the adversary searches: one attack of one adversary on one sender and path.
-"""
+"""Cells of the curve engine: runs of a sender against an adversary on a path, and attacks, in which the adversary searches."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from ccenv.base.errors import CcenvError, EngineError
 from ccenv.base.files import hash_of
 from ccenv.benchmarks.cells.cell import (
     FILE,
-    NOTHING_OWN,
-    Own,
+    NO_ADDITIONS,
     Player,
     TraceCell,
-    adversary_of,
+    UserAdditions,
     adversary_player,
     agent_player,
-    sender_of,
+    build_adversary,
+    build_sender,
     trace_cells,
 )
 from ccenv.benchmarks.suite.curve import Suite
@@ -51,25 +48,25 @@ class CurveCell(TraceCell):
     per_task: ClassVar[int] = 8  # few enough to lose little when a worker dies, enough to hide the exchange with it
 
     def run(self) -> dict[str, Any]:
-        """Play the cell and return its record: what it was and its metrics."""
+        """Play the cell and return its record."""
         return self.record(self.model, self.path, metrics=self.values(self.trace()))
 
     def trace(self, adversary: Adversary | None = None) -> Trace:
-        """Play the cell in an engine of its own and return the legal trace.
+        """Play the cell and return its legal trace.
 
-        One engine per cell, not one per batch: ring lengths and random keys of a batch would depend on its other members, and a
-        cell's numbers could then change with the backend, a filter or a resumed run.
+        Each cell has its own engine: ring lengths and random keys of a batch depend on all members, so the numbers of a cell
+        would change with the backend, a filter or a resumed run.
 
         Raises:
             InputError: if a player's file changed since the cell was made.
-            EngineError: if the trace breaks a law of its model: such a number would mean nothing.
+            EngineError: if the trace breaks a law of its model.
         """
         flows = [self.agent] * self.n_flows + list(self.competitors)
         engine = CurveEngine(
             [Path.from_dict(self.path)],
             model=self.model,
-            senders=[sender_of(player) for player in flows],
-            adversary=adversary or adversary_of(self.adversary),
+            senders=[build_sender(player) for player in flows],
+            adversary=adversary or build_adversary(self.adversary),
             steps_per_rtt=self.steps_per_rtt,
             seed=self.engine_seed,
             record=True,
@@ -85,20 +82,20 @@ class CurveCell(TraceCell):
         return trace
 
     def window(self, trace: Trace) -> Window:
-        """Return what comes after the warm-up."""
+        """Return the rows after the warm-up."""
         return Window(trace, self.first_row, self.steps)
 
 
-def curve_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[CurveCell]:
-    """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
+def make_curve_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[CurveCell]:
+    """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
 
     Raises:
         InputError: for unknown agents or adversaries, or a path that does not fit the grid.
     """
-    adversaries = [*(adversary_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
+    adversaries = [*(adversary_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
     out = []
-    for case, path, fields in trace_cells(suite, agents, adversaries, own.metrics):
+    for case, path, fields in trace_cells(suite, agents, adversaries, additions.metrics):
         scenario = case.scenario
         steps, first_row = suite.rows(grid_of(path, suite.steps_per_rtt).dt_s)
         others = competitors[scenario.name]
@@ -116,8 +113,8 @@ class AttackCell(TraceCell):
     Attributes:
         warm_up_rtts: Rm before the measured window; the attack runs already.
         window_rtts: Rm measured.
-        budget_flow_steps: what a search may spend; constructions and scripted adversaries need what they need.
-        goal: what searches aim at.
+        budget_flow_steps: limit of a search; constructions and scripted adversaries ignore it.
+        goal: objective of searches.
     """
 
     warm_up_rtts: int
@@ -126,7 +123,7 @@ class AttackCell(TraceCell):
     goal: str
 
     def run(self) -> dict[str, Any]:
-        """Attack and return the record: what it was, the metrics of the worst trace, and which conditions of a proof held."""
+        """Attack and return the record: the metrics of the worst trace, and which preconditions of a proof held."""
         finding = self._find()
         conditions = {"preconditions": finding.preconditions} if finding.preconditions else {}
         return self.record(self.model, self.path, metrics=self.values(finding.trace), **conditions)
@@ -136,14 +133,14 @@ class AttackCell(TraceCell):
         return self._find().trace
 
     def window(self, trace: Trace) -> Window:
-        """Return what comes after the warm-up; all of a trace whose construction chose a shorter time of its own."""
+        """Return the rows after the warm-up; all rows where a construction chose a trace shorter than the warm-up."""
         first = self.warm_up_rtts * self.steps_per_rtt
         return Window(trace, first if first < trace.n_steps else 0, trace.n_steps)
 
     def _find(self) -> Finding:
-        sender = sender_of(self.agent)
+        sender = build_sender(self.agent)
         if self.adversary.kind == FILE:
-            adversary_of(self.adversary)  # refuses a file that has changed
+            build_adversary(self.adversary)  # refuses a file that has changed
         try:
             result = attack(
                 sender,
@@ -172,17 +169,17 @@ def search_player(spec: str) -> Player:
     return Player(spec, "search", spec, hash_of({"kind": "search", "spec": spec}))
 
 
-def attack_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[AttackCell]:
-    """Return all attacks of a suite for some agents and what else a user brings, in its order.
+def make_attack_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[AttackCell]:
+    """Return all attacks of a suite for some agents, with the user's additions, in its order.
 
     Raises:
         InputError: for unknown agents or adversaries.
     """
-    adversaries = [*(search_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
+    adversaries = [*(search_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     warm_up = round(suite.warm_up_rtts or 0)
     window = round(suite.duration_rtts or 0) - warm_up
     spent = suite.budget_flow_steps or 0
     return [
         AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent, goal=case.scenario.goal)
-        for case, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
+        for case, _, fields in trace_cells(suite, agents, adversaries, additions.metrics, ATTACK_SEEDS)
     ]

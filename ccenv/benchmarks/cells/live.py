@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.provenance import machine
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, UserAdditions, nan_to_none
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.packet import NETWORK, LiveSuite
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
@@ -23,11 +23,11 @@ from ccenv.network.metrics.user import require_metric
 
 @dataclass(frozen=True, kw_only=True)
 class LiveCell(Cell):
-    """A live run. All cells are one task: two runs at a time would disturb each other.
+    """A live run. All cells form one task, because concurrent runs would disturb each other.
 
     Attributes:
         sender: of the live scenario.
-        moves: the sender that they were found against, or a file of moves.
+        moves: sender against which they were found, or a file of moves.
         moves_sha256: of the file.
         calm: the path without the moves.
         kernel: release of the kernel that runs it.
@@ -45,17 +45,17 @@ class LiveCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network plays by itself."""
+        """The network itself."""
         return NETWORK
 
     def run(self) -> dict[str, Any]:
-        """Run until a run is valid and return its record: what it was, its metrics, the engine's, how punctual it was.
+        """Repeat the run until it is valid; return its record with the simulated utilisation and the emulator's punctuality.
 
         Raises:
             CcenvError: where this machine cannot run it, or no run is valid.
         """
-        for own in self.own_metrics:
-            require_metric(own)
+        for user_metric in self.own_metrics:
+            require_metric(user_metric)
         file = _file(self.moves)
         if _sha256(file) != self.moves_sha256:
             raise InputError(f"cell {self.name}: {file} changed since the suite was read")
@@ -73,15 +73,15 @@ class LiveCell(Cell):
             scenario.model,
             path,
             parameters={"sender": self.sender, "moves": self.moves, "calm": self.calm, "jitter_s": flow.jitter.max_s},
-            metrics=defined(metrics),
+            metrics=nan_to_none(metrics),
             simulated={"utilisation": simulate_live(scenario).summary["links"][0]["utilisation"]},
             live={"kernel": self.kernel, "emulator": summary["emulator"]},
         )
 
 
-def live_cells_of(suite: LiveSuite, own: Own = NOTHING_OWN) -> list[LiveCell]:
+def make_live_cells(suite: LiveSuite, additions: UserAdditions = NO_ADDITIONS) -> list[LiveCell]:
     """Return all cells of a suite. Raises InputError for adversaries of a user, or moves that are not there."""
-    if own.adversaries:
+    if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays stored moves: it takes no --adversary")
     return [
         LiveCell(
@@ -92,7 +92,7 @@ def live_cells_of(suite: LiveSuite, own: Own = NOTHING_OWN) -> list[LiveCell]:
             engine_seed=suite.run_key(case.name, seed),
             agent=FIXED,
             metrics=(*suite.metrics,),
-            own_metrics=own.metrics,
+            own_metrics=additions.metrics,
             sender=case.scenario.sender,
             moves=case.scenario.moves,
             moves_sha256=_sha256(_file(case.scenario.moves)),

@@ -12,7 +12,7 @@ import numpy as np
 from ccenv.adversaries import make_adversary
 from ccenv.agents.identity import adversary_hash
 from ccenv.base.errors import CcenvError, EngineError, InputError
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, agent_player, defined, sender_of
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, agent_player, build_sender, nan_to_none
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.network.links.reading import load_trace
@@ -24,7 +24,7 @@ from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)
-"""Stands for the sender under test in scenarios whose senders are all given."""
+"""Placeholder for the sender under test in scenarios that name all their senders."""
 QUANTILES = 101
 
 
@@ -34,11 +34,11 @@ class PacketCell(Cell):
 
     Attributes:
         family: name of the scenario.
-        parameters: of the case, drawn ones included.
+        parameters: of the case, with the drawn ones.
         network: the scenario as data; ``$agent`` where the sender under test belongs.
         windows: spans by name, for metrics.
-        others: hash of every other sender and adversary, and of every link's trace, by its spec or name.
-        series_s: interval of the rates over time to keep; 0: none.
+        others: spec or name -> hash of every other sender, adversary and link trace.
+        series_s: interval of the rates over time that are kept; 0: none.
     """
 
     family: str
@@ -50,13 +50,13 @@ class PacketCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network plays by itself."""
+        """The network itself."""
         return NETWORK
 
     def run(self) -> dict[str, Any]:
-        """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
-        for own in self.own_metrics:
-            require_metric(own)
+        """Play the cell and return its record, with rates over time where they are kept."""
+        for user_metric in self.own_metrics:
+            require_metric(user_metric)
         result = self.play()
         measured, metrics = result.measured(), {}
         for name in self.metrics:
@@ -65,7 +65,7 @@ class PacketCell(Cell):
         series = {"series": _series(result, self.series_s)} if self.series_s > 0 else {}
         kept = {"slowdowns": _slowdowns(result)} if result.transfers else {}
         path = _path(result.scenario)
-        return self.record("packet", path, parameters=self.parameters, metrics=defined(metrics), **series, **kept)
+        return self.record("packet", path, parameters=self.parameters, metrics=nan_to_none(metrics), **series, **kept)
 
     def play(self) -> Result:
         """Play the cell.
@@ -74,7 +74,7 @@ class PacketCell(Cell):
             InputError: if the sender's file changed since the cell was made, or cannot run per packet.
             EngineError: if a sender leaves the positive numbers.
         """
-        senders = {} if self.agent == FIXED else {self.agent.spec: sender_of(self.agent)}
+        senders = {} if self.agent == FIXED else {self.agent.spec: build_sender(self.agent)}
         try:
             return simulate(self.scenario_data(), senders=senders)
         except EngineError as error:
@@ -84,26 +84,26 @@ class PacketCell(Cell):
 
     def scenario_data(self) -> Scenario:
         """Return the scenario with the sender under test in its place. Raises InputError."""
-        return read_scenario(_with_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
+        return read_scenario(_insert_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
 
 
-def packet_cells_of(suite: PacketSuite, agents: list[Player], own: Own = NOTHING_OWN) -> list[PacketCell]:
-    """Return all cells of a suite for some agents and metrics of a user, in the order of the suite.
+def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
+    """Return all cells of a suite for some agents, with the user's metrics, in the order of the suite.
 
     Raises:
         InputError: for a network that cannot be, or unknown senders.
     """
-    if own.adversaries:
+    if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays networks packet by packet: it takes no --adversary")
     out = []
     for case in suite.cases:
         for agent in agents if case.scenario.uses_agent else [FIXED]:
             for seed in suite.seeds:
-                out.append(_cell(suite, case, agent, seed, own.metrics))
+                out.append(_cell(suite, case, agent, seed, additions.metrics))
     return out
 
 
-def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, own: tuple[OwnMetric, ...]) -> PacketCell:
+def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, user_metrics: tuple[OwnMetric, ...]) -> PacketCell:
     key = suite.run_key(case.name, seed)
     values = case.values(key)
     duration_s, warm_up_s = suite.times(case.scenario)
@@ -130,36 +130,36 @@ def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, own: t
         network=network,
         windows=windows,
         agent=agent,
-        others=_others(network),
-        metrics=(*metrics, *(metric.name for metric in own)),
-        own_metrics=own,
+        others=_hash_others(network),
+        metrics=(*metrics, *(metric.name for metric in user_metrics)),
+        own_metrics=user_metrics,
         series_s=suite.series_s if seed == suite.seeds[0] else 0.0,
     )
-    cell.scenario_data()  # what cannot be is refused before anything runs
+    cell.scenario_data()  # refuses an invalid scenario before anything runs
     return cell
 
 
-def _others(network: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _hash_others(network: dict[str, Any]) -> dict[str, str]:
+    hashes: dict[str, str] = {}
     for flow in network["flows"]:
         spec = flow["sender"]
-        if spec != AGENT and spec not in found:
-            found[spec] = agent_player(spec).sha256
+        if spec != AGENT and spec not in hashes:
+            hashes[spec] = agent_player(spec).sha256
         jitter = flow.get("jitter", {})
         player = jitter.get("adversary") if isinstance(jitter, dict) else None
-        if player and player not in found:
-            found[player] = adversary_hash(make_adversary(player))
+        if player and player not in hashes:
+            hashes[player] = adversary_hash(make_adversary(player))
     for link in network["links"]:
         if isinstance(trace := link.get("trace"), str):
-            found[trace] = _table_hash(load_trace(trace))
-    return found
+            hashes[trace] = _table_hash(load_trace(trace))
+    return hashes
 
 
 def _table_hash(table: LinkTrace) -> str:
     return hashlib.sha256(f"{table.kind} {table.length_s!r} ".encode() + table.rows.tobytes()).hexdigest()
 
 
-def _with_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
+def _insert_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
     under_test = {"sender": spec}
     flows = [{"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in network["flows"]]
     return {**network, "flows": flows}
@@ -176,11 +176,13 @@ def _path(scenario: Scenario) -> dict[str, Any]:
 
 
 def _slowdowns(result: Result) -> list[float | None]:
-    """Return 101 quantiles of the slowdown of transfers, from the least to the largest; None for those that were not done."""
+    """Return 101 quantiles of the slowdown of transfers in rising order; None for unfinished ones."""
     window = RunWindow(result.measured(), ((result.scenario.warmup_s, result.scenario.duration_s),), tuple(result.transfers))
-    found = np.sort(np.nan_to_num(slowdowns(window)[1], nan=np.inf))
-    places: list[int] = np.round(np.linspace(0, len(found) - 1, QUANTILES)).astype(np.int64).tolist() if len(found) else []
-    return [float(f"{found[place]:.4g}") if math.isfinite(found[place]) else None for place in places]
+    sorted_slowdowns = np.sort(np.nan_to_num(slowdowns(window)[1], nan=np.inf))
+    rows: list[int] = (
+        np.round(np.linspace(0, len(sorted_slowdowns) - 1, QUANTILES)).astype(np.int64).tolist() if len(sorted_slowdowns) else []
+    )
+    return [float(f"{sorted_slowdowns[place]:.4g}") if math.isfinite(sorted_slowdowns[place]) else None for place in rows]
 
 
 def _series(result: Result, every_s: float) -> dict[str, Any]:
@@ -190,6 +192,8 @@ def _series(result: Result, every_s: float) -> dict[str, Any]:
     rates = np.diff(result.flow_log["goodput_bytes"][rows], axis=0) / (every * result.scenario.log_s) / MBPS_IN_BPS
     names = [flow.name or flow.sender for flow in result.scenario.flows]
     plain = result.names() if len(names) <= 8 else names
-    summed = {name: rates[:, [i for i, own in enumerate(plain) if own == name]].sum(axis=1) for name in dict.fromkeys(plain)}
+    summed = {
+        name: rates[:, [i for i, flow_name in enumerate(plain) if flow_name == name]].sum(axis=1) for name in dict.fromkeys(plain)
+    }
     rounded = {name: [float(f"{value:.4g}") for value in row] for name, row in summed.items()}
     return {"every_s": every * result.scenario.log_s, "throughput_mbps": rounded}

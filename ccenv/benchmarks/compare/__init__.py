@@ -1,4 +1,4 @@
-"""Senders side by side on one network: a table, a picture, and each one's worst legal case."""
+"""Comparison of senders on one network: a table, a plot and worst legal cases."""
 
 from ccenv.benchmarks.compare.run import Comparison, compare
 from ccenv.benchmarks.compare.table import Setting

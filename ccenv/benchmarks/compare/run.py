@@ -1,4 +1,4 @@
-"""Run several senders, one after the other or in several processes, each on the same network."""
+"""Run several senders on the same network, in this process or in workers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ class Comparison:
     """The outcome of :func:`compare`.
 
     Attributes:
-        setting: the network.
         rows: one per sender, in their order.
-        results: the runs, None for a sender that failed; with several seeds those of the first one.
+        results: runs of the first seed; None for a sender that failed.
     """
 
     setting: Setting
@@ -62,10 +61,10 @@ class Comparison:
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """The columns that hold something: (key, heading)."""
+        """The non-empty columns: (key, heading)."""
         further = {name: run_metric(name).axis for row in self.rows for name in row.metrics}
-        known = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
-        return [*known, *((name, title) for name, title in further.items() if name not in dict(known))]
+        defined = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
+        return [*defined, *((name, title) for name, title in further.items() if name not in dict(defined))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting and the rows as plain data."""
@@ -127,24 +126,23 @@ def compare(
         rtt: propagation RTT: ``"40ms"``; a number is in ms.
         buffer: ``"1bdp"``, ``"100packets"``, ``"250kB"``; a number is in bandwidth-delay products.
         flows: of each sender.
-        against: add one flow of this sender to every run.
-        loss_rate: share of packets lost at random, in [0, 1): ``"1%"``.
-        network: scripted adversary, by name or Python file, that holds packets behind the link (``square:period_rtts=4``).
-        jitter: D, the longest time for which it may hold a packet; a number is in ms; by default the propagation RTT.
+        against: one competing flow of this sender in every run.
+        loss_rate: random loss as a share of packets, in [0, 1): ``"1%"``.
+        network: scripted adversary, by name or Python file, that delays packets behind the link (``square:period_rtts=4``).
+        jitter: D, its largest delay of a packet; a number is in ms; by default the propagation RTT.
         metrics: further columns: names (``ccenv list metrics``) or Python files.
         duration: of a run: ``"30s"``; a number is in seconds.
         seed: of all random numbers.
         seeds: runs of each sender, with ``seed`` and the numbers after it; the rows are then means with 95 % intervals.
         adversary: ``"legal"``: also attack each sender on CCAC with this path and D = Rm, and show its worst case.
         attack_flow_steps: budget of each attack.
-        jobs: senders at a time, each in a process of its own; senders that are objects run in this one.
-        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a process of its own,
-            since compiled code cannot be interrupted; empty: none. Plain Python is limited call by call
-            (``ccenv.base.user.limits``).
+        jobs: worker processes; senders given as objects run in this process.
+        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a separate process, as
+            compiled code cannot be interrupted; empty: none. Plain Python is limited call by call (``ccenv.base.user.limits``).
         report: called with the numbers of finished and of all senders.
 
     Returns:
-        Comparison: rows and runs. A sender that fails has a row that says why; the others run on.
+        Comparison: rows and runs. The row of a sender that fails states the error; the others continue.
 
     Raises:
         InputError: for a network that cannot be, no sender, or one sender twice.
@@ -152,7 +150,7 @@ def compare(
     Example:
         >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
     """
-    given = _players(senders)
+    by_spec = _index_senders(senders)
     flows = int(number("compare", "flows", flows, low=1, high=MOST_FLOWS, whole=True))
     seeds = int(number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True))
     seed = int(number("compare", "seed", seed, low=0, high=MOST_SEEDS - MOST_RUNS, whole=True))
@@ -161,8 +159,8 @@ def compare(
         raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
-    for spec in (spec for spec, sender in given.items() if sender is None):
-        _require_there(spec)
+    for spec in (spec for spec, sender in by_spec.items() if sender is None):
+        _require_sender(spec)
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
     setting = Setting(
@@ -179,37 +177,35 @@ def compare(
         seeds,
     )
     steps = attack_flow_steps if adversary else 0
-    hashes = hashes_of([*given, against, network, *metrics])
-    first = _Task(setting, steps, _further(metrics), hashes)
+    hashes = hashes_of([*by_spec, against, network, *metrics])
+    first = _Task(setting, steps, _load_metrics(metrics), hashes)
     others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
     limit_s = positive("limit", limit, SECONDS) if limit else 0.0
-    found = []
+    outcomes = []
     with Workers(jobs) as workers:
         waiting = [
-            partial(_alone, task, spec, limit_s)
+            partial(_run_alone, task, spec, limit_s)
             if limit_s and sender is None and _is_compiled(spec)
             else workers.submit(_run, task, spec)
             if sender is None
             else partial(_run, task, spec, sender)
-            for spec, sender in given.items()
+            for spec, sender in by_spec.items()
             for task in (first, *others)
         ]
         for done, result in enumerate(waiting, 1):
-            found.append(result())
+            outcomes.append(result())
             if report is not None:
                 report(done, len(waiting))
-    runs = [found[n : n + seeds] for n in range(0, len(found), seeds)]
+    runs = [outcomes[n : n + seeds] for n in range(0, len(outcomes), seeds)]
     return Comparison(setting, tuple(merge_rows([row for row, _ in same]) for same in runs), tuple(same[0][1] for same in runs))
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What every sender does; plain data, so that it can go to another process.
+    """The task of every sender, as plain data for other processes.
 
     Attributes:
-        setting: the network.
         attack_flow_steps: budget of an attack; 0: none.
-        metrics: further ones.
         hashes: of the users' files, by path; a worker runs no other content.
     """
 
@@ -219,24 +215,24 @@ class _Task:
     hashes: dict[FilePath, str]
 
 
-def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
-    """Return the senders by spec; those that are objects by name, with the object."""
+def _index_senders(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
+    """Return spec -> None, or name -> object for senders given as objects."""
     if isinstance(senders, (str, bytes)) or not isinstance(senders, Sequence):
         raise InputError(f"senders is {shown(senders)}; a list is needed, such as ['cubic', 'copa']")
     if not senders:
         raise InputError("no sender to compare; name at least one, such as cubic")
-    given: dict[str, Sender | None] = {}
-    for one in senders:
-        sender = None if isinstance(one, str) else as_sender(one)
-        spec = one if isinstance(one, str) else str(getattr(sender, "name", ""))
-        if spec in given:
+    by_spec: dict[str, Sender | None] = {}
+    for sender_like in senders:
+        sender = None if isinstance(sender_like, str) else as_sender(sender_like)
+        spec = sender_like if isinstance(sender_like, str) else str(getattr(sender, "name", ""))
+        if spec in by_spec:
             raise InputError(f"sender {spec!r} is given twice")
-        given[spec] = sender
-    return given
+        by_spec[spec] = sender
+    return by_spec
 
 
-def _require_there(spec: str) -> None:
-    """Refuse a name that nothing has and a file that is not there: nobody runs. Whatever else is wrong with one, others run."""
+def _require_sender(spec: str) -> None:
+    """Refuse an unknown name and a missing file before anything runs; any other fault concerns only this sender."""
     try:
         if is_python_file(spec):
             hashes_of([spec])
@@ -262,7 +258,7 @@ def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
     return rtt_s if jitter == "" else positive("jitter", jitter, SECONDS_OF_MS)
 
 
-def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
+def _load_metrics(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
     if isinstance(metrics, (str, bytes)) or not isinstance(metrics, Sequence):
         raise InputError(f"metrics is {shown(metrics)}; a list is needed, such as ['power']")
     further = tuple(spec if spec in METRICS else load_metric(spec) for spec in metrics)
@@ -272,7 +268,7 @@ def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
 
 
 def _is_compiled(spec: str) -> bool:
-    """Tell whether a spec names compiled functions of a user; one that cannot be loaded says so when it is run."""
+    """Tell whether a spec names compiled functions of a user; a spec that cannot be loaded fails when it runs."""
     try:
         sender = load_sender(spec) if is_user_sender(spec) else None
     except CcenvError:
@@ -280,24 +276,24 @@ def _is_compiled(spec: str) -> bool:
     return isinstance(sender, ClassicSender) and bridge_of(sender) is None
 
 
-def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
+def _run_alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
     pool = ProcessPool(1, __name__)
     try:
-        found: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
+        outcome: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
     except TimeoutError:
         return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
     except BrokenExecutor:
         return Row(spec, error="its process died"), None
     finally:
         pool.end()
-    return found
+    return outcome
 
 
-def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Result | None]:
+def _run(task: _Task, spec: str, instance: Sender | None = None) -> tuple[Row, Result | None]:
     setting, name = task.setting, spec
     try:
         with held(task.hashes):
-            sender = load_sender(spec) if given is None else given
+            sender = load_sender(spec) if instance is None else instance
             name = sender.name
             for metric in task.metrics:
                 if isinstance(metric, OwnMetric):
@@ -311,20 +307,20 @@ def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Resu
 
 def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
     setting, summary = task.setting, result.summary()
-    own = summary["flows"][: setting.flows]
-    rates = np.array([flow["throughput_mbps"] for flow in own])
-    sent = [flow for flow in own if flow["loss"] is not None]
+    flows = summary["flows"][: setting.flows]
+    rates = np.array([flow["throughput_mbps"] for flow in flows])
+    sent = [flow for flow in flows if flow["loss"] is not None]
     first = int(np.searchsorted(result.time_s, result.scenario.warmup_s))
     waits_ms = 1e3 * result.link_log["queue_bytes"][first:, 0] / setting.rate_Bps
     fair_mbps = setting.rate_Bps / MBPS_IN_BPS / (setting.flows + 1)
     ends = result.flow_log[-1, : setting.flows]
     sent_bytes = float(ends["sent_bytes"].sum())
-    heard = [flow["rtt"] for flow in own if flow["rtt"] is not None]
+    rtts_s = [flow["rtt"] for flow in flows if flow["rtt"] is not None]
     return Row(
         name,
         throughput_mbps=float(rates.sum()),
         utilisation=summary["links"][0]["utilisation"],
-        rtt_ms=1e3 * float(np.mean(heard)) if heard else None,
+        rtt_ms=1e3 * float(np.mean(rtts_s)) if rtts_s else None,
         queue_p95_ms=float(np.percentile(waits_ms, 95)) if waits_ms.size else None,
         loss=float(np.mean([flow["loss"] for flow in sent])) if sent else None,
         jain=jain(rates) if setting.flows > 1 and rates.any() else None,
@@ -338,13 +334,13 @@ def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
 
 def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
     """Return the further metrics of the sender's own flows, after the warm-up; None where one is undefined."""
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     span = (result.scenario.warmup_s, result.scenario.duration_s)
     for metric in task.metrics:
         name = metric if isinstance(metric, str) else metric.name
         value = measure_run(result.measured(), name, [span], result.scenario.flows[0].sender)
-        found[name] = None if math.isnan(value) else value
-    return found
+        values[name] = None if math.isnan(value) else value
+    return values
 
 
 def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:

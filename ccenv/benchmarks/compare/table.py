@@ -1,7 +1,4 @@
-"""What senders are compared on, and what each of them did.
-
-The picture of a comparison: rate, queue and loss over time, one colour and dashes per sender.
-"""
+"""A comparison's network setting, its row of results per sender, and the plot of rate, queue and loss over time."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ class Setting:
 
     @property
     def warmup_s(self) -> float:
-        """What is left out of the averages."""
+        """Start of the run that averages leave out."""
         return WARMUP_SHARE * self.duration_s
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """What one sender did, after the warm-up unless said otherwise.
+    """Results of one sender, after the warm-up unless stated otherwise.
 
     With several seeds the values are interquartile means over the runs (:mod:`ccenv.benchmarks.statistics`).
 
@@ -114,12 +111,12 @@ class Row:
         loss: share of its packets that were lost.
         jain: Jain's index of its flows; None for one flow.
         share: its throughput per flow over the fair share of a flow; None without ``against``.
-        worst_utilisation: the lowest that an attack on the legal networks of CCAC found; None: not asked for.
+        worst_utilisation: lowest utilisation found by an attack on the legal networks of CCAC; None: not requested.
         total_mb: bytes of its flows that arrived in the whole run, in MB.
         total_loss: share of its packets that were lost in the whole run.
         metrics: further metrics by name; None: undefined.
         intervals: with several seeds, the 95 % interval of each value.
-        error: why it could not be run; the other fields are None then.
+        error: why the sender failed; the other fields are then None.
     """
 
     sender: str
@@ -138,7 +135,7 @@ class Row:
     error: str = ""
 
     def value(self, key: str) -> float | None:
-        """Return what a column of the table shows: a field or a further metric."""
+        """Return the value of a column: a field or a further metric."""
         value: float | None = self.metrics[key] if key in self.metrics else getattr(self, key, None)
         return value
 
@@ -149,7 +146,7 @@ class Row:
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:
-    """Return the row of a sender from those of its runs: one that failed, or estimates."""
+    """Merge the rows of a sender's runs: the first failed one, or estimates over all."""
     failed = [row for row in rows if row.error]
     if failed or len(rows) == 1:
         return (failed or rows)[0]
@@ -186,14 +183,14 @@ def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]
         for row, result, dashes in zip(rows, results, itertools.cycle(DASHES), strict=False):
             if result is None:
                 continue
-            own = slice(0, setting.flows)
+            flows = slice(0, setting.flows)
             time_s, log = result.time_s, result.flow_log
-            rates_mbps = result.throughput_Bps()[:, own].sum(axis=1) / MBPS_IN_BPS
+            rates_mbps = result.throughput_Bps()[:, flows].sum(axis=1) / MBPS_IN_BPS
             rate.plot(*thin(time_s[1:], rates_mbps, RATE_POINTS), linestyle=dashes, label=row.sender, linewidth=1.1)
             queue.plot(
                 *thin(time_s, 1e3 * result.link_log["queue_bytes"][:, 0] / setting.rate_Bps), linestyle=dashes, linewidth=1.1
             )
-            dropped = (log["dropped_bytes"] + log["random_lost_bytes"])[:, own].sum(axis=1)
+            dropped = (log["dropped_bytes"] + log["random_lost_bytes"])[:, flows].sum(axis=1)
             lost.plot(*thin(time_s, dropped / result.scenario.mss_bytes), linestyle=dashes, linewidth=1.1)
         rate.axhline(setting.rate_Bps / MBPS_IN_BPS, color="black", linewidth=0.6, linestyle=":")
         labels = ("throughput (Mbit/s)", "queue (ms)", "lost so far (packets)")

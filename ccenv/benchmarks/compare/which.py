@@ -1,4 +1,4 @@
-"""Which sender for which network: the suite of kinds of network, as a table with intervals for one of them."""
+"""Which sender for which network: senders ranked with intervals on the network classes of the suite ``networks``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.statistics import Estimate, estimate
-from ccenv.benchmarks.store import cells_of
+from ccenv.benchmarks.store import load_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.benchmarks.suite.packet import PacketSuite
@@ -21,13 +21,11 @@ FOLDER = FilePath("runs") / "which"
 
 @dataclass(frozen=True)
 class Choice:
-    """One sender on one kind of network.
+    """One sender on one network class.
 
     Attributes:
-        sender: its name.
-        network: name of the kind.
         values: metric -> interquartile mean over the drawn networks with its 95 % interval; None: undefined in all.
-        place: 1 and how many senders are better by an interval that lies wholly beyond this one's; equal places are a tie.
+        place: 1 + the number of senders whose interval lies wholly on the better side of this one's; equal places are a tie.
     """
 
     sender: str
@@ -36,17 +34,17 @@ class Choice:
     place: int = 1
 
     def texts(self) -> list[str]:
-        """Return the values for a table: mean [low, high]; empty where one is undefined."""
+        """Return the values as ``mean [low, high]``; empty where undefined."""
         return [f"{v.iqm:.3g} [{v.low:.3g}, {v.high:.3g}]" if v else "" for v in self.values.values()]
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What :func:`which` found.
+    """The result of :func:`which`.
 
     Attributes:
-        rows: per kind of network the senders, best first.
-        by: metric that they are sorted by.
+        rows: the senders of each network class, best first.
+        by: metric of the ranking.
         failed: senders of the user that failed: name -> why.
     """
 
@@ -55,16 +53,16 @@ class Choices:
     failed: dict[str, str]
 
     def __repr__(self) -> str:
-        best = {kind: " = ".join(self.best(kind)) for kind in dict.fromkeys(row.network for row in self.rows)}
-        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {kind}" for kind, names in best.items()) + ")"
+        best = {network: " = ".join(self.best(network)) for network in dict.fromkeys(row.network for row in self.rows)}
+        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {network}" for network, names in best.items()) + ")"
 
     def best(self, network: str) -> list[str]:
-        """Return the senders in the first place on a kind of network; several are a tie."""
+        """Return the senders in first place on a network class; several are a tie."""
         return [row.sender for row in self.rows if row.network == network and row.place == 1]
 
 
 def networks() -> dict[str, str]:
-    """Return the kinds of network: name -> what it is."""
+    """Return the network classes: name -> summary."""
     return {scenario.name: scenario.summary for scenario in _suite().scenarios}
 
 
@@ -78,27 +76,24 @@ def which(
     fresh: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choices:
-    """Run the senders on a kind of network, drawn by five seeds; what is stored is not run again.
+    """Rank the senders on a network class, drawn by five seeds; stored runs are reused.
 
     Args:
-        network: a kind (:func:`networks`); empty: all.
-        senders: further ones: names or Python files.
-        by: metric of the suite that sorts the senders.
+        network: a class (:func:`networks`); empty: all.
+        senders: further senders: names or Python files.
+        by: metric of the suite that ranks the senders.
         out: folder of the stored runs.
-        jobs: parallel workers; by default one per core.
-        fresh: run again what is stored.
+        jobs: worker processes; by default one per core.
+        fresh: discard stored runs.
         report: called with the numbers of finished and of all runs.
-
-    Returns:
-        Choices: the best first.
 
     Raises:
         UnknownNameError: for an unknown kind of network or sender.
         InputError: for a metric by which nothing can be sorted.
     """
-    suite, known = _suite(), networks()
-    if network and network not in known:
-        raise unknown_name("kind of network", network, known)
+    suite, summaries = _suite(), networks()
+    if network and network not in summaries:
+        raise unknown_name("kind of network", network, summaries)
     if by not in suite.metrics:
         raise unknown_name("metric of this suite", by, suite.metrics)
     only = [f"{network}/*"] if network else []
@@ -113,13 +108,13 @@ def which(
         pictures=False,
         progress=report,
     )
-    records = cells_of(out)
-    kinds = [network] if network else list(known)
-    rows = [row for kind in kinds for row in _of_kind(suite, kind, [r for r in records if r["scenario"] == kind], by)]
+    records = load_cells(out)
+    names = [network] if network else list(summaries)
+    rows = [row for name in names for row in _rank_senders(suite, name, [r for r in records if r["scenario"] == name], by)]
     return Choices(tuple(rows), by, {one["agent"]: one["error"] for one in manifest["failed"]})
 
 
-def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str) -> list[Choice]:
+def _rank_senders(suite: SuiteBase, network: str, records: list[dict[str, Any]], by: str) -> list[Choice]:
     sign = suite.measure(by).sign
 
     def estimated(agent: str, metric: str) -> Estimate | None:
@@ -127,7 +122,7 @@ def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str
         return estimate([values]) if values else None
 
     agents = dict.fromkeys(record["agent"] for record in records)
-    rows = [Choice(agent, kind, {metric: estimated(agent, metric) for metric in suite.metrics}) for agent in agents]
+    rows = [Choice(agent, network, {metric: estimated(agent, metric) for metric in suite.metrics}) for agent in agents]
 
     def key(row: Choice) -> tuple[bool, float, str]:
         value = row.values[by]

@@ -1,1 +1,1 @@
-"""Pages and plots of fluid sweeps, beside the packet engine."""
+"""Fluid sweeps compared with the packet engine: pages, plots and calibration."""

@@ -1,7 +1,6 @@
 """The parameter set `calibrated`: fitted on one half of kernel and packet records, tested on the other.
 
-Split, bands, grids and the order of the search are fixed here and know nothing of the records. Equal records give equal
-constants.
+Split, bands, grids and the order of the search are fixed here, independently of the records; equal records give equal constants.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ ROUNDS = 2
 
 @dataclass(frozen=True)
 class Case:
-    """One record, and the fluid scenario beside it.
+    """One record with its fluid scenario.
 
     Attributes:
         name: of the record; repetitions share one.
-        train: whether the fit may see it.
+        train: whether it belongs to the training half.
         scenario: its parameter set is replaced.
         error: maps metrics to errors in bands, by quantity.
     """
@@ -59,7 +58,7 @@ class Case:
 
 
 def in_training(name: str) -> bool:
-    """Return the half of a record: the first byte of its name's SHA-256 is even."""
+    """Tell whether a record is in the training half: the first byte of its name's SHA-256 is even."""
     return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
 
 
@@ -71,13 +70,13 @@ def kernel_cases(records: Path) -> list[Case]:
     """
     try:
         lines = records.read_text(encoding="utf-8").splitlines()
-        found: dict[str, list[dict[str, Any]]] = {}
+        by_name: dict[str, list[dict[str, Any]]] = {}
         for line in lines:
             record = parse_json(line, str(records))
             head, _, tail = str(record["name"]).rpartition("/")
             if not record["ack_thinning"]:
-                found.setdefault(head if tail in {"r1", "r2"} else record["name"], []).append(record)
-        return [_kernel_case(name, repeated) for name, repeated in found.items()]
+                by_name.setdefault(head if tail in {"r1", "r2"} else record["name"], []).append(record)
+        return [_kernel_case(name, repeated) for name, repeated in by_name.items()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{records} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -120,17 +119,17 @@ def _kernel_case(name: str, records: list[dict[str, Any]]) -> Case:
 
     def error(metrics: Metrics) -> dict[str, float]:
         queue = metrics.occupancy_pct / 100.0 * buffer_packets
-        ours = np.array(metrics.delivered_Bps)
-        apart = abs(metrics.loss_pct - truth["loss_pct"])
-        both = min(metrics.loss_pct, truth["loss_pct"])
-        ratio = math.log(max(metrics.loss_pct, truth["loss_pct"]) / both) if both > 0.0 else math.inf
+        rates_Bps = np.array(metrics.delivered_Bps)
+        difference = abs(metrics.loss_pct - truth["loss_pct"])
+        smaller = min(metrics.loss_pct, truth["loss_pct"])
+        ratio = math.log(max(metrics.loss_pct, truth["loss_pct"]) / smaller) if smaller > 0.0 else math.inf
         errors = {
             "utilisation": abs(metrics.utilisation_pct - truth["utilisation_pct"]) / UTILISATION_PCT,
             "queue": abs(queue / truth["queue"] - 1.0) / QUEUE,
-            "loss": min(apart / LOSS_PCT, ratio / math.log(LOSS_FACTOR)),
+            "loss": min(difference / LOSS_PCT, ratio / math.log(LOSS_FACTOR)),
         }
         if len(shares) > 1:
-            errors["shares"] = float(np.max(np.abs(ours / ours.sum() / shares - 1.0))) / SHARES
+            errors["shares"] = float(np.max(np.abs(rates_Bps / rates_Bps.sum() / shares - 1.0))) / SHARES
         return errors
 
     return Case(name, in_training(name), scenario, error)
@@ -180,15 +179,15 @@ def fit(kernel: Sequence[Case], packets: Sequence[Case], progress: Callable[[int
     halves = [[case for case in cases if case.train] for cases in (kernel, packets)]
     if not all(halves):
         raise InputError("a fit needs training cases of the kernel and of packets; one of the two has none")
-    known: dict[tuple[float, ...], float] = {}
+    losses: dict[tuple[float, ...], float] = {}
 
     def loss(constants: dict[str, float]) -> float:
         key = tuple(constants.values())
-        if key not in known:
-            known[key] = float(np.mean([score(errors_of(half, constants)) for half in halves]))
+        if key not in losses:
+            losses[key] = float(np.mean([score(errors_of(half, constants)) for half in halves]))
             if progress is not None:
-                progress(len(known), 1 + ROUNDS * sum(map(len, GRIDS.values())))
-        return known[key]
+                progress(len(losses), 1 + ROUNDS * sum(map(len, GRIDS.values())))
+        return losses[key]
 
     best = dict(START)
     for _ in range(ROUNDS):
@@ -216,7 +215,7 @@ def document(
         },
         "search": {"start": START, "grids": GRIDS, "rounds": ROUNDS},
         "training": {
-            kind: [case.name for case in cases if case.train] for kind, cases in (("kernel", kernel), ("packets", packets))
+            source: [case.name for case in cases if case.train] for source, cases in (("kernel", kernel), ("packets", packets))
         },
         "errors": evaluation(kernel, packets, constants),
     }
@@ -231,8 +230,8 @@ def evaluation(kernel: Sequence[Case], packets: Sequence[Case], constants: dict[
     out: dict[str, Any] = {}
     for params in PARAMETER_SETS:
         out[params] = {
-            f"{kind}_{half}": _summary([case for case in cases if case.train == (half == "train")], constants, params)
-            for kind, cases in (("kernel", kernel), ("packets", packets))
+            f"{source}_{half}": _summary([case for case in cases if case.train == (half == "train")], constants, params)
+            for source, cases in (("kernel", kernel), ("packets", packets))
             for half in ("train", "test")
         }
     return out

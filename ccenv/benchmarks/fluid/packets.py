@@ -1,4 +1,4 @@
-"""The same sweep packet by packet: the third column beside the paper's statements and the fluid model."""
+"""A fluid sweep in the packet engine: the third column beside the paper's statements and the fluid model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def packet_cells(sweep: Sweep, runs: int = RUNS, progress: Callable[[int, int], 
     bottleneck, access delays before it, the same buffer in packets. RED has the sweep's thresholds on ns-2's averaged queue.
 
     Args:
-        sweep: what to run; its parameter set and step concern the fluid model only.
-        runs: runs per cell that are averaged; they differ in when the flows start.
+        sweep: its parameter set and step concern the fluid model only.
+        runs: averaged runs per cell; they differ in the start times of the flows.
         progress: called with the number of finished cells and of all.
 
     Returns:
@@ -111,7 +111,7 @@ def _measure(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: in
 
 
 def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each metric how far fluid model and packet engine are apart over the cells.
+    """Return the difference of fluid model and packet engine over the cells, by metric.
 
     Returns:
         One dictionary for each metric: mean and largest absolute difference, the cell of the largest, and the rank correlation
@@ -122,14 +122,14 @@ def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) 
     rows = []
     for metric in MIX_METRICS:
         a, b = (np.array([c[metric] for c in cells]) for cells in (fluid, packets))
-        apart = np.abs(a - b)
-        worst = fluid[int(np.argmax(apart))]
+        differences = np.abs(a - b)
+        worst = fluid[int(np.argmax(differences))]
         varied = np.ptp(a) > 0 and np.ptp(b) > 0
         rows.append(
             {
                 "metric": metric,
-                "mean_difference": float(apart.mean()),
-                "largest_difference": float(apart.max()),
+                "mean_difference": float(differences.mean()),
+                "largest_difference": float(differences.max()),
                 "at": f"{worst['mix']}, {worst['discipline']}, {worst['buffer_bdp']:g} BDP",
                 "rank_correlation": float(spearmanr(a, b).statistic) if varied else None,
             }

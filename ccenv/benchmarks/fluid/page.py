@@ -1,6 +1,6 @@
-"""The validation as one self-contained HTML page: the paper's statements, the fluid model and the packet engine side by side.
+"""The validation of the fluid model as one self-contained HTML page beside the paper's statements and the packet engine.
 
-Parameter sets beside each other: the 18 statements for each set and packet by packet, distances to the published numbers.
+Also tables that compare parameter sets: the 18 statements for each set, and distances to the published numbers.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def _setting(sweep: Sweep) -> str:
 
 def _row(*cells: Any) -> str:
     """Return a table row; numbers come formatted, as text that starts with a digit or a minus."""
-    return "<tr>" + "".join(f"<td{' class=n' if _numeric(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
+    return "<tr>" + "".join(f"<td{' class=n' if _is_number(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
 
 
-def _numeric(cell: Any) -> bool:
+def _is_number(cell: Any) -> bool:
     return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
 
 
@@ -118,12 +118,12 @@ def _statements(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any
     head = "<th>section</th><th>the paper says</th><th>criterion</th>"
     head += "".join(f"<th>{name}</th><th>holds</th>" for name, _ in engines)
     rows = []
-    for results in zip(*(found for _, found in engines), strict=True):
+    for results in zip(*(judgements for _, judgements in engines), strict=True):
         first = results[0]
         measured = [value for r in results for value in (r["measured"], "yes" if r["holds"] else "no")]
         rows.append(_row(first["source"], first["text"], first["criterion"], *measured))
     rows = [r.replace("<td>yes<", "<td class=yes>yes<").replace("<td>no<", "<td class=no>no<") for r in rows]
-    counts = "; ".join(f"{name}: {sum(r['holds'] for r in found)} of {len(found)} hold" for name, found in engines)
+    counts = "; ".join(f"{name}: {sum(r['holds'] for r in judgements)} of {len(judgements)} hold" for name, judgements in engines)
     return _table(head, rows) + f"<p>{counts}.</p>"
 
 
@@ -218,9 +218,12 @@ def statements_table(columns: Mapping[str, Sequence[dict[str, Any]]]) -> list[di
     except KeyError as error:
         raise InputError(f"the statements need all cells of the sweep validation; {error} is missing") from error
     rows = []
-    for found in zip(*judged.values(), strict=True):
-        row = {key: found[0][key] for key in ("source", "text", "criterion")}
-        row |= {name: {key: one[key] for key in ("holds", "measured")} for name, one in zip(judged, found, strict=True)}
+    for judgements in zip(*judged.values(), strict=True):
+        row = {key: judgements[0][key] for key in ("source", "text", "criterion")}
+        row |= {
+            name: {key: judgement[key] for key in ("holds", "measured")}
+            for name, judgement in zip(judged, judgements, strict=True)
+        }
         rows.append(row)
     return rows
 
@@ -248,9 +251,9 @@ def published_distance(cells: Sequence[dict[str, Any]], published: Path, sweep_n
     data = read_json(published)
     try:
         rows = [row for row in data["cells"] if row["sweep"] == sweep_name]
-        known = {(row["mix"], row["discipline"], float(row["buffer_bdp"])): row for row in rows}
-        apart = [
-            {name: abs(cell[name] - float(known[_key(cell)][name])) for name in (*PUBLISHED_BANDS, "utilisation_pct")}
+        published_rows = {(row["mix"], row["discipline"], float(row["buffer_bdp"])): row for row in rows}
+        differences = [
+            {name: abs(cell[name] - float(published_rows[_key(cell)][name])) for name in (*PUBLISHED_BANDS, "utilisation_pct")}
             for cell in cells
         ]
     except (KeyError, TypeError, ValueError) as error:
@@ -259,14 +262,14 @@ def published_distance(cells: Sequence[dict[str, Any]], published: Path, sweep_n
         ) from error
     beyond = [
         "{}, {}, {:g} BDP".format(*_key(cell))
-        for cell, off in zip(cells, apart, strict=True)
-        if any(off[name] > band for name, band in PUBLISHED_BANDS.items())
+        for cell, difference in zip(cells, differences, strict=True)
+        if any(difference[name] > band for name, band in PUBLISHED_BANDS.items())
     ]
     return {
         "cells": len(cells),
         "within": len(cells) - len(beyond),
         "beyond": beyond,
-        "largest": {name: max(off[name] for off in apart) for name in apart[0]} if apart else {},
+        "largest": {name: max(difference[name] for difference in differences) for name in differences[0]} if differences else {},
     }
 
 

@@ -118,10 +118,12 @@ def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequenc
     disciplines = list(dict.fromkeys(cell["discipline"] for cell in cells))
     rows = [("fluid model", cells)] + ([("packet engine", packets)] if packets else [])
     figure, axes = _grid(len(rows), len(disciplines), width=5.5, height=3.4)
-    for (row, (engine, shown)), (column, discipline) in product(enumerate(rows), enumerate(disciplines)):
+    for (row, (engine, engine_cells)), (column, discipline) in product(enumerate(rows), enumerate(disciplines)):
         ax = axes[row, column]
         for k, mix in enumerate(dict.fromkeys(cell["mix"] for cell in cells)):
-            chosen = sorted((c["buffer_bdp"], c[metric]) for c in shown if (c["discipline"], c["mix"]) == (discipline, mix))
+            chosen = sorted(
+                (c["buffer_bdp"], c[metric]) for c in engine_cells if (c["discipline"], c["mix"]) == (discipline, mix)
+            )
             ax.plot(*zip(*chosen, strict=True), marker="osD^v<>Pp"[k % 9], markersize=4, linewidth=1, label=mix_label(mix))
         ax.set_title(f"{discipline}, {engine}" if packets else discipline, fontsize="medium")
         ax.set_xlabel("buffer [BDP of the bottleneck]")

@@ -37,13 +37,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says, and how to tell.
+    """A statement of the paper with its check.
 
     Attributes:
         source: section or insight of [BBR-fluid].
-        text: the statement, in our words.
-        criterion: what counts as holding, in numbers.
-        check: returns (holds, what was measured).
+        text: the statement, paraphrased.
+        criterion: when it holds, in numbers.
+        check: returns (holds, text of the measured values).
     """
 
     source: str
@@ -52,19 +52,19 @@ class Statement:
     check: Check
 
 
-def _span(values: Sequence[float], unit: str = "") -> str:
+def _format_range(values: Sequence[float], unit: str = "") -> str:
     return f"{min(values):.2f} to {max(values):.2f}{unit}"
 
 
-def _within(metric: str, mixes: str | Iterable[str], where: tuple[str, tuple[int, ...]], low: float, high: float) -> Check:
+def _require_range(metric: str, mixes: str | Iterable[str], cells: tuple[str, tuple[int, ...]], low: float, high: float) -> Check:
     def check(table: Table) -> tuple[bool, str]:
-        values = table.values(metric, mixes, *where)
-        return all(low <= v <= high for v in values), _span(values)
+        values = table.values(metric, mixes, *cells)
+        return all(low <= v <= high for v in values), _format_range(values)
 
     return check
 
 
-def _flat(metric: str, mixes: Iterable[str], points: float) -> Check:
+def _require_flat(metric: str, mixes: Iterable[str], points: float) -> Check:
     def check(table: Table) -> tuple[bool, str]:
         ranges = {m: max(v := table.values(metric, m, "red", ALL)) - min(v) for m in mixes}
         worst = max(ranges, key=lambda m: ranges[m])
@@ -79,16 +79,16 @@ def _loss_falls(table: Table) -> tuple[bool, str]:
 
 
 def _bbr2_minimum(table: Table) -> tuple[bool, str]:
-    used = table.values("occupancy_pct", "bbr2", "drop-tail", ALL)
-    least = used.index(min(used)) + 1
-    return least in {3, 4, 5} and used[6] >= 1.5 * min(used), "minimum at {} BDP; {}".format(
-        least, ", ".join(f"{v:.0f}" for v in used)
+    occupancies = table.values("occupancy_pct", "bbr2", "drop-tail", ALL)
+    lowest_bdp = occupancies.index(min(occupancies)) + 1
+    return lowest_bdp in {3, 4, 5} and occupancies[6] >= 1.5 * min(occupancies), "minimum at {} BDP; {}".format(
+        lowest_bdp, ", ".join(f"{v:.0f}" for v in occupancies)
     )
 
 
 def _bbr2_constant(table: Table) -> tuple[bool, str]:
-    used = [b * v / 100 for b, v in zip(SHALLOW, table.values("occupancy_pct", "bbr2", "drop-tail", SHALLOW), strict=True)]
-    return max(used[1:]) <= 1.2 * min(used[1:]), ", ".join(f"{v:.2f}" for v in used) + " BDP at 1 to 4 BDP"
+    volumes_bdp = [b * v / 100 for b, v in zip(SHALLOW, table.values("occupancy_pct", "bbr2", "drop-tail", SHALLOW), strict=True)]
+    return max(volumes_bdp[1:]) <= 1.2 * min(volumes_bdp[1:]), ", ".join(f"{v:.2f}" for v in volumes_bdp) + " BDP at 1 to 4 BDP"
 
 
 def _bbr2_fairer(table: Table) -> tuple[bool, str]:
@@ -97,7 +97,7 @@ def _bbr2_fairer(table: Table) -> tuple[bool, str]:
         for other in ("reno", "cubic")
         for b in SHALLOW
     ]
-    return min(gains) > 0.2, f"Jain higher by {_span(gains)}"
+    return min(gains) > 0.2, f"Jain higher by {_format_range(gains)}"
 
 
 def _bbr2_least_used(table: Table) -> tuple[bool, str]:
@@ -108,8 +108,8 @@ def _bbr2_least_used(table: Table) -> tuple[bool, str]:
 
 
 def _bbr1_full(table: Table) -> tuple[bool, str]:
-    used = [v for discipline in (DT, RED) for v in table.values("utilisation_pct", WITH_BBR1, discipline, ALL)]
-    return min(used) >= 99.0, _span(used, " %")
+    utilisations = [v for discipline in (DT, RED) for v in table.values("utilisation_pct", WITH_BBR1, discipline, ALL)]
+    return min(utilisations) >= 99.0, _format_range(utilisations, " %")
 
 
 def _rtt_unfairness(table: Table) -> tuple[bool, str]:
@@ -119,33 +119,33 @@ def _rtt_unfairness(table: Table) -> tuple[bool, str]:
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement("4.3.2", "BBRv1 loses about 20 % in shallow drop-tail buffers", "loss 17 to 22 % at 1 and 2 BDP",
-              _within("loss_pct", "bbr1", (DT, (1, 2)), 17, 22)),
+              _require_range("loss_pct", "bbr1", (DT, (1, 2)), 17, 22)),
     Statement("4.3.2", "BBRv1's loss falls with the drop-tail buffer", "never rises by more than 0.1 points", _loss_falls),
     Statement("4.3.2", "BBRv1's loss is gone in deep drop-tail buffers", "loss below 0.1 % from 5 BDP on",
-              _within("loss_pct", "bbr1", (DT, DEEP), 0, 0.1)),
+              _require_range("loss_pct", "bbr1", (DT, DEEP), 0, 0.1)),
     Statement("4.3.2", "Loss-sensitive CCAs and their mixes lose less than 1 % under drop-tail", "loss below 1 %",
-              _within("loss_pct", LOSS_SENSITIVE, (DT, ALL), 0, 1)),
+              _require_range("loss_pct", LOSS_SENSITIVE, (DT, ALL), 0, 1)),
     Statement("4.3.2", "Reno and CUBIC alone lose very little under drop-tail", "loss below 0.3 %",
-              _within("loss_pct", ("reno", "cubic"), (DT, ALL), 0, 0.3)),
+              _require_range("loss_pct", ("reno", "cubic"), (DT, ALL), 0, 0.3)),
     Statement("4.3.2", "RED keeps loss nearly the same for every buffer", "range of at most 1.5 points for every mix",
-              _flat("loss_pct", WITH_BBR1 + LOSS_SENSITIVE, 1.5)),
+              _require_flat("loss_pct", WITH_BBR1 + LOSS_SENSITIVE, 1.5)),
     Statement("4.3.2", "BBRv1 keeps losing about 20 % under RED", "loss 17 to 22 % for every buffer",
-              _within("loss_pct", "bbr1", (RED, ALL), 17, 22)),
+              _require_range("loss_pct", "bbr1", (RED, ALL), 17, 22)),
     Statement("4.3.1, insight 2", "BBRv1 starves Reno and CUBIC in drop-tail buffers up to 4 BDP", "Jain at most 0.6",
-              _within("jain", ("bbr1/reno", "bbr1/cubic"), (DT, SHALLOW), 0, 0.6)),
+              _require_range("jain", ("bbr1/reno", "bbr1/cubic"), (DT, SHALLOW), 0, 0.6)),
     Statement("4.3.1, insight 2", "... and relents in deeper ones", "Jain above 0.7 from 5 BDP on",
-              _within("jain", ("bbr1/reno", "bbr1/cubic"), (DT, DEEP), 0.7, 1)),
+              _require_range("jain", ("bbr1/reno", "bbr1/cubic"), (DT, DEEP), 0.7, 1)),
     Statement("4.3.1, insight 2", "Under RED BBRv1 starves Reno and CUBIC at any buffer", "Jain at most 0.6",
-              _within("jain", ("bbr1/reno", "bbr1/cubic"), (RED, ALL), 0, 0.6)),
+              _require_range("jain", ("bbr1/reno", "bbr1/cubic"), (RED, ALL), 0, 0.6)),
     Statement("4.3.1", "BBRv1 flows become unfair to each other in deep drop-tail buffers (model only)",
               "Jain at 7 BDP at least 0.1 below that at 1 BDP", _rtt_unfairness),
     Statement("4.3.1, insight 4", "BBRv2 is fairer to Reno and CUBIC than BBRv1 up to 4 BDP of drop-tail buffer",
               "Jain higher by more than 0.2", _bbr2_fairer),
     Statement("4.3.1, insight 6", "Under RED BBRv2 takes more than its share from Reno and CUBIC",
               "BBRv2's half above 50 % of the rate",
-              _within("first_share_pct", ("bbr2/reno", "bbr2/cubic"), (RED, ALL), 50, 100)),
+              _require_range("first_share_pct", ("bbr2/reno", "bbr2/cubic"), (RED, ALL), 50, 100)),
     Statement("4.3.3, insight 3", "BBRv1 fills most of a drop-tail buffer of any size", "occupancy at least 50 %",
-              _within("occupancy_pct", "bbr1", (DT, ALL), 50, 100)),
+              _require_range("occupancy_pct", "bbr1", (DT, ALL), 50, 100)),
     Statement("4.3.3", "BBRv2 uses a constant volume of drop-tail buffer up to 4 BDP", "2 to 4 BDP within 20 %", _bbr2_constant),
     Statement("4.3.3, insight 5", "BBRv2's occupancy falls to about 4 BDP and rises beyond",
               "minimum at 3 to 5 BDP, at 7 BDP at least 1.5 times it", _bbr2_minimum),

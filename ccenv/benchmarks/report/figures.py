@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.benchmarks.suite.base import CellData, Figure, SuiteBase
-from ccenv.benchmarks.suite.references import matching, parameter, value_of
+from ccenv.benchmarks.suite.references import compute_quantity, parameter, select_cells
 from ccenv.benchmarks.suite.theory import THEORY, evaluate
 from ccenv.network.metrics.measures import delta_sensitivity
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 MAX_PANELS, MAX_LINES = 16, 12
 DPI = 80
-KEPT = {"series": "series", "slowdowns": "slowdowns"}  # what a cell must have kept for a kind of figure
+KEPT = {"series": "series", "slowdowns": "slowdowns"}  # type of figure -> key that its cells need
 _MARKERS = "os^Dv<>P*XhH"
 _THEORY_POINTS = 60
 
 
 def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | None:
-    """Draw one figure; None if no cell of the run belongs to it."""
+    """Draw one figure; None if no cell matches it."""
     from matplotlib.figure import Figure as Canvas
 
-    own = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
-    if not own:
+    chosen = [record for record in select_cells(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
+    if not chosen:
         return None
-    panels = _panels(own, figure)[:MAX_PANELS]
+    panels = _panels(chosen, figure)[:MAX_PANELS]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     width = 4.4 * columns if len(panels) > 1 else 7.5
@@ -54,11 +54,11 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
 
 def table(suite: SuiteBase, records: list[CellData], figure: Figure) -> list[list[Any]]:
     """Return the numbers behind a figure, header first: one row per cell."""
-    own = matching(records, figure)
+    chosen = select_cells(records, figure)
     names = [n for n in dict.fromkeys((*figure.panels.split(","), figure.x, figure.y, figure.by)) if n]
     metrics = [*figure.shown, *([figure.divided_by] if figure.divided_by else [])] or list(suite.metrics)
     rows: list[list[Any]] = [["scenario", "agent", "seed", *(n for n in names if n not in ("scenario", "agent")), *metrics]]
-    for record in own:
+    for record in chosen:
         values = [parameter(record, name) for name in names if name not in ("scenario", "agent")]
         rows.append([record["scenario"], record["agent"], record["seed"], *values, *(record["metrics"].get(m) for m in metrics)])
     return rows
@@ -82,9 +82,9 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
     groups = list(dict.fromkeys(parameter(cell, figure.by) for cell in cells)) if figure.by else [None]
     colour = 0
     for group in groups[:MAX_LINES]:
-        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
         for metric in figure.shown:
-            points = _points(own, figure, metric)
+            points = _points(group_cells, figure, metric)
             label = " ".join(filter(None, [_text(group) if group is not None else "", _short(suite, metric, figure)]))
             style: dict[str, Any] = {"color": f"C{colour % 10}", "markersize": 4}
             ax.plot(
@@ -92,16 +92,16 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
             )
             colour += 1
         if figure.theory:
-            _theory(own, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
+            _theory(group_cells, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
     _finish(suite, figure, ax)
 
 
 def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the share of the cells whose metric is at most so much."""
+    """Draw the empirical distribution of a metric over the cells."""
     measure = suite.measure(figure.shown[0])
     for group in dict.fromkeys(parameter(cell, figure.by) if figure.by else None for cell in cells):
-        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
-        values = sorted(float(value) for cell in own if (value := cell["metrics"].get(figure.shown[0])) is not None)
+        group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        values = sorted(float(value) for cell in group_cells if (value := cell["metrics"].get(figure.shown[0])) is not None)
         if values:
             shares = np.arange(1, len(values) + 1) / len(values)
             ax.step(
@@ -119,26 +119,26 @@ def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
 def _points(cells: list[CellData], figure: Figure, metric: str) -> list[tuple[float, float]]:
     out = []
     for x in sorted({value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))}):
-        value = value_of([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
+        value = compute_quantity([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
         out.append((float(x), math.nan if value is None else value))
     return out or [(math.nan, math.nan)]
 
 
 def _theory(cells: list[CellData], figure: Figure, ax: Axes, colour: str, *, first: bool) -> None:
     name = str(figure.theory.get("function"))
-    known = {**cells[0].get("parameters", {}), **figure.theory}
+    constants = {**cells[0].get("parameters", {}), **figure.theory}
     xs = [value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))]
     if not xs:
         return
-    # The parameters of a case may follow its x (m and n with a constant sum): then predictions stand at the cases.
+    # Parameters that vary with x (m and n with a constant sum) allow predictions at the cases only.
     others = [{k: v for k, v in c.get("parameters", {}).items() if k not in ("case", figure.x)} for c in cells]
     if all(other == others[0] for other in others):
         space = np.geomspace if figure.log_x else np.linspace
         grid = space(min(xs), max(xs), _THEORY_POINTS)
-        pairs = [(float(x), evaluate(name, {**known, figure.x: float(x)})) for x in grid]
+        pairs = [(float(x), evaluate(name, {**constants, figure.x: float(x)})) for x in grid]
     else:
-        at = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
-        pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(at.items())]
+        arguments_by_x = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
+        pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(arguments_by_x.items())]
     label = THEORY[name][0] if first else "_"
     ax.plot(
         [x for x, _ in pairs], [math.nan if y is None else y for _, y in pairs], "--", color=colour, linewidth=1.2, label=label
@@ -153,9 +153,9 @@ def _bars(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
     for i, (by, metric) in enumerate(bars):
         values = []
         for group in groups:
-            own = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
-            found = value_of(own, figure.quantity(metric))
-            values.append(math.nan if found is None else found)
+            bar_cells = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
+            value = compute_quantity(bar_cells, figure.quantity(metric))
+            values.append(math.nan if value is None else value)
         label = " ".join(filter(None, ["" if by is None else _text(by), _short(suite, metric, figure)]))
         ax.bar(
             np.arange(len(groups)) + (i + 0.5) / len(bars) * 0.8 - 0.4, values, 0.8 / len(bars), label=label, color=f"C{i % 10}"
@@ -201,46 +201,46 @@ def _heatmap(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) 
     values = np.full((len(ys), len(xs)), math.nan)
     for i, y in enumerate(ys):
         for j, x in enumerate(xs):
-            here = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
-            found = value_of(here, figure.quantity(figure.shown[0]))
-            values[i, j] = math.nan if found is None else found
+            point_cells = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
+            value = compute_quantity(point_cells, figure.quantity(figure.shown[0]))
+            values[i, j] = math.nan if value is None else value
     _image(values, xs, ys, ax, figure.x, figure.y, suite.measure(figure.shown[0]).label)
 
 
 def _delta_map(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """[Delta] figure 4: sensitivity over all delay vectors between d_min and d_max."""
+    """Draw the sensitivity over all delay vectors between d_min and d_max ([Delta] figure 4)."""
     del suite
     ticks = sorted(set(_grid(cells, figure)[0]) | set(_grid(cells, figure)[1]))
     values = np.full((len(ticks), len(ticks)), math.nan)
     points = [(float(parameter(c, figure.x)), float(parameter(c, figure.y)), c["metrics"].get(figure.shown[0])) for c in cells]
     for i, high in enumerate(ticks):
         for j, low in enumerate(ticks[: i + 1]):
-            inside = [v for x, y, v in points if low <= x <= high and low <= y <= high and v is not None]
-            found = delta_sensitivity(inside)
-            values[i, j] = found if math.isfinite(found) else math.nan
+            values_between = [v for x, y, v in points if low <= x <= high and low <= y <= high and v is not None]
+            sensitivity = delta_sensitivity(values_between)
+            values[i, j] = sensitivity if math.isfinite(sensitivity) else math.nan
     _image(values, ticks, ticks, ax, "d_min (ms)", "d_max (ms)", "delta")
 
 
 def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_label: str, y_label: str, label: str) -> None:
-    shown = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0)
+    image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0)
     ax.set_xticks(range(0, len(xs), 3), [_text(x) for x in xs[::3]], fontsize="small")
     ax.set_yticks(range(0, len(ys), 3), [_text(y) for y in ys[::3]], fontsize="small")
     ax.set_xlabel(x_label, fontsize="small")
     ax.set_ylabel(y_label, fontsize="small")
     canvas = ax.get_figure()
     if canvas is not None:
-        canvas.colorbar(shown, ax=ax, label=label)
+        canvas.colorbar(image, ax=ax, label=label)
 
 
 def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the share of the transfers whose time over the shortest possible is at most so much, a line per cell."""
+    """Draw the distribution of the slowdown of transfers, a line per cell."""
     del suite, figure
     agents = list(dict.fromkeys(cell["agent"] for cell in cells))[:MAX_LINES]
     for colour, agent in enumerate(agents):
         for number, cell in enumerate(cell for cell in cells if cell["agent"] == agent):
-            known = [value for value in cell["slowdowns"] if value is not None]
-            shares = np.arange(len(known)) / (len(cell["slowdowns"]) - 1)
-            ax.plot(known, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
+            finished = [value for value in cell["slowdowns"] if value is not None]
+            shares = np.arange(len(finished)) / (len(cell["slowdowns"]) - 1)
+            ax.plot(finished, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
     ax.set_xscale("log")
     ax.set_xlabel("time of a transfer over the shortest possible", fontsize="small")
     ax.set_ylabel("share of the transfers", fontsize="small")

@@ -1,9 +1,4 @@
-"""The report of a run: one HTML page that needs no network; figures as files beside it, their numbers as CSV.
-
-Pictures and traces of a run: utilisation against delay, scores as bars, and the worst case of each sender as a trace.
-
-Performance profiles of a report: whole distributions beside aggregates.
-"""
+"""The report of a run: a self-contained HTML page with figures, their numbers as CSV, and the trace of each worst case."""
 
 from __future__ import annotations
 
@@ -24,9 +19,9 @@ from ccenv.base.errors import EngineError, InputError
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.report.figures import DPI, draw, table
-from ccenv.benchmarks.results import how_to_run, suite_in
+from ccenv.benchmarks.results import commands_to_rerun, read_suite
 from ccenv.benchmarks.statistics import performance_profile
-from ccenv.benchmarks.store import CELLS, cells_of, read_manifest
+from ccenv.benchmarks.store import CELLS, load_cells, read_manifest
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.network.figure import picture
@@ -43,18 +38,12 @@ _DPI = 120
 def write_worst_traces(
     out: FilePath, cells: Sequence[TraceCell], records: list[dict[str, Any]], summary: list[dict[str, Any]]
 ) -> None:
-    """Play the worst case of each sender again, compare, and keep its trace and a picture of it.
+    """Replay the worst case of each sender, compare it with its record, and store its trace and plot in the run folder.
 
-    Adds ``trace`` and ``plot``, file names relative to the run folder, to the worst cases.
-
-    Args:
-        out: the run folder.
-        cells: all cells of the run.
-        records: finished cells.
-        summary: of ``summarise``; changed in place.
+    Adds ``trace`` and ``plot``, file names relative to the run folder ``out``, to the worst cases of ``summary`` in place.
 
     Raises:
-        EngineError: if a cell, played again, has other metrics than its record.
+        EngineError: if a repeated cell has other metrics than its record.
         CcenvError: if a file cannot be written.
     """
     by_key = {cell.key: cell for cell in cells}
@@ -66,7 +55,7 @@ def write_worst_traces(
             continue
         stem = f"{TRACES}/{re.sub('[^A-Za-z0-9_.-]', '-', entry['agent'])}-{worst['key'][:12]}"
         worst["trace"], worst["plot"] = f"{stem}.npz", f"{stem}.png"
-        cell = by_key.get(worst["key"])  # None: of an agent that only an earlier run had, whose files are there
+        cell = by_key.get(worst["key"])  # None: agent of an earlier run, whose files exist
         if cell is not None and not ((out / worst["trace"]).exists() and (out / worst["plot"]).exists()):
             _write_trace(out, cell, metrics_of[cell.key], worst)
 
@@ -83,13 +72,7 @@ def _write_trace(out: FilePath, cell: TraceCell, metrics: dict[str, Any], worst:
 
 
 def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list[dict[str, Any]], file: FilePath) -> None:
-    """Draw utilisation against queueing delay per sender and adversary, and the nominal scores with their intervals.
-
-    Args:
-        suite: what was run.
-        records: finished cells.
-        summary: of ``summarise``.
-        file: a .png.
+    """Draw utilisation against queueing delay per sender and adversary, and the nominal scores with their intervals, as a .png.
 
     Raises:
         CcenvError: if the file cannot be written.
@@ -107,7 +90,7 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
 
 
 def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:
-    """One point per sender and adversary: means over scenarios and seeds, delay in units of Rm; up and left is better."""
+    """Draw a point per sender and adversary: means over scenarios and seeds, delay in Rm; up and left is better."""
     for colour, agent in enumerate(agents):
         for marker, adversary in zip(_MARKERS, suite.opponents, strict=False):
             points = [p for r in records if r["agent"] == agent and r["adversary"] == adversary and (p := _point(r))]
@@ -134,7 +117,7 @@ def _point(record: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _bars(suite: SuiteBase, summary: list[dict[str, Any]], ax: Axes) -> None:
-    """Nominal score with its interval, and the worst case beside it."""
+    """Draw the nominal score with its interval, and the worst case."""
     from matplotlib.patches import Patch
 
     entries = [entry for entry in summary if entry["score"] is not None][::-1]
@@ -215,8 +198,8 @@ def build_report(folder: FilePath) -> dict[str, Any]:
     file = folder / CELLS
     if "summary" not in manifest or not file.exists():
         raise InputError(f"{folder}: the run has not ended yet: run the same command again, then report")
-    suite = suite_in(manifest, f"{folder}/manifest.json")
-    records = cells_of(folder)
+    suite = read_suite(manifest, f"{folder}/manifest.json")
+    records = load_cells(folder)
     make_folder(folder / FOLDER)
     drawn, files = _figures(suite, records, folder / FOLDER)
     _write_csv(folder / FOLDER / "references.csv", _reference_rows(manifest["references"]))
@@ -281,7 +264,7 @@ def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str
     parts.append(_senders(suite, manifest))
     if suite.notes:
         parts.append(f"<h2>What differs from the source</h2><p>{e(suite.notes)}</p>")
-    parts.append(_how(suite, manifest, folder))
+    parts.append(_provenance(suite, manifest, folder))
     return "\n".join(parts) + "\n</body></html>\n"
 
 
@@ -316,8 +299,8 @@ def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
         means = entry["against"][suite.score.adversary]
         cells = "".join(f'<td class="n">{_number(means.get(name))}</td>' for name in suite.metrics)
         worst = entry["worst_case"]
-        found = f"{_number(worst['value'])} in {e(worst['scenario'])}" if worst else ""
-        rows.append(f'<tr><td>{e(entry["agent"])}</td><td class="n">{interval}</td>{cells}<td>{found}</td></tr>')
+        worst_text = f"{_number(worst['value'])} in {e(worst['scenario'])}" if worst else ""
+        rows.append(f'<tr><td>{e(entry["agent"])}</td><td class="n">{interval}</td>{cells}<td>{worst_text}</td></tr>')
     head = "".join(f"<th class=n>{e(suite.measure(name).label)}</th>" for name in suite.metrics)
     score_label = f"{suite.measure(suite.score.metric).label}: IQM and 95 % interval"
     worst_label = f"worst {suite.measure(suite.worst_case.metric).label}"
@@ -328,15 +311,15 @@ def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
     )
 
 
-def _how(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> str:
+def _provenance(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> str:
     e = html.escape
     machine, versions = manifest["machine"], manifest["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
-    where = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."
+    provenance = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."
     hashes = f"Suite <code>{e(manifest['suite_sha256'][:16])}</code>, code <code>{e(manifest['code_sha256'][:16])}</code>."
-    commands = "\n".join(how_to_run(suite, manifest, folder))
+    commands = "\n".join(commands_to_rerun(suite, manifest, folder))
     return (
-        f"<h2>Run it again</h2><pre>{e(commands)}</pre><p>{e(where)} {hashes} "
+        f"<h2>Run it again</h2><pre>{e(commands)}</pre><p>{e(provenance)} {hashes} "
         "All numbers: <code>cells.jsonl</code>, <code>cells.parquet</code>.</p>"
     )
 

@@ -1,4 +1,4 @@
-"""Committed records of runs: numbers, agreement and small pictures of a suite, without its raw cells."""
+"""Committed records of runs: the numbers, agreement and small plots of a suite without its raw cells."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import Format, plain, write_atomic
 from ccenv.benchmarks.report.figures import draw
-from ccenv.benchmarks.results import suite_in
-from ccenv.benchmarks.store import cells_of, read_manifest
+from ccenv.benchmarks.results import read_suite
+from ccenv.benchmarks.store import load_cells, read_manifest
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.network.figure import picture
 
@@ -21,14 +21,7 @@ _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_
 
 
 def write_record(folder: FilePath, out: FilePath) -> FilePath:
-    """Write the record of a finished run.
-
-    Args:
-        folder: of ``ccenv bench run``.
-        out: a folder of records; the record goes to ``out/SUITE``.
-
-    Returns:
-        FilePath: the record's folder.
+    """Write the record of a finished run (a folder of ``ccenv bench run``) to ``out/SUITE``, and return that folder.
 
     Raises:
         InputError: if the run is not complete.
@@ -37,8 +30,8 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     manifest = read_manifest(folder)
     if not manifest.get("complete"):
         raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")
-    suite = suite_in(manifest, f"{folder}/manifest.json")
-    records = cells_of(folder)
+    suite = read_suite(manifest, f"{folder}/manifest.json")
+    records = load_cells(folder)
     target = out / suite.name
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -57,7 +50,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
             "agent": e["agent"],
             "score": e["score"],
             "means": e["against"][suite.score.adversary],
-            "worst_case": _where(e["worst_case"]),
+            "worst_case": _shorten_worst_case(e["worst_case"]),
         }
         for e in manifest["summary"]
     ]
@@ -70,21 +63,21 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
         "senders": senders,
         "pictures": pictures,
     }
-    FORMAT.write(target / RECORD, plain(_rounded(data)))
+    FORMAT.write(target / RECORD, plain(_round_numbers(data)))
     return target
 
 
-def _where(worst: dict[str, Any] | None) -> dict[str, Any] | None:
+def _shorten_worst_case(worst: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if worst is None else {name: worst[name] for name in ("metric", "value", "scenario", "adversary", "seed")}
 
 
-def _rounded(value: Any) -> Any:
-    """Round numbers to six digits: a record is for reading, the run has them all."""
+def _round_numbers(value: Any) -> Any:
+    """Round numbers to six digits; the run folder has full precision."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: _round_numbers(item) for name, item in value.items()}
+    return [_round_numbers(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def read_record(folder: FilePath) -> dict[str, Any]:
@@ -94,14 +87,14 @@ def read_record(folder: FilePath) -> dict[str, Any]:
 
 def read_records(folder: FilePath) -> list[dict[str, Any]]:
     """Read all records of a folder, by name. Raises InputError if there are none."""
-    found = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
-    if not found:
+    records = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
+    if not records:
         raise InputError(f"{folder}: holds no records; make one with: ccenv bench report DIR --record {folder}")
-    return found
+    return records
 
 
 def overview(records: list[dict[str, Any]]) -> list[str]:
-    """Return a table in Markdown, one line per record: how many published values agree."""
+    """Return a Markdown table of how many published values agree, one row per record."""
     names = (REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED)
     lines = [f"| suite | cells | {' | '.join(names)} |", "| --- |" + " ---: |" * (1 + len(names))]
     total: Counter[str] = Counter()
@@ -114,7 +107,7 @@ def overview(records: list[dict[str, Any]]) -> list[str]:
 
 
 def statements(record: dict[str, Any]) -> list[str]:
-    """Return a table in Markdown of a record's published values beside ours."""
+    """Return a Markdown table of a record's published and measured values."""
     lines = ["| statement | source | published | here | agreement |", "| --- | --- | --- | ---: | --- |"]
     for r in record["references"]:
         measured = "" if r["measured"] is None else f"{r['measured']:.4g}"
@@ -124,17 +117,13 @@ def statements(record: dict[str, Any]) -> list[str]:
 
 
 def write_page(folder: FilePath, page: FilePath) -> None:
-    """Write all records of a folder as one page in Markdown.
-
-    Args:
-        folder: of records.
-        page: the file, in a folder from which the records can be linked.
+    """Write all records of a folder as one page in Markdown, which links to them by relative paths.
 
     Raises:
         InputError: if there are no records.
         CcenvError: if the page cannot be written.
     """
-    found = read_records(folder)
+    records = read_records(folder)
     link = folder.name if folder.parent == page.parent else str(folder.relative_to(page.parent))
     lines = [
         "# What the papers' experiments give here",
@@ -143,9 +132,9 @@ def write_page(folder: FilePath, page: FilePath) -> None:
         "and other simulators. *Reproduced*: within the stated factor of the published value, or the claimed bound or ranking",
         "holds; *same direction*: the effect is there and of another size.",
         "",
-        *overview(found),
+        *overview(records),
     ]
-    for record in found:
+    for record in records:
         machine = f"{record['machine']['processor']}, {record['machine']['cores']} cores"
         lines += ["", f"## {record['suite']}", "", *statements(record), ""]
         lines += [f"`{record['command']}`: version {record['version']}, {record['finished_at'][:10]}, {machine}."]

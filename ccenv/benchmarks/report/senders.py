@@ -1,4 +1,4 @@
-"""Senders over the suites of varying links and of transfers: a record of their means, and its tables on a page."""
+"""Means of senders over the suites of varying links and of transfers, as a record and as tables on a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.pages import Place, markdown
-from ccenv.benchmarks.store import cells_of, read_manifest
+from ccenv.benchmarks.store import load_cells, read_manifest
 
 PLACE = Place("<!-- table of the record: ccenv.benchmarks.report.senders.write_tables -->")
 BESIDE = "beside*"  # scenarios with another sender
@@ -24,12 +24,11 @@ class Column(NamedTuple):
     """A column: the mean of a metric over the cells of some scenarios, times a factor.
 
     Attributes:
-        metric: of the cells.
         factor: to the unit of the column.
         scenario: pattern of the scenarios that count.
-        left_out: pattern of those of them that do not.
-        whole: it has no value where one of the cells has none.
-        ratio: the mean is the geometric one, as for ratios.
+        left_out: pattern of scenarios to exclude from them.
+        whole: undefined if any of the cells is.
+        ratio: use the geometric mean.
     """
 
     metric: str
@@ -63,23 +62,20 @@ TRANSFERS = {
 }
 
 
-def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
-    """Return the means of each sender over the cells of finished runs of suites, best power or least median slowdown first.
-
-    Args:
-        folders: of ``ccenv bench run SUITE -o FOLDER``, one per suite.
+def summarise_runs(folders: Sequence[FilePath]) -> dict[str, Any]:
+    """Return the means of each sender over finished runs, one folder per suite; highest power or least median slowdown first.
 
     Raises:
         InputError: for a folder without such a run.
     """
     suites = {}
     for folder in folders:
-        cells, manifest = cells_of(folder), read_manifest(folder)
+        cells, manifest = load_cells(folder), read_manifest(folder)
         by_agent: dict[str, list[dict[str, Any]]] = {}
         for cell in cells:
             by_agent.setdefault(cell["agent"], []).append(cell)
-        columns = columns_of(manifest["suite"]["name"])
-        senders = {agent: _means(own, columns) for agent, own in by_agent.items()}
+        columns = select_columns(manifest["suite"]["name"])
+        senders = {agent: _means(agent_cells, columns) for agent, agent_cells in by_agent.items()}
         ranked = sorted(senders.items(), key=lambda item: _rank(item[1]))
         suites[manifest["suite"]["name"]] = {
             "suite_sha256": manifest["suite_sha256"],
@@ -90,7 +86,7 @@ def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
     return {"suites": suites}
 
 
-def columns_of(suite: str) -> dict[str, Column]:
+def select_columns(suite: str) -> dict[str, Column]:
     """Return the columns of a suite's table by their names."""
     return TRANSFERS if suite.startswith("fct-") else LINKS
 
@@ -102,34 +98,34 @@ def _rank(means: dict[str, float | None]) -> float:
 
 
 def _means(cells: Sequence[dict[str, Any]], columns: dict[str, Column]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    means: dict[str, float | None] = {}
     for name, column in columns.items():
-        own = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
-        values = [cell["metrics"][column.metric] for cell in own if not fnmatchcase(cell["scenario"], column.left_out)]
-        known = [value for value in values if value is not None]
-        counts = known and (len(known) == len(values) or not column.whole)
+        chosen = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
+        values = [cell["metrics"][column.metric] for cell in chosen if not fnmatchcase(cell["scenario"], column.left_out)]
+        defined = [value for value in values if value is not None]
+        counts = defined and (len(defined) == len(values) or not column.whole)
         mean = geometric_mean if column.ratio else fmean
-        found[name] = float(f"{column.factor * mean(known):.{DIGITS}g}") if counts else None
-    return found
+        means[name] = float(f"{column.factor * mean(defined):.{DIGITS}g}") if counts else None
+    return means
 
 
 def tables(record: dict[str, Any]) -> str:
     """Return a record as tables in Markdown, one per suite and a row per sender."""
     out = []
-    for suite, found in record["suites"].items():
+    for suite, suite_record in record["suites"].items():
         rows = [
             {suite: f"`{sender}`", **{name: "-" if value is None else f"{value:g}" for name, value in means.items()}}
-            for sender, means in found["senders"].items()
+            for sender, means in suite_record["senders"].items()
         ]
         out.append(markdown(rows))
     return "\n\n".join(out)
 
 
 def write_record(folders: Sequence[FilePath], file: FilePath) -> None:
-    """Write the record of finished runs. Raises InputError as :func:`recorded`."""
-    write_atomic(file, json_bytes(recorded(folders)))
+    """Write the record of finished runs. Raises InputError as :func:`summarise_runs`."""
+    write_atomic(file, json_bytes(summarise_runs(folders)))
 
 
 def write_tables(file: FilePath, page: FilePath) -> None:
-    """Write the tables of a record into a page. Raises InputError if one of them cannot be read, or the page has no place."""
+    """Write the tables of a record into a page. Raises InputError if a file cannot be read or the page lacks the marker."""
     PLACE.write(page, tables(read_json(file)))

@@ -1,4 +1,4 @@
-"""Criteria as data: what a document asks, which cells of a suite answer it, and against which thresholds."""
+"""Criteria as data: the questions of a document, the cells of a suite that answer them, and thresholds."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ class Measure(StrictModel):
     """One number of a criterion.
 
     Attributes:
-        quantity: what it is made of: a metric over cells of the suite.
-        label: in words.
-        unit: instead of the metric's.
-        topic: kind of metric in RFC 5166.
+        quantity: a metric over cells of the suite.
+        unit: overrides the metric's unit.
+        topic: class of metric in RFC 5166.
         at_least, at_most: thresholds.
-        at_most_baseline: threshold as a multiple of what the baseline has in the same cells.
+        at_most_baseline: threshold as a multiple of the baseline's value in the same cells.
         source: of the threshold; a measure without threshold is only reported.
     """
 
@@ -68,10 +67,8 @@ class Criterion(StrictModel):
 
     Attributes:
         id: short name.
-        title: heading.
         source: section.
         asks: the question in one line.
-        measures: the numbers that answer it.
         pictures: cases of the suite whose rates over time are drawn.
     """
 
@@ -84,7 +81,7 @@ class Criterion(StrictModel):
 
 
 class WorstCase(StrictModel):
-    """An attack on the legal networks of CCAC: a scene of ``ccenv attack``, and the budget in engine steps of flows."""
+    """An attack on the legal networks of CCAC: an attack scenario of ``ccenv attack``, and the budget in flow-steps."""
 
     scene: str
     flow_steps: int = Field(ge=1, le=10**9, strict=True)
@@ -110,12 +107,9 @@ class Criteria(StrictModel):
     """The criteria of a document.
 
     Attributes:
-        format, format_version: ``ccenv-criteria``, 1.
-        name: short name.
         title: heading of the page.
         suite: a packet suite without senders: shipped name or YAML file.
         baseline: sender that plays the same cells, for comparison.
-        worst_cases: attacks.
         proofs: questions to the solver, for senders that have an encoding.
         proof_limit_s: time of each solver call.
         criteria: in the order of the page.
@@ -139,10 +133,10 @@ class Criteria(StrictModel):
 
     def only(self, names: tuple[str, ...]) -> Criteria:
         """Return some of the criteria. Raises InputError for an unknown one."""
-        known = [criterion.id for criterion in self.criteria]
+        ids = [criterion.id for criterion in self.criteria]
         for name in names:
-            if name not in known:
-                raise InputError(f"unknown criterion {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}")
+            if name not in ids:
+                raise InputError(f"unknown criterion {name!r}.{did_you_mean(name, ids)} Known: {', '.join(ids)}")
         kept = tuple(criterion for criterion in self.criteria if criterion.id in names)
         return self.model_copy(update={"criteria": kept}) if names else self
 
@@ -159,8 +153,8 @@ def load_criteria(name: str) -> tuple[Criteria, PacketSuite]:
     """
     file = find_data(CONFIGS, name, ".yaml", "criteria")
     criteria = validate(Criteria, read_yaml(file), FilePath(file).name)
-    beside = FilePath(file).parent / criteria.suite
-    suite = as_suite(str(beside) if criteria.suite.endswith((".yaml", ".yml")) else criteria.suite)
+    suite_file = FilePath(file).parent / criteria.suite
+    suite = as_suite(str(suite_file) if criteria.suite.endswith((".yaml", ".yml")) else criteria.suite)
     if not isinstance(suite, PacketSuite) or suite.agents:
         raise InputError(f"{name}: suite {criteria.suite!r} must be one of the packet engine that names no agents")
     cases = {case.name for case in suite.cases}

@@ -1,4 +1,4 @@
-"""From the cells of a run to numbers, and from numbers to verdicts."""
+"""Measures and verdicts of criteria from the cells of a run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria, Criterion, Measure
 from ccenv.benchmarks.suite.base import CellData, Quantity
 from ccenv.benchmarks.suite.packet import PacketSuite
-from ccenv.benchmarks.suite.references import interval_of, matches, matching, value_of
+from ccenv.benchmarks.suite.references import compute_interval, compute_quantity, matches, select_cells
 
 MEETS, FAILS, REPORTED, NOT_MEASURED = "meets", "does not meet", "reported", "not measured"
 
 
-def judged(
+def judge_criteria(
     criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return each criterion with its numbers and verdict."""
@@ -24,15 +24,12 @@ def _criterion(
     criterion: Criterion, criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> dict[str, Any]:
     measures = [_measure(m, criteria, suite, records, sender, missing) for m in criterion.measures]
-    about = {name: getattr(criterion, name) for name in ("id", "title", "source", "asks")}
-    return {**about, "verdict": verdict_of([measure["verdict"] for measure in measures]), "measures": measures}
+    description = {name: getattr(criterion, name) for name in ("id", "title", "source", "asks")}
+    return {**description, "verdict": combine_verdicts([measure["verdict"] for measure in measures]), "measures": measures}
 
 
-def verdict_of(verdicts: list[str]) -> str:
-    """Return the verdict on a criterion: it is not met where one measure does not meet its threshold.
-
-    Where no measure has a threshold it is reported; where one that has a threshold was not measured, nothing is said.
-    """
+def combine_verdicts(verdicts: list[str]) -> str:
+    """Return the verdict on a criterion: fails before not measured before meets; ``reported`` if no measure has a threshold."""
     for verdict in (FAILS, NOT_MEASURED, MEETS):
         if verdict in verdicts:
             return verdict
@@ -42,13 +39,13 @@ def verdict_of(verdicts: list[str]) -> str:
 def _measure(
     measure: Measure, criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> dict[str, Any]:
-    own = measure.quantity.model_copy(update={"agent": sender})
-    value = value_of(records, own)
-    baseline = value_of(records, measure.quantity.model_copy(update={"agent": criteria.baseline}))
+    quantity = measure.quantity.model_copy(update={"agent": sender})
+    value = compute_quantity(records, quantity)
+    baseline = compute_quantity(records, measure.quantity.model_copy(update={"agent": criteria.baseline}))
     low, high = bounds(measure, baseline)
-    cells = matching(records, own)
+    cells = select_cells(records, quantity)
     unit = suite.measure(measure.quantity.metric).unit if measure.unit is None else measure.unit
-    found: dict[str, Any] = {
+    judgement: dict[str, Any] = {
         "label": measure.label,
         "metric": _metric(measure.quantity),
         "aggregate": measure.quantity.aggregate,
@@ -56,7 +53,7 @@ def _measure(
         "unit": unit,
         "better": "neither" if measure.quantity.divided_by else suite.measure(measure.quantity.metric).direction,
         "value": value,
-        "interval": None if value is None else interval_of(records, own),
+        "interval": None if value is None else compute_interval(records, quantity),
         "baseline": baseline,
         "scenario": measure.quantity.scenario,
         "where": measure.quantity.where,
@@ -67,12 +64,12 @@ def _measure(
     }
     if value is None:
         reasons = [why for case, why in missing.items() if matches(case, measure.quantity.scenario)]
-        found["why"] = "no cell defines it" if cells or not reasons else reasons[0]
-    return found
+        judgement["why"] = "no cell defines it" if cells or not reasons else reasons[0]
+    return judgement
 
 
 def bounds(measure: Measure, baseline: float | None) -> tuple[float | None, float | None]:
-    """Return the thresholds in the measure's unit; a multiple of the baseline only where that was measured."""
+    """Return the thresholds in the measure's unit; a multiple of the baseline only if the baseline was measured."""
     if measure.at_most_baseline is None:
         return measure.at_least, measure.at_most
     return measure.at_least, None if baseline is None else measure.at_most_baseline * baseline

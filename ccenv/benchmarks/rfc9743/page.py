@@ -1,7 +1,4 @@
-"""The page of a report: one HTML file that needs no network.
-
-Pictures of a report: rates over time, and numbers beside the baseline's; all as wide as a phone's page.
-"""
+"""The page of a report: one self-contained HTML file, with plots of rates over time and of ratios to the baseline."""
 
 from __future__ import annotations
 
@@ -35,20 +32,16 @@ WIDEST = 100.0  # ratios beyond are drawn at the edge
 
 
 def draw_rates(cases: Sequence[str], records: list[CellData], sender: str, baseline: str) -> bytes | None:
-    """Draw the throughput of the sender's run, flow by flow, with all flows of the baseline's run together in grey.
-
-    Returns:
-        bytes: a PNG; None if no cell of these cases kept its rates.
-    """
+    """Draw throughput per flow of the sender, and of all flows of the baseline in grey, as a PNG; None without stored rates."""
     from matplotlib.figure import Figure
 
     kept = {(r["scenario"], r["agent"]): r["series"] for r in records if "series" in r}
-    shown = [case for case in cases if (case, sender) in kept]
-    if not shown:
+    drawn_cases = [case for case in cases if (case, sender) in kept]
+    if not drawn_cases:
         return None
-    canvas = Figure(figsize=(WIDTH_IN, 2.6 * len(shown)), layout="constrained")
-    axes = canvas.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for ax, case in zip(axes, shown, strict=True):
+    canvas = Figure(figsize=(WIDTH_IN, 2.6 * len(drawn_cases)), layout="constrained")
+    axes = canvas.subplots(len(drawn_cases), 1, squeeze=False)[:, 0]
+    for ax, case in zip(axes, drawn_cases, strict=True):
         if baseline != sender and (case, baseline) in kept:
             _lines(ax, kept[case, baseline], f"all of {baseline}'s run")
         _lines(ax, kept[case, sender], "")
@@ -71,11 +64,10 @@ def _lines(ax: Axes, series: dict[str, Any], together: str) -> None:
         ax.plot((np.arange(len(values)) + 0.5) * series["every_s"], values, dashes, label=name, **style)
 
 
-def draw_beside(measures: Sequence[Mapping[str, Any]], sender: str, baseline: str) -> bytes | None:
-    """Draw the measures of a criterion beside the baseline's: those with a better side on one axis, all others on a second one.
+def draw_ratios(measures: Sequence[Mapping[str, Any]], sender: str, baseline: str) -> bytes | None:
+    """Draw a criterion's measures as ratios to the baseline, as a PNG; None if nothing can be compared.
 
-    Returns:
-        bytes: a PNG as wide as a phone's page; None where there is nothing to compare.
+    Measures of which more or less is better share one axis; the others have a second one.
     """
     from matplotlib.figure import Figure
 
@@ -93,18 +85,18 @@ def draw_beside(measures: Sequence[Mapping[str, Any]], sender: str, baseline: st
     canvas = Figure(figsize=(WIDTH_IN, 0.4 * sum(heights)), layout="constrained")
     axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for ax, (title, rows) in zip(axes, panels.items(), strict=True):
-        _beside(ax, rows)
+        _draw_ratio_rows(ax, rows)
         ax.set_xlabel(title, fontsize=9)
     return picture(canvas, ".png", DPI)
 
 
-def _beside(ax: Axes, rows: Sequence[tuple[str, float, str]]) -> None:
-    """Draw a line per measure, from the baseline at 1; its words stand above the line, its verdict in shape and words."""
+def _draw_ratio_rows(ax: Axes, rows: Sequence[tuple[str, float, str]]) -> None:
+    """Draw a line per measure from the baseline at 1, its label above, its verdict as marker and text."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    shown = [min(WIDEST, max(1 / WIDEST, ratio)) for _, ratio, _ in rows]
-    reach = max(2.0, *(max(ratio, 1 / ratio) for ratio in shown)) * 1.3
-    for y, ((label, ratio, verdict), at) in enumerate(zip(reversed(rows), reversed(shown), strict=True)):
+    drawn_ratios = [min(WIDEST, max(1 / WIDEST, ratio)) for _, ratio, _ in rows]
+    reach = max(2.0, *(max(ratio, 1 / ratio) for ratio in drawn_ratios)) * 1.3
+    for y, ((label, ratio, verdict), at) in enumerate(zip(reversed(rows), reversed(drawn_ratios), strict=True)):
         marker, colour = _VERDICTS.get(verdict, ("o", "#33507a"))
         ax.plot([1, at], [y, y], color="0.75", linewidth=1.5)
         ax.plot([at], [y], marker, color=colour, markersize=6)
@@ -143,7 +135,7 @@ _HEAD = (
 )
 
 
-def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
+def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
     """Return the page."""
     e, name = html.escape, data["sender"]["name"]
     parts = [
@@ -156,11 +148,11 @@ def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, record
     if data["failed"]:
         parts.append(f'<p class="bad">The sender failed: {e(data["failed"])}</p>')
     parts.append(_overview(data))
-    for found, asked in zip(data["criteria"], criteria.criteria, strict=True):
-        drawn = draw_rates(asked.pictures, records, name, data["baseline"])
-        beside = draw_beside(found["measures"], name, data["baseline"])
-        parts += [_criterion(found, data["baseline"]), _figure(beside, f"Beside {data['baseline']}, same cells")]
-        parts.append(_figure(drawn, "Throughput over time, first seed"))
+    for criterion, definition in zip(data["criteria"], criteria.criteria, strict=True):
+        rates_png = draw_rates(definition.pictures, records, name, data["baseline"])
+        ratios_png = draw_ratios(criterion["measures"], name, data["baseline"])
+        parts += [_criterion(criterion, data["baseline"]), _figure(ratios_png, f"Beside {data['baseline']}, same cells")]
+        parts.append(_figure(rates_png, "Throughput over time, first seed"))
     parts += [_worst_cases(data["worst_cases"]), _proofs(data["proofs"]), _topics(data), _scenarios(suite, records)]
     parts.append(_origin(data, player))
     return "\n".join(part for part in parts if part) + "\n</body></html>\n"
@@ -181,12 +173,12 @@ def _overview(data: dict[str, Any]) -> str:
     )
 
 
-def _criterion(found: dict[str, Any], baseline: str) -> str:
+def _criterion(criterion: dict[str, Any], baseline: str) -> str:
     e = html.escape
-    rows = "".join(_measure(measure) for measure in found["measures"])
+    rows = "".join(_measure(measure) for measure in criterion["measures"])
     return (
-        f'<h2 id="{e(found["id"])}">{e(found["title"])} <small>{e(found["source"])}: '
-        f'<span class="{_CLASSES[found["verdict"]]}">{found["verdict"]}</span></small></h2><p>{e(found["asks"])}</p>'
+        f'<h2 id="{e(criterion["id"])}">{e(criterion["title"])} <small>{e(criterion["source"])}: '
+        f'<span class="{_CLASSES[criterion["verdict"]]}">{criterion["verdict"]}</span></small></h2><p>{e(criterion["asks"])}</p>'
         f"<div class=scroll><table><thead><tr>{_HEAD.format(baseline=e(baseline))}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -195,15 +187,16 @@ def _criterion(found: dict[str, Any], baseline: str) -> str:
 def _measure(m: dict[str, Any]) -> str:
     e = html.escape
     interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else ""
-    where = ", ".join(f"{name} {value}" for name, value in m["where"].items())
-    cells = f"{m['aggregate']} of {m['metric']} over {m['n_cells']} cells of {m['scenario']}{': ' + where if where else ''}"
+    conditions = ", ".join(f"{name} {value}" for name, value in m["where"].items())
+    conditions = f": {conditions}" if conditions else ""
+    cells = f"{m['aggregate']} of {m['metric']} over {m['n_cells']} cells of {m['scenario']}{conditions}"
     seeds = f"; seeds {', '.join(map(str, m['seeds']))}" if m["seeds"] else ""
     why = f"<small>{e(m['why'])}</small>" if "why" in m else ""
     limit = ""
     if m["threshold"]:
         words = [("at least", m["threshold"]["at_least"]), ("at most", m["threshold"]["at_most"])]
-        told = " and ".join(f"{word} {number(bound)}" for word, bound in words if bound is not None)
-        limit = f"{told}<small>{e(m['threshold']['source'])}</small>"
+        bounds = " and ".join(f"{word} {number(bound)}" for word, bound in words if bound is not None)
+        limit = f"{bounds}<small>{e(m['threshold']['source'])}</small>"
     return (
         f"<tr><td>{e(m['label'])}<small>{e(cells + seeds)}</small>{why}</td><td class=n>{number(m['value'])}</td>"
         f"<td class=n>{interval}</td><td class=n>{number(m['baseline'])}</td><td>{e(m['unit'])}</td><td>{limit}</td>"
@@ -211,9 +204,9 @@ def _measure(m: dict[str, Any]) -> str:
     )
 
 
-def _worst_cases(found: list[dict[str, Any]]) -> str:
+def _worst_cases(worst_cases: list[dict[str, Any]]) -> str:
     e = html.escape
-    if not found:
+    if not worst_cases:
         return ""
     rows = "".join(
         f"<tr><td>{e(w['scene'])}</td><td colspan=4>{e(w['why'])}</td></tr>"
@@ -222,7 +215,7 @@ def _worst_cases(found: list[dict[str, Any]]) -> str:
         f"{1e3 * w['jitter_s']:g} ms, buffer {w['buffer_bytes'] / w['link_rate_Bps'] / w['rtt_s']:.3g} BDP</small></td>"
         f"<td class=n>{number(w['worst_utilisation'])}</td><td>{e(w['adversary'])}</td><td>{'yes' if w['legal'] else 'no'}</td>"
         f"<td class=n>{w['budget_flow_steps']:,}</td></tr>"
-        for w in found
+        for w in worst_cases
     )
     return (
         "<h2>Worst legal case</h2><p>The lowest share of the link that <code>ccenv attack</code> found on networks that the "
@@ -233,18 +226,18 @@ def _worst_cases(found: list[dict[str, Any]]) -> str:
     )
 
 
-def _proofs(found: list[dict[str, Any]]) -> str:
+def _proofs(proofs: list[dict[str, Any]]) -> str:
     e = html.escape
-    if not found:
+    if not proofs:
         return ""
-    reasons = list(dict.fromkeys(p["why"] for p in found if "why" in p))
-    if len(reasons) == 1 and all("why" in p for p in found):
+    reasons = list(dict.fromkeys(p["why"] for p in proofs if "why" in p))
+    if len(reasons) == 1 and all("why" in p for p in proofs):
         return f"<h2>Proofs</h2><p>None: {e(reasons[0])}</p>"
     rows = "".join(
         f"<tr><td>{e(p['claim'])}{' of ' + e(p['at_least']) if p['at_least'] else ''}</td>"
         f"<td>{e(p['model'])}, buffer {e(p['buffer'])}, T = {p['samples']}</td>"
         f"<td>{e(p.get('verdict', 'not decided'))}<small>{e(p.get('why') or p.get('reason', ''))}</small></td></tr>"
-        for p in found
+        for p in proofs
     )
     return (
         "<h2>Proofs</h2><p>Answers of the solver for every trace of a model; unknown is what its time did not suffice for, or "

@@ -1,7 +1,4 @@
-"""Evaluate a sender: cells, attacks and proofs into one folder, resumable at any point; then the page.
-
-What a report holds besides cells: the worst legal networks that attacks find, and what the solver proves.
-"""
+"""Evaluate a sender along criteria: cells, attacks and proofs in one resumable folder, then the page."""
 
 from __future__ import annotations
 
@@ -17,60 +14,60 @@ from ccenv.base.errors import CcenvError, InputError, NoEncodingError, require_e
 from ccenv.base.files import Format, hash_of, locked, make_folder, plain, write_atomic
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import code_hash, versions
-from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, sender_of
+from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.packet import PacketCell
 from ccenv.benchmarks.rfc9743.criteria import Criteria, Proof, WorstCase, load_criteria
-from ccenv.benchmarks.rfc9743.judge import judged
-from ccenv.benchmarks.rfc9743.page import page_of
-from ccenv.benchmarks.run.runner import cells_for, run_suite
-from ccenv.benchmarks.store import cells_of
+from ccenv.benchmarks.rfc9743.judge import judge_criteria
+from ccenv.benchmarks.rfc9743.page import render_page
+from ccenv.benchmarks.run.runner import make_cells, run_suite
+from ccenv.benchmarks.store import load_cells
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import matches
 from ccenv.simulation import simulate
 
 PARTS_FORMAT = Format("ccenv-report-further", 1, "what a report found besides cells", older="--fresh starts anew")
-FURTHER = "further.json"
+ANSWERS_FILE = "further.json"
 NO_CODE = "a Python file has no encoding for the solver (docs/verification.md)"
 SEED = 0
 
 
-class Further:
-    """Answers that are kept in a folder, each under a hash of everything that decides it."""
+class Answers:
+    """Attacks and proofs of a report, stored in its folder under a hash of everything that determines them."""
 
     def __init__(self, folder: FilePath, player: Player) -> None:
         self.folder, self.player = folder, player
-        file = folder / FURTHER
-        self.known: dict[str, Any] = PARTS_FORMAT.read(file).get("answers", {}) if file.exists() else {}
+        file = folder / ANSWERS_FILE
+        self.answers: dict[str, Any] = PARTS_FORMAT.read(file).get("answers", {}) if file.exists() else {}
 
-    def worst_case(self, asked: WorstCase, broken: str) -> dict[str, Any]:
-        """Attack the sender; ``why`` says what stood in the way. A sender that fails (``broken``) is not attacked."""
-        about = {"scene": asked.scene, "budget_flow_steps": asked.flow_steps, "seed": SEED}
+    def worst_case(self, worst_case: WorstCase, broken: str) -> dict[str, Any]:
+        """Attack the sender; ``why`` is the reason if there is no result. A sender that fails (``broken``) is not attacked."""
+        question = {"scene": worst_case.scene, "budget_flow_steps": worst_case.flow_steps, "seed": SEED}
         if broken:
-            return {**about, "why": broken}
-        return self._kept({**about, "code": code_hash(attack)}, lambda: {**about, **self._attack(asked)})
+            return {**question, "why": broken}
+        return self._answer_once({**question, "code": code_hash(attack)}, lambda: {**question, **self._attack(worst_case)})
 
-    def proof(self, asked: Proof, limit_s: float) -> dict[str, Any]:
-        """Ask the solver; ``why`` says what stood in the way."""
-        about = asked.model_dump()
+    def proof(self, proof: Proof, limit_s: float) -> dict[str, Any]:
+        """Ask the solver; ``why`` is the reason if there is no result."""
+        question = proof.model_dump()
         if is_user_sender(self.player.spec):
-            return {**about, "why": NO_CODE}
+            return {**question, "why": NO_CODE}
         from ccenv.proofs.claims.ask import verify
 
-        key = {**about, "limit_s": limit_s, "code": code_hash(verify)}
-        return self._kept(key, lambda: {**about, **self._prove(asked, limit_s)})
+        key = {**question, "limit_s": limit_s, "code": code_hash(verify)}
+        return self._answer_once(key, lambda: {**question, **self._prove(proof, limit_s)})
 
-    def _kept(self, key: dict[str, Any], find: Any) -> dict[str, Any]:
+    def _answer_once(self, key: dict[str, Any], find: Any) -> dict[str, Any]:
         name = hash_of({**key, "sender": self.player.sha256})[:32]
-        if name not in self.known:
-            self.known[name] = find()
-            PARTS_FORMAT.write(self.folder / FURTHER, {"answers": dict(sorted(self.known.items()))})
-        found: dict[str, Any] = self.known[name]
-        return found
+        if name not in self.answers:
+            self.answers[name] = find()
+            PARTS_FORMAT.write(self.folder / ANSWERS_FILE, {"answers": dict(sorted(self.answers.items()))})
+        answer: dict[str, Any] = self.answers[name]
+        return answer
 
-    def _attack(self, asked: WorstCase) -> dict[str, Any]:
+    def _attack(self, worst_case: WorstCase) -> dict[str, Any]:
         try:
-            result = attack(sender_of(self.player), path=asked.scene, budget_flow_steps=asked.flow_steps, seed=SEED)
+            result = attack(build_sender(self.player), path=worst_case.scene, budget_flow_steps=worst_case.flow_steps, seed=SEED)
         except CcenvError as error:
             return {"why": str(error)}
         path = result.scene.path
@@ -85,17 +82,17 @@ class Further:
             "jitter_s": path.flows[0].jitter_s,
         }
 
-    def _prove(self, asked: Proof, limit_s: float) -> dict[str, Any]:
+    def _prove(self, proof: Proof, limit_s: float) -> dict[str, Any]:
         try:
             from ccenv.proofs.claims.ask import verify
 
             answer = verify(
                 self.player.spec,
-                asked.claim,
-                model=asked.model,
-                buffer=asked.buffer,
-                samples=asked.samples,
-                at_least=asked.at_least,
+                proof.claim,
+                model=proof.model,
+                buffer=proof.buffer,
+                samples=proof.samples,
+                at_least=proof.at_least,
                 time_limit=limit_s,
                 out=self.folder / "counterexamples",
             )
@@ -151,31 +148,31 @@ def report_on(
         progress: called with the number of finished and of all steps: cells, attacks, proofs.
 
     Returns:
-        Report: what ``report.json`` holds. ``failed`` says why a user's file failed; its cells are then not measured.
+        Report: the contents of ``report.json``. ``failed`` is the reason if a user's file failed; its cells are then left out.
 
     Raises:
         UnknownNameError: for an unknown sender, criterion or file.
-        InputError: for anything else that cannot be.
+        InputError: for any other invalid argument.
         CcenvError: if the folder is in use or cannot be written.
     """
     if not isinstance(sender, str):
         raise InputError(f"sender is {shown(sender)}; give a name, a program, a policy or a Python file")
     if jobs < 1:
         raise InputError(f"jobs is {jobs}; it must be at least 1")
-    asked, suite = load_criteria(criteria)
-    asked = asked.only(tuple(only))
+    chosen, suite = load_criteria(criteria)
+    chosen = chosen.only(tuple(only))
     player = agent_player(sender, _label(sender), code=True)
     folder = RUNS / _file_name(player.label) if out is None else path_of("out", out)
     target = folder / PAGE if page is None else path_of("page", page)
     if target.suffix != ".html":
         raise InputError(f"page is {str(target)!r}; it must end in .html")
     with locked(folder, "report"):
-        return _evaluate(sender, asked, suite, player, folder, target, jobs=jobs, fresh=fresh, progress=progress)
+        return _evaluate(sender, chosen, suite, player, folder, target, jobs=jobs, fresh=fresh, progress=progress)
 
 
 def _evaluate(
     sender: str,
-    asked: Criteria,
+    criteria: Criteria,
     suite: PacketSuite,
     player: Player,
     folder: FilePath,
@@ -185,44 +182,44 @@ def _evaluate(
     fresh: bool,
     progress: Callable[[int, int], None],
 ) -> Report:
-    """Evaluate in a folder that is held."""
+    """Evaluate in a folder whose lock is held."""
     if fresh:
-        (folder / FURTHER).unlink(missing_ok=True)
-    cells = _cells(asked, suite, player)
-    refused = {} if player.kind == FILE else _refused(cells, player)
+        (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    cells = _cells(criteria, suite, player)
+    refused = {} if player.kind == FILE else _find_refusals(cells, player)
     playable = list(dict.fromkeys(cell.scenario for cell in cells if cell.scenario not in refused))
     if not playable:
         raise InputError(f"{player.label} can be played in no cell: {next(iter(refused.values()))}")
-    further, more = Further(folder, player), len(asked.worst_cases) + len(asked.proofs)
+    answers, n_answers = Answers(folder, player), len(criteria.worst_cases) + len(criteria.proofs)
     try:
         manifest = run_suite(
             suite,
             folder / CELLS,
-            extra_agents=list(dict.fromkeys([sender, asked.baseline])),
+            extra_agents=list(dict.fromkeys([sender, criteria.baseline])),
             only=[f"{glob.escape(case)}/*" for case in playable],
             backend="local" if jobs == 1 else "processes",
             workers=jobs,
             fresh=fresh,
             pictures=False,
-            progress=lambda done, total: progress(done, total + more),
+            progress=lambda done, total: progress(done, total + n_answers),
         )
     except InputError as error:  # the folder of the cells is the command's --folder
         raise InputError(str(error).replace("--out", "--folder")) from None
-    records = [record for record in cells_of(folder / CELLS) if record["agent"] in (player.label, asked.baseline)]
+    records = [record for record in load_cells(folder / CELLS) if record["agent"] in (player.label, criteria.baseline)]
     broken = next((f"{one['agent']}: {one['error']}" for one in manifest["failed"]), "")
-    done, total = manifest["n_cells"], manifest["n_cells"] + more
+    done, total = manifest["n_cells"], manifest["n_cells"] + n_answers
     worst, proofs = [], []
-    for case in asked.worst_cases:
-        worst.append(further.worst_case(case, broken))
+    for case in criteria.worst_cases:
+        worst.append(answers.worst_case(case, broken))
         progress(done + len(worst), total)
-    for proof in asked.proofs:
-        proofs.append(further.proof(proof, asked.proof_limit_s))
+    for proof in criteria.proofs:
+        proofs.append(answers.proof(proof, criteria.proof_limit_s))
         progress(done + len(worst) + len(proofs), total)
     data = {
         "sender": {"name": player.label, "kind": player.kind, "sha256": player.sha256},
-        "baseline": asked.baseline,
-        "document": asked.title,
-        "criteria": judged(asked, suite, records, player.label, refused or dict.fromkeys(playable, broken)),
+        "baseline": criteria.baseline,
+        "document": criteria.title,
+        "criteria": judge_criteria(criteria, suite, records, player.label, refused or dict.fromkeys(playable, broken)),
         "worst_cases": worst,
         "proofs": proofs,
         "failed": broken or None,
@@ -233,7 +230,7 @@ def _evaluate(
     data = plain(data)
     make_folder(target.parent)
     FORMAT.write(folder / DATA, data)
-    write_atomic(target, page_of(data, asked, suite, records, player).encode())
+    write_atomic(target, render_page(data, criteria, suite, records, player).encode())
     return Report({**FORMAT.head, **data, "out": str(folder), "page": str(target)})
 
 
@@ -247,21 +244,21 @@ def _file_name(label: str) -> str:
     return re.sub(r"[^\w.=-]+", "_", label).strip("._") or "sender"
 
 
-def _cells(asked: Criteria, suite: PacketSuite, player: Player) -> list[PacketCell]:
+def _cells(criteria: Criteria, suite: PacketSuite, player: Player) -> list[PacketCell]:
     """Return the sender's cells of the suite that the criteria need."""
-    wanted = [m.quantity.scenario for c in asked.criteria for m in c.measures]
-    wanted += [picture for c in asked.criteria for picture in c.pictures]
-    found = cells_for(suite, [player])
-    return [c for c in found if isinstance(c, PacketCell) and any(matches(c.scenario, pattern) for pattern in wanted)]
+    patterns = [m.quantity.scenario for c in criteria.criteria for m in c.measures]
+    patterns += [picture for c in criteria.criteria for picture in c.pictures]
+    cells = make_cells(suite, [player])
+    return [c for c in cells if isinstance(c, PacketCell) and any(matches(c.scenario, pattern) for pattern in patterns)]
 
 
-def _refused(cells: list[PacketCell], player: Player) -> dict[str, str]:
-    """Return what a sender that comes with ccenv says of the networks that it cannot be run on, by case."""
+def _find_refusals(cells: list[PacketCell], player: Player) -> dict[str, str]:
+    """Return the cases on which a sender that comes with ccenv cannot run: case -> why."""
     refused: dict[str, str] = {}
     for cell in cells:
         started = cell.scenario_data().model_copy(update={"duration_s": cell.network["log_s"], "warmup_s": 0.0})
         try:
-            simulate(started, senders={player.spec: sender_of(player)})
+            simulate(started, senders={player.spec: build_sender(player)})
         except CcenvError as error:
             refused[cell.scenario] = str(error)
     return refused

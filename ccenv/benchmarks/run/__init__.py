@@ -1,1 +1,1 @@
-"""Running suites: backends, stores, records, provenance."""
+"""Running suites: backends, runner and summary."""

@@ -1,4 +1,4 @@
-"""Where cells are played. Each backend yields the records of finished cells in any order; the numbers are the same."""
+"""Backends that play cells; each yields the records of finished cells in any order, with the same numbers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ Backend = Callable[[Sequence[Cell], int], Iterator[list[CellData]]]
 
 
 FAILED = "failed"
-"""Key of what stands for the record of a cell whose sender, code of a user, failed: what it says."""
+"""Key of the error text that replaces the record of a cell whose sender, code of a user, failed."""
 
 
 def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
-    """Play a cell and return its record.
+    """Play a cell and return its record; for code of a user that fails a record of the failure.
 
-    Args:
-        cell: what to play.
-        broken: hash -> what was wrong with code of a user that has failed; it is not played again.
+    ``broken`` maps the hash of user code that failed to its error; such code is not played again.
 
     Raises:
-        CcenvError: if a sender that comes with ccenv, a program or a policy fails; code of a user has a record that says so.
+        CcenvError: if a sender that comes with ccenv, a program or a policy fails.
     """
     if cell.agent.kind != FILE:
         return cell.run()
@@ -51,16 +49,16 @@ def local(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
 
 
 def processes(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
-    """Play the cells in worker processes. Raises CcenvError if a worker dies; what was yielded before stays valid."""
+    """Play the cells in worker processes. Raises CcenvError if a worker dies; records yielded before stay valid."""
     yield from in_processes(_task, _tasks(cells), workers)
 
 
 def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
-    """Play the cells as Ray tasks, on the cluster that RAY_ADDRESS names or on one that is started here with so many cores.
+    """Play the cells as Ray tasks, on the cluster of RAY_ADDRESS or on a local one of ``workers`` cores.
 
     Raises:
         MissingExtraError: if Ray is not installed.
-        CcenvError: if a worker dies; what was yielded before stays valid.
+        CcenvError: if a worker dies; records yielded before stay valid.
     """
     require_extra("ray", "rllib")
     import ray as cluster
@@ -102,11 +100,11 @@ def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> 
     except BrokenProcessPool:
         raise CcenvError(DIED) from None
     finally:
-        pool.end()  # nothing is left to wait for: all is done, or the rest is not wanted any more
+        pool.end()  # all tasks are done, or the rest is abandoned
 
 
 def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cut the cells into tasks of as many as their first one says."""
+    """Split the cells into tasks of ``per_task`` cells."""
     size = cells[0].per_task if cells else 1
     return [list(cells[start : start + size]) for start in range(0, len(cells), size)]
 

@@ -1,4 +1,4 @@
-"""Run a suite: cells in, records out, resumable at any point."""
+"""Run a suite, resumable at any point: from cells to records and a manifest."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ccenv.base.files import plain
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
-from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, TraceCell, adversary_player, agent_player
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.curve import attack_cells_of, curve_cells_of
-from ccenv.benchmarks.cells.live import live_cells_of
-from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
+from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
+from ccenv.benchmarks.cells.live import make_live_cells
+from ccenv.benchmarks.cells.packet import FIXED, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
-from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_own, write_parquet
+from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, write_parquet
 from ccenv.benchmarks.run.backends import BACKENDS, FAILED
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
@@ -30,7 +30,7 @@ from ccenv.benchmarks.store import RunFolder
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
-from ccenv.benchmarks.suite.references import check_all, table_of
+from ccenv.benchmarks.suite.references import check_all, compute_table
 from ccenv.network.metrics.table import METRICS
 from ccenv.network.metrics.user import load_metric
 
@@ -53,25 +53,25 @@ def run_suite(
     pictures: bool = True,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Play what is not yet finished and summarise.
+    """Play the unfinished cells of a suite and summarise the run.
 
     Args:
-        suite: what to play: a suite, a shipped name or a YAML file.
+        suite: a suite, a shipped name or a YAML file.
         out: folder of the results; finished cells in it are kept.
-        extra_agents: specs of senders besides the suite's, e.g. a trained policy or a Python file.
-        extra_adversaries: specs of adversaries besides the suite's; of the curve engine.
-        extra_metrics: names, Python files or plugins of metrics besides the suite's.
+        extra_agents: specs of further senders, e.g. a trained policy or a Python file.
+        extra_adversaries: specs of further adversaries; of the curve engine.
+        extra_metrics: names, Python files or plugins of further metrics.
         only: patterns of ``scenario/agent/adversary/seed`` with ``*``; empty: all.
-        limit: play at most so many unfinished cells.
+        limit: largest number of cells to play now.
         backend: a key of ``BACKENDS``; it does not change the results.
-        workers: processes to use; by default one per usable core.
-        fresh: discard what the folder holds.
+        workers: processes; by default one per usable core.
+        fresh: discard the contents of the folder.
         pictures: also write the worst trace of each sender and the plots.
         progress: called as cells finish.
 
     Returns:
-        Manifest: what is written to the folder, a dictionary with ``to_frame``. Its ``failed`` names the cells whose sender, code
-        of a user, failed; the others were played.
+        Manifest: as written to the folder, a dictionary with ``to_frame``. ``failed`` names the cells whose sender, code of a
+        user, failed; the others were played.
 
     Raises:
         InputError: for unknown names, a filter that matches nothing, or a folder of another suite.
@@ -82,15 +82,15 @@ def run_suite(
     for name, value in (("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
-    asked = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
+    request = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
     suite, out = as_suite(suite), path_of("out", out)
     _require_list("extra_agents", extra_agents)
-    own = Own(
-        _own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
+    additions = UserAdditions(
+        _user_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
     )
-    suite = _with_own(suite, own, [name for name in extra_metrics if name in METRICS])
+    suite = _extend_suite(suite, additions, [name for name in extra_metrics if name in METRICS])
     agents = _players(suite, extra_agents)
-    cells = cells_for(suite, agents, own)
+    cells = make_cells(suite, agents, additions)
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
@@ -98,26 +98,26 @@ def run_suite(
     with folder.locked():
         if fresh:
             folder.clear()
-        described = describe_own(own.metrics)
+        described = describe_user_metrics(additions.metrics)
         earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
         stored = {record["key"]: record for record in folder.read_cells()}
-        todo = [cell for cell in chosen if cell.key not in stored][:limit]
+        unfinished = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
-        progress(done, done + len(todo))
+        progress(done, done + len(unfinished))
         failed: list[dict[str, str]] = []
-        for found in BACKENDS[backend](todo, workers or _cores()):
-            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in found if FAILED in one]
-            records = [record for record in found if FAILED not in record]
+        for batch in BACKENDS[backend](unfinished, workers or _cores()):
+            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
+            records = [record for record in batch if FAILED not in record]
             folder.append(records)
             stored |= {record["key"]: record for record in records}
-            done += len(found)
-            progress(done, len(chosen) if limit is None else done + len(todo))
-        records = _final_order(cells, stored)
-        known = {player.label for player in agents} | {FIXED.label}
-        kept = {record["agent"] for record in records} - known
+            done += len(batch)
+            progress(done, len(chosen) if limit is None else done + len(unfinished))
+        records = _order_records(cells, stored)
+        labels = {player.label for player in agents} | {FIXED.label}
+        kept = {record["agent"] for record in records} - labels
         others = [agent for agent in earlier if agent["label"] in kept]
         manifest = Manifest(_manifest(suite, [asdict(player) for player in agents] + others, cells, records), failed=failed)
-        manifest |= {**described, ASKED: plain(asked)}
+        manifest |= {**described, ASKED: plain(request)}
         if pictures:
             if isinstance(suite, Suite):
                 write_worst_traces(out, [c for c in cells if isinstance(c, TraceCell)], records, manifest["summary"])
@@ -138,21 +138,16 @@ def evaluate(
     workers: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Records:
-    """Play a suite for one sender and return its records, in the order of the suite, without a folder.
+    """Play a suite for one sender and return its records in the order of the suite; nothing is stored.
 
-    Args:
-        suite: what to play: a suite, a shipped name or a YAML file.
-        sender: a name with parameters, or the path of a program, policy or Python file; instead of the suite's agents.
-        seeds: instead of the suite's.
-        backend: as in :func:`run_suite`.
-        workers: as in :func:`run_suite`.
-        progress: as in :func:`run_suite`.
+    ``sender`` (a name with parameters, or the path of a program, policy or Python file) and ``seeds`` replace the suite's; the
+    other arguments are those of :func:`run_suite`.
 
     Returns:
-        Records: per cell what :func:`run_suite` stores in ``cells.jsonl``; a list with ``to_frame``.
+        Records: the lines of ``cells.jsonl`` as a list with ``to_frame``.
 
     Raises:
-        InputError: for a suite, sender or seeds that cannot be.
+        InputError: for an invalid suite, sender or seeds.
         EngineError: if the sender, code of a user, fails.
     """
     suite = as_suite(suite)
@@ -166,19 +161,19 @@ def evaluate(
         raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
-    cells = cells_for(suite, [agent_player(sender, code=True)])
-    found: dict[str, dict[str, Any]] = {}
+    cells = make_cells(suite, [agent_player(sender, code=True)])
+    finished: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
         for record in records:
             if FAILED in record:
                 raise EngineError(record[FAILED])
-        found |= {record["key"]: record for record in records}
-        progress(len(found), len(cells))
-    return Records(found[cell.key] for cell in cells)
+        finished |= {record["key"]: record for record in records}
+        progress(len(finished), len(cells))
+    return Records(finished[cell.key] for cell in cells)
 
 
 def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
-    """Return a suite for a shipped name, a YAML file, the suite of a plugin, or itself. Raises InputError for anything else."""
+    """Return the suite of a shipped name, YAML file or plugin; a suite is returned as it is. Raises InputError."""
     if isinstance(given, SuiteBase):
         return given
     if not isinstance(given, (str, os.PathLike)):
@@ -194,7 +189,7 @@ def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
     return load_suite(os.fspath(file))
 
 
-def _own_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ...]:
+def _user_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ...]:
     _require_list("extra_adversaries", specs)
     players = tuple(adversary_player(spec, code=True) for spec in specs)
     for player in players:
@@ -203,11 +198,11 @@ def _own_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ..
     return players
 
 
-def _with_own(suite: SuiteBase, own: Own, names: Sequence[str]) -> SuiteBase:
-    """Return a suite with further metrics and adversaries; results of the two are never mixed: their hashes differ."""
-    more = {name: suite.measure(name).direction for name in [*names, *(metric.name for metric in own.metrics)]}
-    players = tuple(player.label for player in own.adversaries)
-    changes: dict[str, Any] = {"metrics": {**suite.metrics, **more}} if more else {}
+def _extend_suite(suite: SuiteBase, additions: UserAdditions, names: Sequence[str]) -> SuiteBase:
+    """Return a suite with further metrics and adversaries; its hash differs, so results are never mixed."""
+    added_metrics = {name: suite.measure(name).direction for name in [*names, *(metric.name for metric in additions.metrics)]}
+    players = tuple(player.label for player in additions.adversaries)
+    changes: dict[str, Any] = {"metrics": {**suite.metrics, **added_metrics}} if added_metrics else {}
     changes |= {"adversaries": (*suite.opponents, *players)} if players else {}
     return suite.model_copy(update=changes) if changes else suite
 
@@ -233,23 +228,23 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) -> list[Cell]:
-    """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
+def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[Cell]:
+    """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
 
     Raises:
-        InputError: for unknown agents or adversaries, or a network that cannot be.
+        InputError: for unknown agents or adversaries, or an invalid network.
     """
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
-        cells += packet_cells_of(suite, agents, own)
+        cells += make_packet_cells(suite, agents, additions)
     elif isinstance(suite, LiveSuite):
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
-        cells += live_cells_of(suite, own)
+        cells += make_live_cells(suite, additions)
     elif isinstance(suite, Suite) and suite.engine == "attack":
-        cells += attack_cells_of(suite, agents, own)
+        cells += make_attack_cells(suite, agents, additions)
     elif isinstance(suite, Suite):
-        cells += curve_cells_of(suite, agents, own)
+        cells += make_curve_cells(suite, agents, additions)
     if not cells:
         raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return cells
@@ -259,10 +254,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put this run's cells first, in the suite's order; agents that only an earlier run had stay behind them.
+def _order_records(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Order this run's cells as the suite, followed by those of agents of earlier runs.
 
-    Cells of agents that changed, or that older code played, are superseded and dropped.
+    Cells of changed agents or older code are dropped.
     """
     keys = [cell.key for cell in cells]
     codes = {cell.code for cell in cells}
@@ -295,5 +290,5 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         },
         "summary": summarise(suite, records),
         "references": check_all(suite, records),
-        **({"table": table_of(suite, records)} if suite.table else {}),
+        **({"table": compute_table(suite, records)} if suite.table else {}),
     }

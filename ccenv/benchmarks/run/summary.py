@@ -1,4 +1,4 @@
-"""What a run says about each sender: nominal score with interval, metrics per adversary, worst case and who found it."""
+"""The summary of a run per sender: nominal score with interval, metrics per adversary, and the worst case with its adversary."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
     """
     entries = []
     for agent in dict.fromkeys(record["agent"] for record in records):
-        own = [record for record in records if record["agent"] == agent]
+        agent_records = [record for record in records if record["agent"] == agent]
         entries.append(
             {
                 "agent": agent,
-                "agent_sha256": own[0]["agent_sha256"],
-                "n_cells": len(own),
-                "score": _score(suite, own),
-                "against": {name: _means(suite, own, name) for name in suite.opponents},
-                "worst_case": _worst(suite.measure(suite.worst_case.metric), own),
-                **_by_goal(suite, own),
+                "agent_sha256": agent_records[0]["agent_sha256"],
+                "n_cells": len(agent_records),
+                "score": _score(suite, agent_records),
+                "against": {name: _means(suite, agent_records, name) for name in suite.opponents},
+                "worst_case": _worst(suite.measure(suite.worst_case.metric), agent_records),
+                **_by_goal(suite, agent_records),
             }
         )
     sign = suite.measure(suite.score.metric).sign
     return sorted(entries, key=lambda e: (e["score"] is None, -sign * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
-def _score(suite: SuiteBase, records: list[CellData]) -> dict[str, Any] | None:
+def _score(suite: SuiteBase, agent_records: list[CellData]) -> dict[str, Any] | None:
     tasks: dict[str, list[float]] = {}
-    for record in records:
+    for record in agent_records:
         value = record["metrics"].get(suite.score.metric)
         if record["adversary"] == suite.score.adversary and value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
@@ -49,8 +49,8 @@ def _score(suite: SuiteBase, records: list[CellData]) -> dict[str, Any] | None:
 
 
 def _means(suite: SuiteBase, records: list[CellData], adversary: str) -> dict[str, float | None]:
-    own = [record["metrics"] for record in records if record["adversary"] == adversary]
-    return {name: _mean([values.get(name) for values in own]) for name in suite.metrics}
+    metrics = [record["metrics"] for record in records if record["adversary"] == adversary]
+    return {name: _mean([values.get(name) for values in metrics]) for name in suite.metrics}
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -62,11 +62,11 @@ def _by_goal(suite: SuiteBase, records: list[CellData]) -> dict[str, Any]:
     cases: dict[str, set[str]] = {}
     for case, goal in suite.goals.items():
         cases.setdefault(goal, set()).add(case)
-    found = {
+    worst_cases = {
         goal: _worst(suite.measure(goal_of(goal).metric), [record for record in records if record["scenario"] in names])
         for goal, names in cases.items()
     }
-    return {"worst_by_goal": found} if found else {}
+    return {"worst_by_goal": worst_cases} if worst_cases else {}
 
 
 def _worst(metric: Metric, records: list[CellData]) -> dict[str, Any] | None:
@@ -77,5 +77,5 @@ def _worst(metric: Metric, records: list[CellData]) -> dict[str, Any] | None:
             worst = record
     if worst is None:
         return None
-    where = {name: worst[name] for name in ("scenario", "adversary", "seed", "key")}
-    return {"metric": metric.name, "value": worst["metrics"][metric.name], **where}
+    identity = {name: worst[name] for name in ("scenario", "adversary", "seed", "key")}
+    return {"metric": metric.name, "value": worst["metrics"][metric.name], **identity}

@@ -1,1 +1,1 @@
-"""Suites as data: what a suite file may say, and what its published values are."""
+"""Suites as data: their file format and published values."""

@@ -1,4 +1,4 @@
-"""What the suites of both engines have in common: names, versions, seeds, scores, published values and figures."""
+"""The common part of all suites: names, versions, seeds, scores, published values and figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Aggregate = Literal["mean", "median", "iqm", "min", "max", "std", "sum", "delta_
 
 
 class Quantity(StrictModel):
-    """A number made of the cells of a run: an aggregate of a metric over those that match.
+    """An aggregate of a metric over the matching cells of a run.
 
     Attributes:
         metric: one of the suite's.
@@ -57,19 +57,19 @@ class Quantity(StrictModel):
 
 
 class Reference(Quantity):
-    """A published value or statement to compare with; one of value, theory, at_least, at_most, above and below is given.
+    """A published value or statement to compare with; exactly one of value, theory, at_least, at_most, above and below is set.
 
     Attributes:
         name: the statement in words.
-        value: what the source reports.
-        theory: what the source's theory predicts: a ``function`` of ``ccenv.benchmarks.suite.theory``, its arguments, and a
+        value: number that the source reports.
+        theory: prediction of the source: a ``function`` of ``ccenv.benchmarks.suite.theory``, its arguments, and a
             factor ``times``.
-        at_least, at_most: what the source claims as a bound.
-        above, below: a quantity of the same run that this one is to exceed, or to stay under.
+        at_least, at_most: bound that the source claims.
+        above, below: quantity of the same run that this one must exceed, or stay below.
         tolerance: a value counts as reproduced if ours is within this factor of it.
-        neutral: what would be no effect: on the same side of it as the source, but further off, is "same direction".
+        neutral: value of no effect; a value on the same side of it as the source, but outside the tolerance, is "same direction".
         source: paper, section, figure or table.
-        why: what is known about a difference.
+        why: known reasons for a difference.
     """
 
     name: str = ""
@@ -86,15 +86,15 @@ class Reference(Quantity):
 
     @model_validator(mode="after")
     def _one_claim(self) -> Reference:
-        given = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {found}")
+        claims = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
+        if len(claims) != 1:
+            listed = " and ".join(claims) or "none"
+            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {listed}")
         return self
 
     @property
     def published(self) -> float | None:
-        """The number that the source gives or predicts; None for a comparison of two of our own."""
+        """The published or predicted number; None for a comparison within the run."""
         if self.theory is not None:
             from ccenv.benchmarks.suite.theory import evaluate
 
@@ -104,16 +104,15 @@ class Reference(Quantity):
 
     @property
     def quantities(self) -> list[Quantity]:
-        """The quantities that it reads: itself and what it is compared with."""
+        """This quantity and the one that it is compared with."""
         return [self, *(q for q in (self.above, self.below) if q is not None)]
 
 
 class Figure(StrictModel):
-    """A picture of the report.
+    """A figure of the report.
 
     Attributes:
         name: of its files.
-        title: above it.
         kind: ``lines`` (metric over x, a line per ``by``, a panel per ``panels``), ``bars`` (a bar per case and ``by``),
             ``heatmap`` (metric over x and y, a panel per ``panels``), ``delta_map`` (delta-sensitivity of the metric over all
             cells whose x and y lie between d_min and d_max: [Delta] figure 4), ``series`` (rates over time, a panel per case),
@@ -151,11 +150,11 @@ class Figure(StrictModel):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The metrics that it shows."""
+        """The metrics of the figure."""
         return self.metrics or ((self.metric,) if self.metric else ())
 
     def quantity(self, metric: str) -> Quantity:
-        """Return what it shows of a metric."""
+        """Return the quantity that the figure shows of a metric."""
         return Quantity(
             metric=metric, divided_by=self.divided_by, aggregate=self.aggregate, scenario=self.scenario, where=self.where
         )
@@ -175,23 +174,17 @@ class WorstCase(StrictModel):
 
 
 class SuiteBase(StrictModel):
-    """What every suite has.
+    """The fields of every suite.
 
     Attributes:
-        format: always ``"ccenv-suite"``.
-        format_version: 1.
-        name: what ``ccenv bench run`` takes.
-        version: bumped whenever a scenario changes; results of different versions are never mixed.
-        summary: one line.
-        notes: how it differs from its source, for the report.
-        tags: free labels; ``quick``, ``standard``, ``paper`` and ``adversarial`` are used by the shipped suites.
-        seeds: one run per seed; a seed draws what is drawn and keys all random moves.
+        version: raised whenever a scenario changes; results of different versions are never mixed.
+        notes: differences from the source, for the report.
+        tags: free labels; the shipped suites use ``quick``, ``standard``, ``paper`` and ``adversarial``.
+        seeds: one run each; a seed draws the parameters and keys all random moves.
         agents: specs of senders under test.
-        metrics: name -> which way is better. A file lists names; the table of metrics says which way.
-        score: how the nominal score is made.
-        worst_case: how the worst case is made.
+        metrics: name -> which way is better. A file lists names; the table of metrics holds the directions.
         references: published values.
-        table: name -> quantity: the numbers of each sender that the suite is about; ``ccenv bench run --json`` prints them.
+        table: name -> quantity: the main numbers of each sender, as printed by ``ccenv bench run --json``.
         figures: of the report.
     """
 
@@ -213,23 +206,23 @@ class SuiteBase(StrictModel):
 
     @field_validator("metrics", mode="before")
     @classmethod
-    def _with_directions(cls, given: Any) -> Any:
-        """Take the directions from the table of metrics; a recorded suite holds its own, which must agree."""
-        if not isinstance(given, (list, tuple, dict)) or not all(isinstance(name, str) for name in given):
-            return given
-        once("metrics", list(given))
+    def _with_directions(cls, metrics: Any) -> Any:
+        """Add the directions from the table of metrics; those of a recorded suite must agree."""
+        if not isinstance(metrics, (list, tuple, dict)) or not all(isinstance(name, str) for name in metrics):
+            return metrics
+        once("metrics", list(metrics))
         try:
-            known = {name: cls.measure(name).direction for name in given}
+            directions = {name: cls.measure(name).direction for name in metrics}
         except InputError as error:
             raise ValueError(str(error)) from None
-        for name, direction in given.items() if isinstance(given, dict) else ():
-            if direction != known[name]:
-                raise ValueError(f"{name}: {known[name]} is better, not {shown(direction)}")
-        return known
+        for name, direction in metrics.items() if isinstance(metrics, dict) else ():
+            if direction != directions[name]:
+                raise ValueError(f"{name}: {directions[name]} is better, not {shown(direction)}")
+        return directions
 
     @classmethod
     def measure(cls, name: str) -> Metric:
-        """Return what a metric of this suite is called and which way is better. Raises UnknownNameError."""
+        """Return a metric of this suite by name. Raises UnknownNameError."""
         raise NotImplementedError
 
     @property
@@ -239,12 +232,12 @@ class SuiteBase(StrictModel):
 
     @property
     def goals(self) -> dict[str, str]:
-        """What searching adversaries aim at, by case; empty where all aim at the utilisation."""
+        """Objectives of searching adversaries by case; empty if all minimise the utilisation."""
         return {}
 
     @property
     def sha256(self) -> str:
-        """Content hash: of what is played and measured; not of words, published values and figures."""
+        """Content hash of everything that affects runs and metrics; texts, published values and figures are left out."""
         return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures"}))
 
     def run_key(self, case: str, seed: int) -> int:
@@ -265,26 +258,26 @@ class SuiteBase(StrictModel):
             for figure in self.figures
             for name in (*figure.shown, *filter(None, (figure.divided_by,)))
         ]
-        for where, name in used:
+        for user, name in used:
             if name not in self.metrics:
-                raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
-        for where, name in used[:2]:
+                raise ValueError(f"{user}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
+        for user, name in used[:2]:
             if self.measure(name).direction == "neither":
-                raise ValueError(f"{where}: metric {name!r} has no better or worse value")
+                raise ValueError(f"{user}: metric {name!r} has no better or worse value")
         if self.score.adversary not in self.opponents:
             hint = did_you_mean(self.score.adversary, self.opponents)
             raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")
 
 
 def check_grid(lengths: Iterable[int]) -> None:
-    """Refuse a grid of more cases than a suite can have. Raises ValueError, for validators."""
+    """Refuse a grid of more than MOST_CASES cases. Raises ValueError, for validators."""
     count = math.prod(lengths)
     if count > MOST_CASES:
         raise ValueError(f"a grid of {count} cases; a scenario has at most {MOST_CASES}")
 
 
 def once(what: str, values: Sequence[Any]) -> None:
-    """Refuse a list in which a value occurs twice. Raises ValueError, for validators."""
+    """Refuse repeated values. Raises ValueError, for validators."""
     twice = [value for value in values if list(values).count(value) > 1]
     if twice:
         raise ValueError(f"{what}: {twice[0]!r} is listed twice")

@@ -25,10 +25,7 @@ PACKAGE = "ccenv.benchmarks.suites"
 class Values(StrictModel):
     """Values of a scenario's parameter: one number, a list (a grid: one case each), or a range that each seed draws from.
 
-    Attributes:
-        values: the numbers; empty for a range.
-        low: smallest value of a range.
-        high: largest value of a range; draws are uniform in the logarithm.
+    Draws from a range [low, high] are log-uniform; ``values`` is then empty.
     """
 
     values: tuple[float, ...] = ()
@@ -69,16 +66,13 @@ class CurveScenario(StrictModel):
     """A family of paths.
 
     Attributes:
-        name: unique in the suite.
-        summary: one line for reports.
-        model: network model.
         link_rate_mbps: C in Mbit/s.
         rtt_ms: Rm in ms.
         jitter_rtts: D in units of Rm; a whole number of steps.
         buffer_bdp: buffer in units of C*Rm; ``inf`` allowed.
         n_flows: flows of the agent under test.
         competitors: agents of further flows.
-        stagger_rtts: flow i starts i times so many Rm after flow 0.
+        stagger_rtts: flow i starts i * stagger_rtts * Rm after flow 0.
         goal: of searching adversaries, a name of ``ccenv.attacks.game.GOALS``.
     """
 
@@ -96,7 +90,7 @@ class CurveScenario(StrictModel):
 
     @model_serializer(mode="wrap")
     def _without_default_goal(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the usual goal out, so that the hash of a suite without goals stays what it was."""
+        """Leave out the default goal, so that the hash of suites without goals is stable."""
         data: dict[str, Any] = dump(self)
         if data.get("goal") == UTILISATION:
             del data["goal"]
@@ -153,13 +147,7 @@ _MAY_BE_ZERO = ("jitter_rtts", "stagger_rtts")
 
 @dataclass(frozen=True)
 class Case:
-    """A point of a scenario's grid.
-
-    Attributes:
-        name: unique in the suite.
-        scenario: where it belongs.
-        point: value per grid parameter, None where each seed draws.
-    """
+    """A point of a scenario's grid: ``point`` has a value per grid parameter, None where each seed draws."""
 
     name: str
     scenario: CurveScenario
@@ -167,17 +155,17 @@ class Case:
 
     def path(self, key: int) -> Path:
         """Return the path of a run; ranges are drawn with counter-based random numbers from the run's key."""
-        at = {name: self._value(name, uniform(float(key), 0.0, 0.0, float(i))) for i, name in enumerate(_GRID)}
+        drawn = {name: self._value(name, uniform(float(key), 0.0, 0.0, float(i))) for i, name in enumerate(_GRID)}
         path = make_path(
-            link_rate_mbps=at["link_rate_mbps"],
-            rtt_ms=at["rtt_ms"],
-            jitter_ms=at["jitter_rtts"] * at["rtt_ms"],
-            buffer_bdp=at["buffer_bdp"],
+            link_rate_mbps=drawn["link_rate_mbps"],
+            rtt_ms=drawn["rtt_ms"],
+            jitter_ms=drawn["jitter_rtts"] * drawn["rtt_ms"],
+            buffer_bdp=drawn["buffer_bdp"],
             n_flows=self.scenario.n_flows + len(self.scenario.competitors),
         )
-        if at["stagger_rtts"] == 0:
+        if drawn["stagger_rtts"] == 0:
             return path
-        late_s = at["stagger_rtts"] * at["rtt_ms"] / 1e3
+        late_s = drawn["stagger_rtts"] * drawn["rtt_ms"] / 1e3
         flows = tuple(flow.model_copy(update={"start_s": i * late_s}) for i, flow in enumerate(path.flows))
         return path.model_copy(update={"flows": flows})
 
@@ -191,14 +179,12 @@ class Suite(SuiteBase):
     """A benchmark suite of the curve engine: every agent on every path against every adversary.
 
     Attributes:
-        engine: ``curve``: adversaries play as they are; ``attack``: also searches and constructions of
-            ``ccenv.attack``, against one flow per path or several of one sender.
+        engine: ``curve``: registered adversaries; ``attack``: also searches and constructions of ``ccenv.attack``, against one
+            flow per path or several of one sender.
         budget_flow_steps: of each search, for ``attack``.
         steps_per_rtt: K of the curve engine.
         duration_rtts, duration_s: length of a run, one of the two; RTTs are smallest Rm.
-        warm_up_rtts, warm_up_s: what metrics leave out, one of the two or none.
-        adversaries: specs of adversaries.
-        scenarios: families of paths.
+        warm_up_rtts, warm_up_s: start of a run that metrics leave out, one of the two or none.
     """
 
     engine: Literal["curve", "attack"] = "curve"
@@ -261,7 +247,7 @@ class Suite(SuiteBase):
 
     @property
     def goals(self) -> dict[str, str]:
-        """What searching adversaries aim at, by case; empty where all aim at the utilisation."""
+        """Objectives of searching adversaries by case; empty if all minimise the utilisation."""
         goals = {case.name: case.scenario.goal for case in self.cases}
         return {} if set(goals.values()) == {UTILISATION} else goals
 

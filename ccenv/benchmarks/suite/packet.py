@@ -1,7 +1,4 @@
-"""Suites of the packet engine: networks with parameters, played for every point of a grid, named case and seed.
-
-Suites of the real TCP stack: stored attacks, each against a sender of this machine's kernel or a program that it loads.
-"""
+"""Suites of the packet engine (networks with parameters, for every grid point, named case and seed) and of the real TCP stack."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.random import uniform
 from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, check_grid, once
-from ccenv.benchmarks.suite.template import AGENT, names_in
+from ccenv.benchmarks.suite.template import AGENT, find_parameters
 from ccenv.network.metrics.table import Metric, run_metric
 
 NETWORK = "network"  # stands where other suites name an adversary
@@ -27,12 +24,7 @@ Value = Finite | str
 
 
 class Drawn(StrictModel):
-    """A parameter that each seed draws: uniform in the logarithm between low and high, or one of the choices.
-
-    Attributes:
-        low, high: > 0.
-        choice: equally likely values.
-    """
+    """A parameter that each seed draws: log-uniform between low and high (both > 0), or one of equally likely choices."""
 
     low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -61,9 +53,9 @@ class PacketScenario(StrictModel):
         summary: one line for reports.
         parameters: name -> a value, a list (a grid: one case each), or a ``Drawn``.
         cases: named cases: parameters that belong together; every point of the grid is played for each.
-        network: links, flows and mss_bytes as in a scenario of the packet engine (docs/packet-engine.md), in which ``$name`` is a
-            parameter and ``$agent`` the sender under test; ``ccenv.benchmarks.suite.template`` says what else it may hold.
-        duration_s, warm_up_s: instead of the suite's.
+        network: links, flows and mss_bytes as in a scenario of the packet engine (docs/packet-engine.md), with ``$name`` for a
+            parameter, ``$agent`` for the sender under test and the additions of ``ccenv.benchmarks.suite.template``.
+        duration_s, warm_up_s: override the suite's.
         windows: name -> spans (from, to) in seconds, for metrics ``name@window``.
     """
 
@@ -78,7 +70,7 @@ class PacketScenario(StrictModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PacketScenario:
-        known = {*self.parameters, "agent"}
+        names_allowed = {*self.parameters, "agent"}
         if self.cases:
             names = [name for name in self.cases[0] if name != "case"]
             for case in self.cases:
@@ -87,10 +79,10 @@ class PacketScenario(StrictModel):
             clash = set(names) & set(self.parameters)
             if clash:
                 raise ValueError(f"cases: {sorted(clash)[0]!r} is a parameter of the grid too")
-            known |= set(names)
-        used = names_in(self.network)
-        for name in sorted(used - known):
-            raise ValueError(f"network: ${name} is no parameter.{did_you_mean(name, known)}")
+            names_allowed |= set(names)
+        used = find_parameters(self.network)
+        for name in sorted(used - names_allowed):
+            raise ValueError(f"network: ${name} is no parameter.{did_you_mean(name, names_allowed)}")
         for name, value in self.parameters.items():
             if isinstance(value, tuple):
                 once(f"parameters.{name}", value)
@@ -102,8 +94,8 @@ class PacketScenario(StrictModel):
 
     @property
     def uses_agent(self) -> bool:
-        """Whether the sender under test has a place in it."""
-        return AGENT.removeprefix("$") in names_in(self.network)
+        """Whether it has a flow of the sender under test."""
+        return AGENT.removeprefix("$") in find_parameters(self.network)
 
     @property
     def points(self) -> list[PacketCase]:
@@ -114,14 +106,14 @@ class PacketScenario(StrictModel):
         for named in self.cases or ({},):
             for point in itertools.product(*grids.values()):
                 chosen = dict(zip(grids, point, strict=True))
-                label = [str(named["case"])] if "case" in named else [_named(n, v) for n, v in named.items()]
-                label += [_named(n, v) for n, v in chosen.items()]
+                label = [str(named["case"])] if "case" in named else [_format_parameter(n, v) for n, v in named.items()]
+                label += [_format_parameter(n, v) for n, v in chosen.items()]
                 values = {**fixed, **{n: v for n, v in named.items() if n != "case"}, **chosen}
                 out.append(PacketCase(f"{self.name}[{','.join(label)}]" if label else self.name, self, values))
         return out
 
 
-def _named(name: str, value: Value) -> str:
+def _format_parameter(name: str, value: Value) -> str:
     return f"{name}={value:g}" if isinstance(value, (int, float)) else f"{name}={value}"
 
 
@@ -131,8 +123,7 @@ class PacketCase:
 
     Attributes:
         name: unique in the suite.
-        scenario: where it belongs.
-        chosen: parameter -> value, those that are drawn left out.
+        chosen: parameter -> value, without the drawn ones.
     """
 
     name: str
@@ -149,16 +140,13 @@ class PacketCase:
 class PacketSuite(SuiteBase):
     """A benchmark suite of the packet engine.
 
-    Metrics are ``name``, ``name[flows]`` for the flows of one name, and ``name@window`` for a scenario's window; those of flows
-    or windows that a scenario does not have are left out of its cells.
+    Metrics are ``name``, ``name[flows]`` for the flows of one name, and ``name@window`` for a scenario's window; cells omit
+    metrics of flows or windows that their scenario does not have.
 
     Attributes:
-        engine: ``packet``.
-        duration_s: length of a run.
-        warm_up_s: what metrics leave out.
+        warm_up_s: start of a run that metrics leave out.
         log_s: interval of the log from which metrics are computed.
         series_s: interval of the rates over time that are kept of the first seed; 0: none.
-        scenarios: families of networks.
     """
 
     engine: Literal["packet"]
@@ -190,9 +178,9 @@ class PacketSuite(SuiteBase):
     def measure(cls, name: str) -> Metric:
         """Return the metric of a name with its flows and window (``ccenv.network.metrics.table``). Raises InputError."""
         plain, group, window = parse_metric(name)
-        known = run_metric(plain)
-        label = known.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
-        return replace(known, name=name, label=label)
+        metric = run_metric(plain)
+        label = metric.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
+        return replace(metric, name=name, label=label)
 
     @property
     def opponents(self) -> tuple[str, ...]:
@@ -214,14 +202,12 @@ def parse_metric(text: str) -> tuple[str, str | None, str]:
 
 
 class LiveScenario(StrictModel):
-    """A sender and the moves that are played against it.
+    """A stored attack on a sender.
 
     Attributes:
-        name: unique in the suite.
-        summary: one line for reports.
         sender: ``kernel:NAME``, or a belief program.
         moves: the sender whose shipped moves these are, or a file of ``ccenv attack``.
-        calm: the same path without the moves, too.
+        calm: also run the same path without the moves.
     """
 
     name: Name
@@ -233,13 +219,7 @@ class LiveScenario(StrictModel):
 
 @dataclass(frozen=True)
 class LiveCase:
-    """A run of a suite.
-
-    Attributes:
-        name: unique in the suite.
-        scenario: where it belongs.
-        calm: without the moves.
-    """
+    """A run of a live suite; ``calm``: without the moves."""
 
     name: str
     scenario: LiveScenario
@@ -247,12 +227,7 @@ class LiveCase:
 
 
 class LiveSuite(SuiteBase):
-    """A suite of live runs. Its numbers are those of the machine that made them; runs that are not valid give none.
-
-    Attributes:
-        engine: ``live``.
-        scenarios: what is run, one after the other.
-    """
+    """A suite of live runs, one after the other. Numbers hold for the machine that made them; invalid runs give none."""
 
     engine: Literal["live"]
     scenarios: tuple[LiveScenario, ...] = Field(min_length=1)

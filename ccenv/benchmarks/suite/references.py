@@ -1,4 +1,4 @@
-"""Published values beside ours: quantities over the cells of a run, and whether they agree."""
+"""Quantities over the cells of a run, and their agreement with published values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ccenv.network.metrics import measures
 REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "same direction", "not reproduced", "not measured"
 
 
-def matching(records: list[CellData], quantity: Any) -> list[CellData]:
-    """Return the records that a quantity or figure speaks about: scenario pattern, agent, adversary, parameters."""
+def select_cells(records: list[CellData], quantity: Any) -> list[CellData]:
+    """Return the records that match the scenario pattern, agent, adversary and parameters of a quantity or figure."""
     out = []
     for record in records:
         agent, adversary = getattr(quantity, "agent", None), getattr(quantity, "adversary", None)
@@ -24,13 +24,13 @@ def matching(records: list[CellData], quantity: Any) -> list[CellData]:
             continue
         if (agent is not None and record["agent"] != agent) or (adversary is not None and record["adversary"] != adversary):
             continue
-        if all(_holds(parameter(record, name), wanted) for name, wanted in quantity.where.items()):
+        if all(_meets_condition(parameter(record, name), condition) for name, condition in quantity.where.items()):
             out.append(record)
     return out
 
 
 def matches(scenario: str, pattern: str | tuple[str, ...] | None) -> bool:
-    """Tell whether a case belongs to a pattern: a scenario's name, a case's name, or either with ``*``; to any of several."""
+    """Tell whether a case matches a pattern, or any of several: the name of a scenario or case, with ``*`` allowed."""
     if pattern is None or isinstance(pattern, tuple):
         return pattern is None or any(matches(scenario, one) for one in pattern)
     return scenario == pattern or scenario.partition("[")[0] == pattern or fnmatchcase(scenario, pattern.replace("[", "[[]"))
@@ -47,27 +47,27 @@ def parameter(record: CellData, name: str) -> Any:
     return record.get("parameters", {}).get(name)
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, dict):
-        return value is not None and wanted.get("low", -math.inf) <= value <= wanted.get("high", math.inf)
-    return value in wanted if isinstance(wanted, list) else value == wanted
+def _meets_condition(value: Any, condition: Any) -> bool:
+    if isinstance(condition, dict):
+        return value is not None and condition.get("low", -math.inf) <= value <= condition.get("high", math.inf)
+    return value in condition if isinstance(condition, list) else value == condition
 
 
-def value_of(records: list[CellData], quantity: Quantity) -> float | None:
-    """Return a quantity of a run; None if no cell has it."""
-    cells = [(record, value) for record in matching(records, quantity) if (value := _value(record, quantity)) is not None]
+def compute_quantity(records: list[CellData], quantity: Quantity) -> float | None:
+    """Return a quantity of a run; None if no cell defines it."""
+    cells = [(record, value) for record in select_cells(records, quantity) if (value := _value(record, quantity)) is not None]
     if not cells:
         return None
     values = np.array([value for _, value in cells], dtype=np.float64)
     if quantity.aggregate == "slope":
-        found = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
+        result = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
     elif quantity.aggregate == "delta_sensitivity":
-        found = measures.delta_sensitivity(values)
+        result = measures.delta_sensitivity(values)
     elif quantity.aggregate == "iqm":
-        found = float(interquartile_mean(values))
+        result = float(interquartile_mean(values))
     else:
-        found = float(getattr(np, quantity.aggregate)(values))
-    return found if math.isfinite(found) else None
+        result = float(getattr(np, quantity.aggregate)(values))
+    return result if math.isfinite(result) else None
 
 
 def _value(record: CellData, quantity: Quantity) -> float | None:
@@ -78,20 +78,20 @@ def _value(record: CellData, quantity: Quantity) -> float | None:
     return float(value) / other if other else None
 
 
-def interval_of(records: list[CellData], quantity: Quantity) -> tuple[float, float] | None:
+def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float, float] | None:
     """Return the 95 % bootstrap interval of the interquartile mean, stratified by case.
 
-    None where no case has two runs: nothing can then be resampled.
+    None where no case has two runs, since nothing can then be resampled.
     """
     tasks: dict[str, list[float]] = {}
-    for record in matching(records, quantity):
+    for record in select_cells(records, quantity):
         value = _value(record, quantity)
         if value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
     if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
         return None
-    found = estimate(list(tasks.values()))
-    return found.low, found.high
+    estimated = estimate(list(tasks.values()))
+    return estimated.low, estimated.high
 
 
 def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
         dict: ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
             comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
     """
-    measured = value_of(records, reference)
+    measured = compute_quantity(records, reference)
     other = next((q for q in (reference.above, reference.below) if q is not None), None)
-    published = value_of(records, other) if other else reference.published
+    published = compute_quantity(records, other) if other else reference.published
     claim, agreement = _verdict(reference, measured, published)
     ratio = measured / published if measured is not None and published else None
     return {
@@ -115,8 +115,8 @@ def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
         "published": published,
         "measured": measured,
         "ratio": ratio,
-        "interval": interval_of(records, reference) if measured is not None else None,
-        "n_cells": len(matching(records, reference)),
+        "interval": compute_interval(records, reference) if measured is not None else None,
+        "n_cells": len(select_cells(records, reference)),
         "agreement": agreement,
         "why": reference.why if agreement != REPRODUCED else "",
     }
@@ -149,10 +149,10 @@ def check_all(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
     return [check(records, reference) for reference in suite.references]
 
 
-def table_of(suite: SuiteBase, records: list[CellData]) -> dict[str, dict[str, float | None]]:
+def compute_table(suite: SuiteBase, records: list[CellData]) -> dict[str, dict[str, float | None]]:
     """Return the numbers of the suite's table by sender, in the order of the records; None where no cell has one."""
-    found: dict[str, dict[str, float | None]] = {}
+    table: dict[str, dict[str, float | None]] = {}
     for agent in dict.fromkeys(record["agent"] for record in records) if suite.table else ():
-        own = [record for record in records if record["agent"] == agent]
-        found[agent] = {name: value_of(own, quantity) for name, quantity in suite.table.items()}
-    return found
+        agent_records = [record for record in records if record["agent"] == agent]
+        table[agent] = {name: compute_quantity(agent_records, quantity) for name, quantity in suite.table.items()}
+    return table

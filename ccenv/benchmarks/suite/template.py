@@ -51,18 +51,17 @@ def substitute(template: Any, values: dict[str, Any]) -> Any:
             raise InputError(f"${name} is no parameter of the scenario.{did_you_mean(name, values)}")
         return values[name]
 
-    whole = _NAME.fullmatch(template)
-    if whole:
-        return value_of(whole)
+    if (placeholder := _NAME.fullmatch(template)) is not None:
+        return value_of(placeholder)
     return _NAME.sub(lambda match: _digits(value_of(match)), template)
 
 
-def names_in(template: Any) -> set[str]:
+def find_parameters(template: Any) -> set[str]:
     """Return the names of all parameters that a template uses."""
     if isinstance(template, dict):
-        return set().union(*map(names_in, template.values())) if template else set()
+        return set().union(*map(find_parameters, template.values())) if template else set()
     if isinstance(template, (list, tuple)):
-        return set().union(*map(names_in, template)) if template else set()
+        return set().union(*map(find_parameters, template)) if template else set()
     return {a or b for a, b in _NAME.findall(template)} if isinstance(template, str) else set()
 
 
@@ -85,15 +84,15 @@ def expand(network: dict[str, Any], duration_s: float, key: int) -> tuple[dict[s
     flows: list[dict[str, Any]] = []
     windows: Spans = {}
     for index, flow in enumerate(network.get("flows", [])):
-        given = dict(flow)
-        if "pyramid" in given:
-            made, phases = _pyramid(given, duration_s)
+        template = dict(flow)
+        if "pyramid" in template:
+            made, phases = _pyramid(template, duration_s)
             windows.update(phases)
-        elif "web" in given:
-            made = _web(given, duration_s, key, index)
+        elif "web" in template:
+            made = _web(template, duration_s, key, index)
         else:
-            made = _copies(given)
-        flows += [_in_seconds(one) for one in made]
+            made = _copies(template)
+        flows += [_convert_to_seconds(one) for one in made]
     if len(flows) > MAX_FLOWS:
         raise InputError(f"{len(flows)} flows; the packet engine has room for {MAX_FLOWS} at most: lower copies")
     return {**network, "links": links, "flows": flows}, windows
@@ -169,7 +168,7 @@ def _web(flow: dict[str, Any], duration_s: float, key: int, index: int) -> list[
     return flows
 
 
-def _in_seconds(flow: dict[str, Any]) -> dict[str, Any]:
+def _convert_to_seconds(flow: dict[str, Any]) -> dict[str, Any]:
     rtt_s = _rtt_s(flow)
 
     def convert(data: dict[str, Any]) -> dict[str, Any]:
@@ -192,13 +191,13 @@ def _rtt_s(flow: dict[str, Any]) -> float:
     return _number(flow.get("rtt_s"), "rtt_s")
 
 
-def _keys(data: Any, where: str, known: tuple[str, ...]) -> dict[str, float]:
+def _keys(data: Any, where: str, allowed: tuple[str, ...]) -> dict[str, float]:
     if not isinstance(data, dict):
         raise InputError(f"{where}: a mapping is needed")
     for name in data:
-        if name not in known:
-            raise InputError(f"{where}: unknown key {name!r}.{did_you_mean(str(name), known)}")
-    for name in known[:2]:
+        if name not in allowed:
+            raise InputError(f"{where}: unknown key {name!r}.{did_you_mean(str(name), allowed)}")
+    for name in allowed[:2]:
         if name not in data:
             raise InputError(f"{where}: {name} is missing")
     return {name: _number(value, f"{where}.{name}") for name, value in data.items()}

@@ -107,9 +107,9 @@ def two_phase_rates(n: float, m: float, k: float, a: float) -> tuple[float, floa
     if a * k < 1 and n >= k / (1 - a * k):  # phase n is bad
         fourcp = 1 / (m + a * n * k)
         return fourcp, math.nan if k == m else (fourcp + a * n / (m - k + n)) / (1 + a * n)
-    rest = 1 - a * (n + m)
-    both = (rest + math.sqrt(rest * rest + 4 * a * m)) / (2 * m)
-    return both, math.nan if k == m else both
+    spare_share = 1 - a * (n + m)
+    common_rate = (spare_share + math.sqrt(spare_share * spare_share + 4 * a * m)) / (2 * m)
+    return common_rate, math.nan if k == m else common_rate
 
 
 def response_time(n: float, m: float, k: float, a: float) -> float:
@@ -248,8 +248,8 @@ def _fluid_cell(mix: str, discipline: str, buffer_bdp: int) -> dict[str, Any]:
 
     sweep = load_target("ccenv.engine.fluid.sweep:load_sweep")("validation")
     changes = {"mixes": (mix,), "disciplines": (discipline,), "buffers_bdp": (float(buffer_bdp),)}
-    found: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
-    return found
+    cell: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
+    return cell
 
 
 THEORY: dict[str, tuple[str, Callable[..., float]]] = {
@@ -274,7 +274,7 @@ THEORY: dict[str, tuple[str, Callable[..., float]]] = {
 }
 
 
-def evaluate(name: str, known: dict[str, Any]) -> float | None:
+def evaluate(name: str, arguments: dict[str, Any]) -> float | None:
     """Return a prediction for named arguments; those that the function does not take are left out.
 
     Returns:
@@ -287,10 +287,10 @@ def evaluate(name: str, known: dict[str, Any]) -> float | None:
         raise unknown_name("theory", name, THEORY)
     function = THEORY[name][1]
     needed = inspect.signature(function).parameters
-    if any(p.default is p.empty and n not in known for n, p in needed.items()):
+    if any(p.default is p.empty and n not in arguments for n, p in needed.items()):
         return None
     try:
-        value = function(**{n: known[n] for n in needed if n in known})
+        value = function(**{n: arguments[n] for n in needed if n in arguments})
     except InputError:
         return None
     return value if math.isfinite(value) else None

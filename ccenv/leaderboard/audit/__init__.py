@@ -1,1 +1,1 @@
-"""Audit: what stands on a board is read and decided again."""
+"""Audits: strict reading of a board, and repeated runs and proofs."""

@@ -1,4 +1,4 @@
-"""What an audit does again, as work for a process that can be ended: runs of a suite or panel, and proved bounds."""
+"""The work that an audit repeats in a separate process: runs of a suite or panel, and proved bounds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ccenv.base.errors import CcenvError
 from ccenv.base.files import canonical_json
 from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.cells.cell import TraceCell, agent_player
-from ccenv.benchmarks.run.runner import cells_for
+from ccenv.benchmarks.run.runner import make_cells
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.leaderboard.audit.contents import Evaluation, Item
-from ccenv.leaderboard.evaluate.damage import WORST_VIEW, Damage, DamageCell, measured, undisturbed_cells
+from ccenv.leaderboard.evaluate.damage import WORST_VIEW, Damage, DamageCell, measure_damage, undisturbed_cells
 from ccenv.leaderboard.evaluate.stages import VIEW, Content, Progress, Work
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import Readable, Stored
-from ccenv.leaderboard.store.home import Home, evaluation_suite, secret_of
+from ccenv.leaderboard.store.home import Home, evaluation_suite, find_secret
 from ccenv.leaderboard.store.records import PlayedContent
 from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.store.submit import Entrant
@@ -32,7 +32,7 @@ _NOT_COMPARED = ("key", "code_sha256")
 
 @dataclass(frozen=True)
 class Sampled:
-    """Something of a record that is done again: a run by its place among the record's cells, or a row of an envelope."""
+    """A sampled part of a record: a run by its index among the cells, or a row of an envelope."""
 
     item: Item
     place: int
@@ -44,32 +44,32 @@ class Sampled:
 
     @property
     def title(self) -> str:
-        """What people call it."""
-        return f"{title_of(self.record)}, line {self.place + 1}"
+        """Name for messages."""
+        return f"{make_title(self.record)}, line {self.place + 1}"
 
 
-def title_of(record: Stored) -> str:
-    """Return what people call a record of a stage."""
+def make_title(record: Stored) -> str:
+    """Return the name of a record of a stage for messages."""
     return f"record {record.number} ({record.content['name']}, {record.content['stage']})"
 
 
-def suite_again(board: Readable, home: Home, content: PlayedContent, where: str) -> SuiteBase:
+def rebuild_suite(board: Readable, home: Home, content: PlayedContent, where: str) -> SuiteBase:
     """Return the suite of a record with the seeds that follow from the submission and the secret of its round."""
     suite = published_suite(content, where)
-    secret = secret_of(board, home, content.round)
+    secret = find_secret(board, home, content.round)
     return evaluation_suite(suite, content.suite_sha256, secret, content.submission).model_copy(update={"agents": suite.agents})
 
 
 def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, folder: FilePath) -> Work:
-    """Return the work of playing a run again."""
+    """Return the work of repeating a run."""
     content, record, place = sampled.item.content, sampled.record, sampled.place
     if not isinstance(content, (Evaluation, Damage)):
         raise CcenvError(f"{sampled.title}: not a run")
-    played = suite_again(board, home, content, sampled.title)
+    played = rebuild_suite(board, home, content, sampled.title)
     if isinstance(content, Damage):
         cell = content.cells[place]
         view = _file(board, record, WORST_VIEW) if cell == content.worst else None
-        return PanelAgain(played, dict(entrant.files), place, cell, view, sampled.title)
+        return RepeatedPanelRun(played, dict(entrant.files), place, cell, view, sampled.title)
     line = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))[place]
     worst = content.manifest.summary[0].worst_case
     views: list[bytes] = []
@@ -77,7 +77,7 @@ def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, fo
         stored, trace = _file(board, record, worst.trace + VIEW), _file(board, record, worst.trace)
         views = [view for view in (stored, trace and view_json(parse_trace(trace, sampled.title))) if view is not None]
     spec = entrant.write_player(folder / entrant.record.submission[:16])
-    return RunAgain(played, spec, entrant.record.card.spec, place, line, views)
+    return RepeatedRun(played, spec, entrant.record.card.spec, place, line, views)
 
 
 def _file(board: Readable, record: Stored, name: str) -> bytes | None:
@@ -88,12 +88,12 @@ def proof_work(entrant: Entrant, sampled: Sampled, time_limit_s: float, folder: 
     """Return the work of deciding a proved bound again."""
     spec = entrant.write_player(folder / entrant.record.submission[:16])
     content = sampled.record.content
-    return ProofAgain(spec, content["T"], time_limit_s, content["rows"][sampled.place])
+    return RepeatedProof(spec, content["T"], time_limit_s, content["rows"][sampled.place])
 
 
 @dataclass(frozen=True)
-class RunAgain:
-    """A run of a suite; equal means that all numbers, and the view of its trace, are the same to the last bit."""
+class RepeatedRun:
+    """A run of a suite; equal: all numbers, and the view of its trace, agree bit by bit."""
 
     played: SuiteBase
     spec: str
@@ -106,7 +106,7 @@ class RunAgain:
     def run(self, progress: Progress) -> Content:
         """Play it."""
         del progress
-        cell = cells_for(self.played, [agent_player(self.spec, self.classic)])[self.place]
+        cell = make_cells(self.played, [agent_player(self.spec, self.classic)])[self.place]
         again = parse_json(canonical_json(cell.run()), "run")
         equal = all(again.get(key) == value for key, value in self.line.items() if key not in _NOT_COMPARED)
         if equal and self.views:
@@ -115,7 +115,7 @@ class RunAgain:
 
 
 @dataclass(frozen=True)
-class PanelAgain:
+class RepeatedPanelRun:
     """A run of the adversaries' panel."""
 
     played: SuiteBase
@@ -130,13 +130,13 @@ class PanelAgain:
         """Play it."""
         del progress
         adversary: Any = parse_submission(self.files, self.title).player
-        again, trace = measured(undisturbed_cells(cast(Suite, self.played))[self.place], adversary)
+        again, trace = measure_damage(undisturbed_cells(cast(Suite, self.played))[self.place], adversary)
         return {EQUAL: again == self.cell and self.view in (None, view_json(trace))}, {}
 
 
 @dataclass(frozen=True)
-class ProofAgain:
-    """A proved bound, in the setting that an evaluation has: a record does not choose it."""
+class RepeatedProof:
+    """A proved bound, in the setting of an evaluation, which a record cannot choose."""
 
     spec: str
     samples: int

@@ -1,13 +1,13 @@
-"""What the records of a board say, read strictly: they may come from another board, and good hashes make no good contents."""
+"""Strict reading of a board's records: they may come from another board, and valid hashes do not imply valid contents."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.config import validate
@@ -17,7 +17,7 @@ from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
 from ccenv.leaderboard.evaluate.limits import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
-from ccenv.leaderboard.store.entry import SUBMISSION, Known, ReadFile, check_author, check_players, reread
+from ccenv.leaderboard.store.entry import SUBMISSION, CheckedSubmission, ReadFile, check_author, check_players, recheck_submission
 from ccenv.leaderboard.store.home import REVEAL, ROUND, Begun, Revealed, Rounds
 from ccenv.leaderboard.store.records import (
     CellRecord,
@@ -31,6 +31,7 @@ from ccenv.leaderboard.store.records import (
     Sha256,
     StageContent,
     Text,
+    check_counts,
     check_summary,
     read_cells,
 )
@@ -44,13 +45,13 @@ ContentT = TypeVar("ContentT", bound=RecordContent)
 
 
 class Evaluation(PlayedContent):
-    """A suite that a sender played."""
+    """A sender's evaluation on a suite."""
 
     manifest: Manifest
 
 
 class Failure(StageContent):
-    """A stage that a submission did not come through, and why."""
+    """A stage at which a submission failed, with the reason."""
 
     stage: Label
     slot: Annotated[str, Field(max_length=280)]
@@ -75,10 +76,23 @@ class Audited(RecordContent):
     problems: tuple[Text, ...]
     foreign: tuple[Text, ...]
 
+    @model_validator(mode="after")
+    def _check_counts(self) -> Self:
+        for parts, total in (
+            (("n_equal", "n_incomparable"), "n_rerun"),
+            (("n_confirmed", "n_undecided"), "n_proofs"),
+            (("n_same_query",), "n_proofs"),
+            (("n_confirmed",), "n_same_query"),
+        ):
+            if sum(getattr(self, part) for part in parts) > getattr(self, total):
+                stated = " and ".join(f"{part} is {getattr(self, part)}" for part in parts)
+                raise ValueError(f"{stated}; {total} is only {getattr(self, total)}")
+        return self
+
 
 @dataclass(frozen=True)
 class Item:
-    """A record that was read."""
+    """A parsed record."""
 
     record: Stored
     content: RecordContent
@@ -86,33 +100,26 @@ class Item:
 
 
 class Contents:
-    """What the records of a board say, read one after the other: each must be readable and about what came before it.
-
-    Args:
-        read: returns a file by its hash.
+    """The records of a board, parsed in order; each may refer only to earlier ones. ``read`` returns a file by its hash.
 
     Attributes:
-        items: what was read, in order.
-        known: submission -> what was handed in, read again.
-        claims: claim -> number of the record that has it.
-        withdrawn: submissions that were taken back.
-        rounds: that have begun.
+        items: parsed records, in order.
+        submissions: hash -> checked submission.
+        claims: claim -> number of the record that holds it.
+        withdrawn: hashes of withdrawn submissions.
+        rounds: rounds so far.
     """
 
     def __init__(self, read: ReadFile) -> None:
         self.items: list[Item] = []
-        self.known: dict[str, Known] = {}
+        self.submissions: dict[str, CheckedSubmission] = {}
         self.claims: dict[str, int] = {}
         self.withdrawn: set[str] = set()
         self.rounds = Rounds()
         self._read = read
 
     def add(self, record: Stored) -> None:
-        """Read the next record.
-
-        Raises:
-            InputError: naming the record and what is wrong with it.
-        """
+        """Parse the next record. Raises InputError with the record and the problem."""
         where = f"record {record.number}"
         if record.kind == SUBMISSION:
             item = Item(record, self._submission(record, where))
@@ -120,16 +127,16 @@ class Contents:
             item = self._item(record, where)
         else:
             raise InputError(f"{where}: {unknown_name('kind', record.kind, [SUBMISSION, *_CONTENTS])}")
-        about = getattr(item.content, "submission", "")
-        if record.subject != about:
-            raise InputError(f"{where}: its subject is {record.subject[:12]!r}, its content is about {about[:12]!r}")
-        slot = _slot_of(record.kind, item.content)
+        subject = getattr(item.content, "submission", "")
+        if record.subject != subject:
+            raise InputError(f"{where}: its subject is {record.subject[:12]!r}, its content is about {subject[:12]!r}")
+        slot = _slot_pattern(record.kind, item.content)
         if re.fullmatch(slot, record.slot) is None:
             raise InputError(f"{where}: its slot is {record.slot[:120]!r}, which is not what its content says")
         self.items.append(item)
 
     def of(self, kind: type[ContentT]) -> Iterator[tuple[Item, ContentT]]:
-        """Yield the records of a kind that are not about a submission that was taken back."""
+        """Yield the records of a type, without those of withdrawn submissions."""
         for item in self.items:
             if isinstance(item.content, kind) and item.record.subject not in self.withdrawn:
                 yield item, item.content
@@ -138,103 +145,113 @@ class Contents:
         content = validate(_CONTENTS[record.kind], record.content, where)
         cells: list[CellRecord] = []
         if isinstance(content, StageContent):
-            if content.submission not in self.known:
+            if content.submission not in self.submissions:
                 raise InputError(f"{where}: there is no submission {content.submission[:12]} before it")
-            known = self.known[content.submission]
-            if content.name != known.record.card.name:
-                raise InputError(f"{where}: calls the submission {content.name!r}; its card says {known.record.card.name!r}")
-            if _TRACKS.get(record.kind, known.record.card.track) != known.record.card.track:
-                raise InputError(f"{where}: {record.kind} of an entry of the track {known.record.card.track!r}")
+            submission = self.submissions[content.submission]
+            if content.name != submission.record.card.name:
+                raise InputError(f"{where}: calls the submission {content.name!r}; its card says {submission.record.card.name!r}")
+            if _TRACKS.get(record.kind, submission.record.card.track) != submission.record.card.track:
+                raise InputError(f"{where}: {record.kind} of an entry of the track {submission.record.card.track!r}")
             if isinstance(content, PlayedContent):
-                cells = self._played(record, content, known, where)
+                cells = self._played(record, content, submission, where)
             elif isinstance(content, Envelope):
-                _check_envelope(content, known, where)
+                _check_envelope(content, submission, where)
             elif isinstance(content, Withdrawal):
-                check_withdrawal(content, record.files, known.record, self._read, where)
+                check_withdrawal(content, record.files, submission.record, self._read, where)
                 self.withdrawn.add(content.submission)
+        elif isinstance(content, Audited):
+            self._check_audit(content, record.number, where)
         elif isinstance(content, Begun):
             self.rounds.begin(content, where)
         elif isinstance(content, Revealed):
             self.rounds.reveal(content, where)
             for item in self.items:
                 if isinstance(item.content, PlayedContent) and item.content.round == content.number:
-                    self.rounds.check_seeds(item.content, _as_played(item.content)["seeds"], f"record {item.record.number}")
+                    self.rounds.check_seeds(item.content, _played_data(item.content)["seeds"], f"record {item.record.number}")
         return Item(record, content, cells)
 
-    def _played(self, record: Stored, content: PlayedContent, known: Known, where: str) -> list[CellRecord]:
-        """Check that a record of runs is about its submission, and holds exactly the runs of its suite and its seeds."""
-        if content.round != known.record.round:
-            raise InputError(f"{where}: of round {content.round}; the submission is of round {known.record.round}")
+    def _played(self, record: Stored, content: PlayedContent, submission: CheckedSubmission, where: str) -> list[CellRecord]:
+        """Check that a record of runs is about its submission, and holds exactly the runs of its suite and seeds."""
+        if content.round != submission.record.round:
+            raise InputError(f"{where}: of round {content.round}; the submission is of round {submission.record.round}")
         cells: list[CellRecord] = []
         if isinstance(content, Evaluation):
-            played = _suite_of(content, where, agents=[], references=[])
+            played = _load_played_suite(content, where, agents=[], references=[])
             if content.stage != played.name:
                 raise InputError(f"{where}: stage {content.stage!r}; its suite is {played.name!r}")
             if CELLS not in record.files:
                 raise InputError(f"{where}: {CELLS}: missing")
             cells = read_cells(self._read(record.files[CELLS]), content.manifest, where)
-            check_players(known, content.manifest, cells, where)
+            check_players(submission, content.manifest, cells, where)
             check_summary(content.manifest, played, where)
             runs = [(cell.scenario, cell.agent, cell.adversary, cell.seed) for cell in cells]
-            check_runs(runs, played, [known.record.card.name], where)
+            check_runs(runs, played, [submission.record.card.name], where)
             check_metrics(cells, played, where)
+            check_counts(content.manifest, played, cells, where)
         elif isinstance(content, Damage):
-            played = _suite_of(content, where)
-            kind = played.score.adversary
-            met = played.model_copy(update={"adversaries": (kind,)})
-            check_runs([(c.scenario, c.sender, kind, c.seed) for c in content.cells], met, played.agents, where)
-        self.rounds.check_seeds(content, _as_played(content)["seeds"], where)
+            played = _load_played_suite(content, where)
+            adversary = played.score.adversary
+            against = played.model_copy(update={"adversaries": (adversary,)})
+            check_runs([(c.scenario, c.sender, adversary, c.seed) for c in content.cells], against, played.agents, where)
+        self.rounds.check_seeds(content, _played_data(content)["seeds"], where)
         return cells
 
+    def _check_audit(self, audited: Audited, number: int, where: str) -> None:
+        """Check that an audit counts no more records, runs and bounds than come before it. Raises InputError."""
+        n_runs = n_bounds = 0
+        for item in self.items:
+            n_runs += len(item.content.cells) if isinstance(item.content, Damage) else len(item.cells)
+            n_bounds += sum(row.bound is not None for row in item.content.rows) if isinstance(item.content, Envelope) else 0
+        for name, most in (("n_records", number - 1), ("n_rerun", n_runs), ("n_proofs", n_bounds)):
+            if getattr(audited, name) > most:
+                raise InputError(f"{where}: {name} is {getattr(audited, name)}; before it there are {most}")
+
     def _submission(self, record: Stored, where: str) -> RecordContent:
-        known = reread(record.content, self._read, where)
-        self.rounds.take(known.record.round, where)
-        for claim in known.claims:
+        submission = recheck_submission(record.content, self._read, where)
+        self.rounds.take(submission.record.round, where)
+        for claim in submission.claims:
             if claim in self.claims:
-                what = "a name that looks like its own" if claim == name_claim(known.record.card.name) else "an equal player"
+                what = "a name that looks like its own" if claim == name_claim(submission.record.card.name) else "an equal player"
                 raise InputError(f"{where}: record {self.claims[claim]} has {what} already")
-        about = known.record.submission
-        if about in self.known:
-            raise InputError(f"{where}: submission {about[:12]} is there already")
-        check_author(known.record.card.author, known.record.signed_by, (other.record for other in self.known.values()), where)
-        self.known[about] = known
-        self.claims |= dict.fromkeys(known.claims, record.number)
-        return known.record
+        digest = submission.record.submission
+        if digest in self.submissions:
+            raise InputError(f"{where}: submission {digest[:12]} is there already")
+        earlier = (other.record for other in self.submissions.values())
+        check_author(submission.record.card.author, submission.record.signed_by, earlier, where)
+        self.submissions[digest] = submission
+        self.claims |= dict.fromkeys(submission.claims, record.number)
+        return submission.record
 
 
 def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
-    """Check that every record can be read, and is about a submission that was stored before it.
-
-    Raises:
-        InputError: naming the first record that cannot be read, and what is wrong with it.
-    """
+    """Parse all records in order. Raises InputError with the first faulty record and the problem."""
     contents = Contents(read)
     for record in records:
         contents.add(record)
     return contents
 
 
-def _as_played(content: PlayedContent) -> dict[str, Any]:
+def _played_data(content: PlayedContent) -> dict[str, Any]:
     """Return the suite of a record as it was played."""
     suite: dict[str, Any] = content.manifest.suite if isinstance(content, Evaluation) else content.played  # type: ignore[attr-defined]
     return suite
 
 
-def _suite_of(content: PlayedContent, where: str, **changes: Any) -> Any:
-    return played_suite(content, _as_played(content), where, **changes)
+def _load_played_suite(content: PlayedContent, where: str, **changes: Any) -> Any:
+    return played_suite(content, _played_data(content), where, **changes)
 
 
-def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
-    """Check that an envelope is about its submission, and has the rows of the table, each with a bound that was tried."""
+def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: str) -> None:
+    """Check that an envelope is about its submission and has the rows of the table, with bounds on the grid of the search."""
     from ccenv.proofs.claims.envelope import METRICS, places
 
-    if envelope.player_sha256 != known.sha256:
-        raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {known.sha256[:12]}")
+    if envelope.player_sha256 != submission.sha256:
+        raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {submission.sha256[:12]}")
     rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
     if rows != (places() if rows else []) or (envelope.setting_name == "none") != (not rows):
         raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(places())} of its table in order, or none at all")
-    if rows and not _is_encoded(known):
-        raise InputError(f"{where}: rows: {len(rows)} of {known.record.card.name!r}, of which the solver has no encoding")
+    if rows and not _is_encoded(submission):
+        raise InputError(f"{where}: rows: {len(rows)} of {submission.record.card.name!r}, of which the solver has no encoding")
     for row in envelope.rows:
         metric = METRICS[row.metric]
         if row.unit != metric.unit:
@@ -245,16 +262,18 @@ def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
                 raise InputError(f"{where}: {row.metric} of {value:g}; what is tried is {allowed}")
 
 
-def _is_encoded(known: Known) -> bool:
-    """Tell whether the solver can speak of a submission: of belief programs, contracts, and the published encodings."""
+def _is_encoded(submission: CheckedSubmission) -> bool:
+    """Tell whether the solver has an encoding of a submission: a contract, a published CCA, or a program alone from its start."""
     from ccenv.proofs.senders.catalog import PUBLISHED
 
-    player = known.player
-    return isinstance(player, (ContractSender, ProgramSender)) or (known.record.card.spec or "").partition(":")[0] in PUBLISHED
+    player = submission.player
+    if isinstance(player, ProgramSender):
+        return player.start is None
+    return isinstance(player, ContractSender) or (submission.record.card.spec or "").partition(":")[0] in PUBLISHED
 
 
-def _slot_of(kind: str, content: Any) -> str:
-    """Return the pattern of a record's slot: what it says once."""
+def _slot_pattern(kind: str, content: Any) -> str:
+    """Return the regular expression of the unique slot that follows from a record's content."""
     if isinstance(content, (Begun, Revealed)):
         return f"{kind}/{content.number}"
     if isinstance(content, Audited):

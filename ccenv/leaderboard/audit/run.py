@@ -1,6 +1,6 @@
-"""Audits: are the records what was stored, do they follow from each other, and do runs drawn at random come out again?
+"""Audits: check that records are unedited and consistent, and repeat random runs and proofs.
 
-Reading a board that may have been edited: what is sound is kept, and everything that is not is named.
+A board that was edited is read as far as it is sound; everything else is listed as a problem.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ccenv.leaderboard.audit.again import (
     SAME_QUERY,
     VERDICT,
     Sampled,
+    make_title,
     proof_work,
+    rebuild_suite,
     run_work,
-    suite_again,
-    title_of,
 )
 from ccenv.leaderboard.audit.contents import AUDIT, Contents, Evaluation, Item
-from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage, score_of
+from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage, compute_score
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.store.database import START, BoardStore, Stored, chained, stored
+from ccenv.leaderboard.store.database import START, BoardStore, Stored, extend_chain, parse_row
 from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import Envelope
@@ -45,11 +45,11 @@ class Survey:
     """The sound records of a board.
 
     Attributes:
-        sound: records that are what their hashes say and can be read.
+        sound: readable records whose hashes hold.
         chain: all rows whose hash and place in the chain hold, readable or not.
-        n_rows: how many rows there are.
-        contents: what the sound records say.
-        problems: one line for each thing that is wrong.
+        n_rows: number of rows.
+        contents: of the sound records.
+        problems: one line each.
     """
 
     read: Callable[[str], bytes]
@@ -70,7 +70,7 @@ class Survey:
 
 
 def survey(store: BoardStore) -> Survey:
-    """Read every row, file and content of a board; nothing that is wrong with one ends the reading of the others."""
+    """Read every row, file and content of a board; a problem with one does not stop the others."""
     out = Survey(store.file, Contents(store.file))
     before, expected = START, 1
     for row in store.rows():
@@ -79,11 +79,11 @@ def survey(store: BoardStore) -> Survey:
         if number > expected:
             missing = f"record {expected}" if number == expected + 1 else f"records {expected} to {number - 1}"
             out.problems.append(f"{missing} of the board: missing")
-        elif row["chain"] != chained(before, row["sha256"]):
+        elif row["chain"] != extend_chain(before, row["sha256"]):
             out.problems.append(f"record {number} of the board does not follow the one before it")
         before, expected = row["chain"], number + 1
         try:
-            record = stored(row)
+            record = parse_row(row)
             out.chain.append(record)
             for digest in record.files.values():
                 store.file(digest)
@@ -100,8 +100,8 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class _Again:
-    """What was done again and how it came out."""
+class _Redone:
+    """Counts and problems of repeated runs and proofs."""
 
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
@@ -127,44 +127,43 @@ def audit(
 ) -> dict[str, Any]:
     """Check a board.
 
-    Hashes of all records, the chain and all files; that the chain holds the heads that are expected; every submission, read again
-    as if it were handed in today; commitments of closed rounds; the seeds of every evaluation and its summary or score, computed
-    again from its cells; a random sample of runs, played again and compared to the last bit; a random sample of proved bounds,
-    decided again by the solver. Nothing that is wrong ends the audit: all of it is named.
+    Checked are the hashes of all records, the chain and all files; the presence of expected heads in the chain; every submission,
+    parsed as if it were submitted today; commitments of closed rounds; the seeds of every evaluation, and its summary or score,
+    recomputed from its cells; a random sample of runs, repeated and compared bit by bit; and a random sample of proved bounds,
+    decided again by the solver. Problems are collected; none ends the audit.
 
     Args:
         store: the board.
-        home: where the secrets of open rounds and the last head lie.
-        sample: runs that are played again.
-        certificates: proved bounds that are decided again; needs the extra verify.
-        seed: of the sample; by default drawn anew, so that nobody can know it.
+        home: holds the secrets of open rounds and the last head.
+        sample: number of repeated runs.
+        certificates: number of bounds that are decided again; needs the extra verify.
+        seed: of the sample; drawn at random by default, so that nobody can predict it.
         time_limit_s: of the solver, per bound.
         keep: whether the outcome is stored as a record.
-        expected: heads that the chain must hold, beside the one that the board's folder remembers.
-        limits: of what is done again; None: the usual ones.
-        progress: called as runs and bounds are done.
+        expected: heads that the chain must hold, besides the one in the board's folder.
+        limits: of repeated work; None: the defaults.
+        progress: called as runs and bounds are finished.
 
     Returns:
-        dict: counts, ``head`` (hash of the chain), ``problems`` (empty where all is well), ``foreign`` (records that another
-        machine made) and the sample's seed. Only the same code on the same machine promises equal bits; a run of other code or of
-        another
-        machine that comes out otherwise is a problem too, because nothing confirms it here.
+        dict: counts, ``head`` (hash of the chain), ``problems``, ``foreign`` (records made on another machine) and the sample's
+        seed. Only the same code on the same machine promises equal bits; a run of other code or another machine that differs is a
+        problem too, because nothing confirms it here.
     """
     board = survey(store)
     problems = [*board.problems, *_check_heads(board, home, expected)]
     checked = [(item.record, _check_played(board, home, item)) for item in board.contents.items]
-    problems += [f"{title_of(record)}: {problem}" for record, problem in checked if problem is not None]
-    drawn = secrets.randbits(31) if seed is None else seed
-    generator = np.random.Generator(np.random.Philox(drawn))
-    runs = _drawn(generator, _all_runs(board), sample)
-    proofs = _drawn(generator, _all_proofs(board), certificates)
+    problems += [f"{make_title(record)}: {problem}" for record, problem in checked if problem is not None]
+    sample_seed = secrets.randbits(31) if seed is None else seed
+    generator = np.random.Generator(np.random.Philox(sample_seed))
+    runs = _draw_sample(generator, _all_runs(board), sample)
+    proofs = _draw_sample(generator, _all_proofs(board), certificates)
     if proofs:
         require_extra("z3", "verify")
-    again = _do_again(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
-    problems += again.problems + _not_confirmed(again)
+    redone = _redo(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
+    problems += redone.problems + _list_unconfirmed(redone)
     head = board.chain[-1].chain if board.chain else None
-    result = {"n_records": board.n_rows, "head": head, **again.counts, "sample_seed": drawn, "problems": problems}
-    result |= {"foreign": _foreign(board), "recorded_at": now()}
+    result = {"n_records": board.n_rows, "head": head, **redone.counts, "sample_seed": sample_seed, "problems": problems}
+    result |= {"foreign": _list_foreign(board), "recorded_at": now()}
     if keep:
         home.remember_audit(store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {}).sha256)
     return result
@@ -179,7 +178,7 @@ def _check_heads(board: Survey, home: Home, expected: Iterable[Expected]) -> lis
     return [problem for head in heads if (problem := head.problem(board.chain)) is not None]
 
 
-def _do_again(
+def _redo(
     board: Survey,
     home: Home,
     runs: list[Sampled],
@@ -187,14 +186,14 @@ def _do_again(
     time_limit_s: float,
     limits: Limits,
     progress: Progress,
-) -> _Again:
-    out, total = _Again(), len(runs) + len(proofs)
+) -> _Redone:
+    redone, total = _Redone(), len(runs) + len(proofs)
     with tempfile.TemporaryDirectory() as scratch, Worker(limits) as worker:
         for done, item in enumerate([*runs, *proofs]):
             progress(done, total)
-            entrant = Entrant(board.contents.known[item.record.subject].record, board)
+            entrant = Entrant(board.contents.submissions[item.record.subject].record, board)
             is_proof = item.record.kind == ENVELOPE
-            out.counts["n_proofs" if is_proof else "n_rerun"] += 1
+            redone.counts["n_proofs" if is_proof else "n_rerun"] += 1
             try:
                 folder = FilePath(scratch)
                 work = (
@@ -204,19 +203,19 @@ def _do_again(
             except CcenvError as error:
                 outcome = Failed(str(error))
             if isinstance(outcome, Failed):
-                out.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
+                redone.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
             elif is_proof:
-                _count_proof(out, item, outcome[0], time_limit_s)
+                _count_proof(redone, item, outcome[0], time_limit_s)
             else:
-                _count_run(out, item, outcome[0][EQUAL])
+                _count_run(redone, item, outcome[0][EQUAL])
         progress(total, total)
-    return out
+    return redone
 
 
-def _count_run(out: _Again, item: Sampled, equal: bool) -> None:
+def _count_run(out: _Redone, item: Sampled, equal: bool) -> None:
     if equal:
         out.counts["n_equal"] += 1
-    elif _comparable(item.record):
+    elif _is_comparable(item.record):
         out.problems.append(f"{item.title}: played again it differs")
     else:
         out.counts["n_incomparable"] += 1
@@ -224,8 +223,8 @@ def _count_run(out: _Again, item: Sampled, equal: bool) -> None:
         out.unconfirmed[item.record.number] = item.record, before + 1
 
 
-def _count_proof(out: _Again, item: Sampled, found: dict[str, Any], time_limit_s: float) -> None:
-    same, verdict = bool(found[SAME_QUERY]), found[VERDICT]
+def _count_proof(out: _Redone, item: Sampled, answer: dict[str, Any], time_limit_s: float) -> None:
+    same, verdict = bool(answer[SAME_QUERY]), answer[VERDICT]
     out.counts["n_same_query"] += same
     out.counts["n_confirmed"] += same and verdict == "verified"
     out.counts["n_undecided"] += verdict == "unknown"
@@ -237,11 +236,11 @@ def _count_proof(out: _Again, item: Sampled, found: dict[str, Any], time_limit_s
         out.problems.append(f"{item.title}: this ccenv asks another query than the record names: not confirmed")
 
 
-def _not_confirmed(again: _Again) -> list[str]:
-    """Return what an audit cannot confirm; one that could compare nothing at all says so."""
+def _list_unconfirmed(again: _Redone) -> list[str]:
+    """Return the runs that an audit cannot confirm, and a notice if it could compare nothing at all."""
     counts = again.counts
     out = [
-        f"{title_of(record)}: {count} of its runs differ here, and it names {_made_by(record)}: not confirmed"
+        f"{make_title(record)}: {count} of its runs differ here, and it names {_describe_origin(record)}: not confirmed"
         for record, count in again.unconfirmed.values()
     ]
     if counts["n_rerun"] and counts["n_incomparable"] == counts["n_rerun"]:
@@ -249,63 +248,63 @@ def _not_confirmed(again: _Again) -> list[str]:
     return out
 
 
-def _made(record: Stored) -> dict[str, Any]:
+def _origin_of(record: Stored) -> dict[str, Any]:
     made: dict[str, Any] = record.content if record.kind == DAMAGE else record.content["manifest"]
     return made
 
 
-def _made_by(record: Stored) -> str:
-    made = _made(record)
+def _describe_origin(record: Stored) -> str:
+    made = _origin_of(record)
     processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
     return processor if made["code_sha256"] == cells_code() else f"{processor} and code {made['code_sha256'][:12]}"
 
 
-def _foreign(board: Survey) -> list[str]:
-    here = machine()["processor"]
+def _list_foreign(board: Survey) -> list[str]:
+    processor = machine()["processor"]
     stages = (record for record in board.sound if record.kind in (EVALUATION, DAMAGE))
-    found = [record for record in stages if _made(record)["machine"].get("processor") != here]
-    return [f"{title_of(record)}: {_made_by(record)}; this is {here!r}" for record in found]
+    foreign = [record for record in stages if _origin_of(record)["machine"].get("processor") != processor]
+    return [f"{make_title(record)}: {_describe_origin(record)}; this is {processor!r}" for record in foreign]
 
 
-def _comparable(record: Stored) -> bool:
-    """Tell whether a record was made by this code on such a machine."""
-    made = _made(record)
+def _is_comparable(record: Stored) -> bool:
+    """Tell whether a record was made by this code on the same type of processor."""
+    made = _origin_of(record)
     return bool(made["code_sha256"] == cells_code() and made["machine"].get("processor") == machine()["processor"])
 
 
 def _check_played(board: Survey, home: Home, item: Item) -> str | None:
-    """Compute the seeds of a record again, and its summary or score from its cells; return what is wrong, or None."""
-    content, stored = item.content, item.record.content
+    """Recompute the seeds of a record, and its summary or score from its cells; return the problem, or None."""
+    content, data = item.content, item.record.content
     if not isinstance(content, (Evaluation, Damage)):
         return None
     try:
-        played = suite_again(board, home, content, title_of(item.record))
+        played = rebuild_suite(board, home, content, make_title(item.record))
     except CcenvError as error:
         return f"its seeds cannot be checked ({error})"
     is_damage = isinstance(content, Damage)
-    if (stored["played"] if is_damage else stored["manifest"]["suite"])["seeds"] != list(played.seeds):
+    if (data["played"] if is_damage else data["manifest"]["suite"])["seeds"] != list(played.seeds):
         return "its seeds do not follow from the submission and the secret"
     if isinstance(content, Damage):
-        return None if score_of(content.cells) == stored["score"] else "its score does not follow from its cells"
-    again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
-    summary = [_without_files(entry) for entry in stored["manifest"]["summary"]]
-    return None if again == summary else "its summary does not follow from its cells"
+        return None if compute_score(content.cells) == data["score"] else "its score does not follow from its cells"
+    summary_again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
+    summary = [_drop_files(entry) for entry in data["manifest"]["summary"]]
+    return None if summary_again == summary else "its summary does not follow from its cells"
 
 
-def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
+def _drop_files(entry: dict[str, Any]) -> dict[str, Any]:
     worst = entry["worst_case"]
     kept = None if worst is None else {key: value for key, value in worst.items() if key not in ("trace", "plot")}
     return {**entry, "worst_case": kept}
 
 
 def _all_runs(board: Survey) -> list[Sampled]:
-    """Return the runs of the records that count: of entries that were not taken back, and not done anew since by other code."""
+    """Return the runs of the current records: not withdrawn, and not superseded by a run of other code."""
     played = [*board.contents.of(Evaluation), *board.contents.of(Damage)]
     newest = {(type(content), content.submission, content.suite_sha256): item.record.number for item, content in played}
     out = []
     for item, content in sorted(played, key=lambda pair: pair[0].record.number):
         superseded = newest[type(content), content.submission, content.suite_sha256] != item.record.number
-        if not superseded or _made(item.record)["code_sha256"] == cells_code():
+        if not superseded or _origin_of(item.record)["code_sha256"] == cells_code():
             n_runs = len(content.cells) if isinstance(content, Damage) else len(item.cells)
             out += [Sampled(item, place) for place in range(n_runs)]
     return out
@@ -320,6 +319,6 @@ def _all_proofs(board: Survey) -> list[Sampled]:
     ]
 
 
-def _drawn(generator: np.random.Generator, items: list[Sampled], count: int) -> list[Sampled]:
+def _draw_sample(generator: np.random.Generator, items: list[Sampled], count: int) -> list[Sampled]:
     chosen = generator.permutation(len(items))[:count]
     return [items[int(i)] for i in sorted(chosen)]

@@ -1,24 +1,24 @@
-"""The adversaries' track: what a network adversary does to a panel of senders, every trace checked for legality.
+"""The adversaries' track: the degradation that a network adversary causes for a panel of senders, on legal traces only.
 
-The damage of a run is 1 - U / U0: utilisation against the adversary over utilisation against ``kind`` on the same path, with the
-same seed. Paths and seeds follow from the submission and the operator's secret, as for senders.
+The degradation ("damage" in records) of a run is 1 - U / U0: utilisation against the adversary over utilisation against the
+benign network ``kind`` on the same path with the same seed. Paths and seeds follow from the submission and the operator's secret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import plain
 from ccenv.base.provenance import machine, versions
-from ccenv.benchmarks.cells.cell import agent_player, sender_of
+from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
+from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
@@ -42,7 +42,7 @@ class Interval(StrictModel):
 
 
 class DamageCell(StrictModel):
-    """One path on which a sender met ``kind`` and the adversary."""
+    """The utilisation of a sender on one path, against the benign network and against the adversary."""
 
     sender: Label
     scenario: Label
@@ -53,16 +53,12 @@ class DamageCell(StrictModel):
 
     @property
     def damage(self) -> float:
-        """Share of the undisturbed utilisation that the adversary took."""
+        """Degradation: the lost share of the undisturbed utilisation."""
         return 1 - self.utilisation / self.undisturbed if self.undisturbed > 0 else 0.0
 
 
 class Damage(PlayedContent):
-    """The record of a network adversary.
-
-    Attributes:
-        played: the panel as it was run, with the seeds of the submission.
-    """
+    """The record of a network adversary; ``played`` is the panel with the seeds of the submission."""
 
     stage: Literal["panel"]
     played: dict[str, Any]
@@ -71,6 +67,12 @@ class Damage(PlayedContent):
     machine: MachineRecord
     cells: tuple[DamageCell, ...] = Field(min_length=1)
     score: Interval
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        if self.score.n_runs != len(self.cells):
+            raise ValueError(f"score.n_runs is {self.score.n_runs}; its cells are {len(self.cells)}")
+        return self
 
     @property
     def worst(self) -> DamageCell:
@@ -85,11 +87,11 @@ class Damage(PlayedContent):
 def undisturbed_cells(suite: Suite) -> list[CurveCell]:
     """Return the cells of a panel against its nominal adversary, in the order of the suite."""
     nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
-    return curve_cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+    return make_curve_cells(nominal, [agent_player(spec, spec) for spec in suite.agents])
 
 
-def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
-    """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
+def measure_damage(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
+    """Play a cell against its nominal adversary and another one; return the comparison and the second trace."""
     undisturbed = cell.values(cell.trace())["utilisation"]
     trace = cell.trace(adversary)
     used = cell.values(trace)["utilisation"]
@@ -101,12 +103,12 @@ def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
         seed=cell.seed,
         undisturbed=undisturbed,
         utilisation=used,
-        sender_sha256=canonical_hash(sender_of(cell.agent)),
+        sender_sha256=canonical_hash(build_sender(cell.agent)),
     ), trace
 
 
-def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
-    """Return the interquartile mean of the damage with its interval, stratified by sender and scenario."""
+def compute_score(cells: Sequence[DamageCell]) -> dict[str, Any]:
+    """Return the interquartile mean of the degradation with its interval, stratified by sender and scenario."""
     by_case: dict[str, list[float]] = {}
     for cell in cells:
         by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
@@ -129,8 +131,8 @@ class DamageStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
-        own, content = job.with_own_seeds(self.suite)
-        played = self.suite.model_copy(update={"seeds": own.seeds})  # with the senders of the panel
+        seeded, content = job.with_submission_seeds(self.suite)
+        played = self.suite.model_copy(update={"seeds": seeded.seeds})  # with the senders of the panel
         content |= {
             "stage": self.name,
             "played": plain(played.model_dump()),
@@ -152,16 +154,16 @@ class DamageWork:
 
     def run(self, progress: Progress) -> Content:
         """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
-        found = list(self._play(progress))
-        cells = [cell for cell, _ in found]
-        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": score_of(cells)}
+        comparisons = list(self._play(progress))
+        cells = [cell for cell, _ in comparisons]
+        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": compute_score(cells)}
         worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
-        return content, {WORST_VIEW: view_json(found[worst][1])}
+        return content, {WORST_VIEW: view_json(comparisons[worst][1])}
 
     def _play(self, progress: Progress) -> Iterator[tuple[DamageCell, Any]]:
         adversary: Any = parse_submission(self.files, self.content["name"]).player
         cells = undisturbed_cells(self.played)
         for done, cell in enumerate(cells):
             progress(done, len(cells))
-            yield measured(cell, adversary)
+            yield measure_damage(cell, adversary)
         progress(len(cells), len(cells))

@@ -1,9 +1,8 @@
-"""A process of its own for what strangers handed in: it can be ended, and its memory and CPU time are capped.
+"""A separate process for foreign submissions, with caps on memory and CPU time, and records of stages that fail.
 
-The cap on events is the packet engine's own. CPU time counts from one finished part to the next, over the worker and all that it
-started; memory is a cap of the system on each process, so that asking for more fails there and not here.
-
-Stages that a submission did not come through: stored with their reason, so that the queue goes on.
+The cap on events is the packet engine's own. CPU time counts between finished parts, over the worker and its children; memory is
+limited by the system per process, so that allocations fail in the worker. A failed stage is stored with its reason, and the queue
+continues.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MOST_GIB = 1_048_576
 
 @dataclass(frozen=True)
 class Limits:
-    """What a part of a stage may use.
+    """Resource limits of a part of a stage.
 
     Attributes:
         cpu_s: CPU seconds per finished part (a task of the runner) and worker, > 0.
@@ -41,33 +40,31 @@ class Limits:
     memory_bytes: int = 8 << 30
 
     def __post_init__(self) -> None:
-        """Refuse limits that nothing could hold."""
+        """Refuse invalid limits."""
         if not 0 < self.cpu_s <= 1e7:
             raise InputError(f"--cell-cpu is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
         if not 256 << 20 <= self.memory_bytes <= _MOST_GIB << 30:
             raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
 
 
-def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
-    """Return limits as the command line names them. Raises InputError for what nothing could hold."""
-    if not cell_memory_gib <= _MOST_GIB:  # a number that is none, too
+def make_limits(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
+    """Return the limits of command line options. Raises InputError for invalid ones."""
+    if not cell_memory_gib <= _MOST_GIB:  # NaN, too
         raise InputError(f"--cell-memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
     return Limits(cell_cpu_s, int(cell_memory_gib * 2**30))
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A stage that did not come through."""
+    """The reason why a stage failed."""
 
     reason: str
 
 
 class Worker:
-    """A process that does the work of stages one after the other; a new one is started after one that was ended.
+    """A process that does the work of stages one after the other; it is restarted after it was killed.
 
-    Args:
-        limits: of each part.
-        processes: how many the runner uses, each with the CPU time of a part.
+    The runner may use several ``processes``, each with the CPU time of a part.
     """
 
     def __init__(self, limits: Limits, processes: int = 1) -> None:
@@ -86,7 +83,7 @@ class Worker:
         self.end()
 
     def run(self, work: Work, progress: Progress) -> Content | Failed:
-        """Do the work of a stage; return what it made, or why it failed."""
+        """Do the work of a stage; return its record, or why it failed."""
         if self._process is None:
             self._start()
         cap_s = self._limits.cpu_s * self._processes + work.cpu_s
@@ -95,19 +92,19 @@ class Worker:
             begun_s = used_cpu_s(self._process.pid)
             while True:
                 if self._pipe.poll(_POLL_S):
-                    kind, *said = self._pipe.recv()
-                    if kind == "done":
-                        content: Content = said[0]
+                    message, *values = self._pipe.recv()
+                    if message == "done":
+                        content: Content = values[0]
                         return content
-                    if kind == "failed":
-                        return Failed(said[0])
+                    if message == "failed":
+                        return Failed(values[0])
                     begun_s = used_cpu_s(self._process.pid)
-                    progress(*said)
+                    progress(*values)
                 elif used_cpu_s(self._process.pid) - begun_s > cap_s:
                     self.end()
                     return Failed(f"more than {cap_s:g} s of CPU time for one part: ended")
         except (EOFError, ConnectionError):
-            return Failed(self._death())
+            return Failed(self._describe_death())
 
     def end(self) -> None:
         """End the process and all that it started."""
@@ -130,7 +127,7 @@ class Worker:
         theirs.close()
         reading.close()
 
-    def _death(self) -> str:
+    def _describe_death(self) -> str:
         self._process.join()
         code = self._process.exitcode
         self.end()
@@ -139,7 +136,7 @@ class Worker:
 
 
 def used_cpu_s(session: int) -> float:
-    """Return the CPU seconds that the processes of a session have used, those that ended included; 0 where /proc is not there."""
+    """Return the CPU seconds used by the processes of a session and their ended children; 0 without /proc."""
     ticks = 0
     for entry in FilePath("/proc").glob("[0-9]*/stat"):
         try:
@@ -154,7 +151,7 @@ def used_cpu_s(session: int) -> float:
 def _serve(pipe: Any, parent: Any, memory_bytes: int) -> None:
     """Do work until the other end closes."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     _cap_memory(memory_bytes)
     while True:
         try:
@@ -171,19 +168,19 @@ def _outcome(work: Work, progress: Progress) -> tuple[str, Any]:
         return "failed", "more memory than the cap of a process"
     except CcenvError as error:
         return "failed", str(error)
-    except Exception as error:  # whatever a submission provokes is a reason, not the end of the queue
+    except Exception as error:  # no submission may stop the queue
         return "failed", f"{type(error).__name__}: {error}"
 
 
-def _end_with(parent: Any) -> None:
-    """End this process and all that it started when the operator's process ends, however it does."""
+def _end_with_parent(parent: Any) -> None:
+    """Kill this process and its children when the operator's process ends."""
     with suppress(EOFError, OSError):
         parent.recv_bytes()
     os.killpg(0, signal.SIGKILL)
 
 
 def _cap_memory(memory_bytes: int) -> None:
-    """Cap the address space of this process and of those that it starts (Linux)."""
+    """Cap the address space of this process and its children (Linux)."""
     if sys.platform != "linux":
         return
     import resource
@@ -199,21 +196,21 @@ LONGEST_REASON = 500
 
 
 def failure_slot(slot: str, attempt: int = 1) -> str:
-    """Return the slot of a failure of what would have been stored in another slot."""
+    """Return the slot of a failure to fill another slot."""
     return f"{FAILURE}/{slot}" if attempt == 1 else f"{FAILURE}/{slot}/{attempt}"
 
 
 def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
-    """Store that a stage failed; another attempt at the same stage gets a record of its own."""
+    """Store that a stage failed; each attempt has its own record."""
     submission = job.entrant.record.submission
     _, slot = stage.slots(submission)
     tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
-    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _public(reason, job)}
+    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _redact(reason, job)}
     content |= {"code_sha256": cells_code(), "machine": machine()}
     return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
 
 
-def _public(reason: str, job: Job) -> str:
+def _redact(reason: str, job: Job) -> str:
     for folder in (job.folder, job.home.folder):
         for shown in (str(folder.resolve()), str(folder)):
             reason = reason.replace(shown, job.entrant.record.card.name)

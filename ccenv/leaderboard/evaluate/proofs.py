@@ -1,4 +1,4 @@
-"""From what ``ccenv verify --json`` prints to a verification record."""
+"""Verification records from the output of ``ccenv verify --json``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ccenv.network.trace import parse_trace
 _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
 
 
-def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
+def make_record(report: Any, where: str, agent: str | None = None) -> Verification:
     """Turn a report into a record.
 
     Raises:
-        InputError: if the report is not one, or speaks about another sender than agent.
+        InputError: if the report is invalid, or about another sender than ``agent``.
     """
     if not isinstance(report, dict):
         raise InputError(f"{where}: not a report of ccenv verify")
@@ -76,26 +76,23 @@ def _query(query: Any, where: str) -> dict[str, Any]:
 
 
 def _counterexample(name: Any, record: Verification, where: str) -> bytes:
-    """Return the trace that a report names: of its sender on its model, and nothing else that lies on this machine."""
+    """Return the trace file of a report, if it is a trace of its sender on its model; no other local file is read out."""
     content = read_bounded(path_of("trace", name), MAX_BYTES)
     header = parse_trace(content, f"{where}, its counterexample {shown(str(name))}").header
     if (header.model, set(header.senders)) != (record.model, {record.agent}):
-        told = f"{', '.join(header.senders)} on {header.model}"
-        raise InputError(f"{where}: its counterexample {shown(str(name))} is of {told}, not of {record.agent} on {record.model}")
+        seen, needed = f"{', '.join(header.senders)} on {header.model}", f"{record.agent} on {record.model}"
+        raise InputError(f"{where}: its counterexample {shown(str(name))} is of {seen}, not of {needed}")
     return content
 
 
 def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
-    """Store a report and its counterexample among the records; the same question about the same sender is replaced.
-
-    Returns:
-        Path: the folder of the record.
+    """Store a report and its counterexample, replacing the same question about the same sender; return the record's folder.
 
     Raises:
-        InputError: if the report or its trace file is not what it should be.
+        InputError: if the report or its trace file is invalid.
         CcenvError: if it cannot be written.
     """
-    record = record_of(report, where, agent)
+    record = make_record(report, where, agent)
     parts = [
         record.agent,
         record.agent_sha256[:8],

@@ -1,7 +1,7 @@
-"""The operator's work: every stage of every submission that is not done yet, each stored when it is complete.
+"""The operator's queue: all pending stages of all submissions, each stored when it is complete.
 
-Unfinished work lies in the board's folder, where a suite's run resumes cell by cell; the database holds finished stages only. So
-a crash at any point loses no more than the cells that were being played, and leaves nothing half-stored.
+Unfinished work lies in the board's folder, where a suite's run resumes cell by cell; the database holds finished stages only. A
+crash thus loses at most the running cells and leaves no partial records.
 """
 
 from __future__ import annotations
@@ -21,67 +21,67 @@ from ccenv.leaderboard.evaluate.limits import FAILURE, Failed, Limits, Worker, f
 from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
-from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn
+from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn_submissions
 
 _ROOM_BYTES = 1 << 20
 
 Progress = Callable[[int, int], None]
-"""Called with the numbers of finished and of all parts of the task at hand."""
+"""Called with the numbers of finished and of all parts of the current task."""
 
 Show = Callable[[int, "QueuedStage"], AbstractContextManager[Progress]]
-"""Called with the place of a task and the task before it is done; what it returns surrounds the task."""
+"""Called with index and task before it starts; the returned context surrounds the task."""
 
 Done = Callable[[int, "QueuedStage", "Stored | None"], None]
-"""Called with the place of a task, the task, and its record after it was stored; None where another process was first."""
+"""Called with index, task and stored record; the record is None if another process stored it first."""
 
 
 @dataclass(frozen=True)
 class QueuedStage:
-    """A stage of a submission that is to be done."""
+    """A pending stage of a submission."""
 
     entrant: Entrant
     stage: Stage
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Name for messages."""
         return f"{self.entrant.record.card.name}: {self.stage.name}"
 
 
-def tasks_of(
+def list_tasks(
     store: BoardStore, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
 ) -> list[QueuedStage]:
-    """Return what is to be done with the entries that were not taken back.
+    """Return the pending stages of the entries that are not withdrawn.
 
     Args:
         store: the board.
-        stages: in the order in which they are done.
-        pending: only what was never done; otherwise also what older code or smaller budgets did.
+        stages: in the order of evaluation.
+        pending: only stages that were never done; otherwise also those done by older code or with smaller budgets.
         only: names of entries; empty: all.
-        retry: also what failed with this code.
+        retry: also stages that failed with this code.
 
     Raises:
-        InputError: if there is nothing on the board, or no entry of a name.
+        InputError: if the board is empty, or has no entry of a name.
     """
-    gone = withdrawn(store)
-    everything = [entrant for entrant in entrants(store) if entrant.record.submission not in gone]
-    names = [entrant.record.card.name for entrant in everything]
-    if not everything:
+    taken_back = withdrawn_submissions(store)
+    candidates = [entrant for entrant in entrants(store) if entrant.record.submission not in taken_back]
+    names = [entrant.record.card.name for entrant in candidates]
+    if not candidates:
         raise InputError("nothing was handed in yet: ccenv board submit DIR")
     for name in only:
         if name not in names:
             raise unknown_name("entry", name, names)
     done = {record.slot for record in store.records()}
     tasks = []
-    for entrant in everything:
+    for entrant in candidates:
         if only and entrant.record.card.name not in only:
             continue
         for stage in stages:
             if stage.track != entrant.record.card.track:
                 continue
-            stem, whole = stage.slots(entrant.record.submission)
-            failed = failure_slot(whole) in done and not retry
-            if whole not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
+            stem, current = stage.slots(entrant.record.submission)
+            failed = failure_slot(current) in done and not retry
+            if current not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
                 tasks.append(QueuedStage(entrant, stage))
     return tasks
 
@@ -97,16 +97,13 @@ def evaluate(
     done: Done = lambda place, task, record: None,
     limits: Limits | None = None,
 ) -> list[Stored]:
-    """Do tasks one after the other and store each when it is complete, or why it failed.
+    """Do tasks one after the other; store each result or failure, and return the stored records.
 
-    What fails because of a submission becomes a record, and the next task goes on. What fails because of the board, its folder or
-    its settings is raised.
-
-    Returns:
-        list: the records that were stored.
+    A failure caused by a submission becomes a record and the queue continues; one caused by the board, its folder or its settings
+    is raised, and records stored before stay.
 
     Raises:
-        CcenvError: if the board or its folder fails, what was stored before stays; or if another process evaluates this board.
+        CcenvError: if the board or its folder fails, or another process evaluates this board.
     """
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
@@ -114,7 +111,7 @@ def evaluate(
         require_extra("ray", "rllib")
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1")
-    # Unfinished work of one evaluation is where the next one goes on, and is deleted when it is done: one at a time.
+    # Evaluations resume and delete unfinished work in one folder: one at a time.
     with locked(home.folder / WORK, "evaluation of this board"):
         return _evaluate(store, home, tasks, backend, workers, show, done, limits or Limits())
 
@@ -136,15 +133,15 @@ def _evaluate(
             folder = home.work(submission)
             job = Job(task.entrant, store, home, folder, backend, workers)
             with show(place, task) as progress:
-                outcome = _outcome(task, job, worker, progress)
+                result = _outcome(task, job, worker, progress)
             record = None
             with suppress(TakenError):  # another process did the same work at the same time
-                if isinstance(outcome, Failed):
+                if isinstance(result, Failed):
                     _check_room(folder)
-                    record = store_failure(store, job, task.stage, outcome.reason)
+                    record = store_failure(store, job, task.stage, result.reason)
                 else:
                     _, slot = task.stage.slots(submission)
-                    record = store.append(task.stage.kind, submission, slot, *outcome)
+                    record = store.append(task.stage.kind, submission, slot, *result)
             stored += [record] if record is not None else []
             done(place, task, record)
             shutil.rmtree(folder / task.stage.name, ignore_errors=True)
@@ -155,21 +152,21 @@ def _evaluate(
 
 def _outcome(task: QueuedStage, job: Job, worker: Worker, progress: Progress) -> Content | Failed:
     try:
-        _ = task.entrant.player  # read again through every rule, which may have become stricter
+        _ = task.entrant.player  # parsed again by every rule, which may be stricter now
     except InputError as error:
         return Failed(str(error))
     return worker.run(task.stage.prepare(job), progress)
 
 
 def _check_room(folder: FilePath) -> None:
-    """Write a file, so that a full or read-only disk is not blamed on a submission. Raises CcenvError."""
+    """Write a test file, so that a full or read-only disk does not count as a failed submission. Raises CcenvError."""
     make_folder(folder)
     write_atomic(folder / ".room", bytes(_ROOM_BYTES))
     (folder / ".room").unlink()
 
 
-def outcome(record: Stored) -> dict[str, Any]:
-    """Return what the command line says about a stored stage."""
+def describe_outcome(record: Stored) -> dict[str, Any]:
+    """Return the command line's description of a stored stage."""
     content = record.content
-    about = {"record": record.number, "kind": record.kind, "entry": content["name"], "stage": content["stage"]}
-    return {**about, "reason": content["reason"]} if record.kind == FAILURE else about
+    description = {"record": record.number, "kind": record.kind, "entry": content["name"], "stage": content["stage"]}
+    return {**description, "reason": content["reason"]} if record.kind == FAILURE else description

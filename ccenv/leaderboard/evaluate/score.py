@@ -1,7 +1,4 @@
-"""Playing a submission outside the board: to see a score before handing in, or to make an entry's numbers again.
-
-What the operator evaluates: the suites of the board and the limits of each stage.
-"""
+"""The stages of an evaluation, and the score of a sender outside the board, before submission or to reproduce an entry."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from ccenv.leaderboard.store.submit import write_sender
 from ccenv.leaderboard.submission.document import panel
 from ccenv.leaderboard.submission.reader import read_submission
 
-# What entries are evaluated on: the nominal suite, whose score ranks the senders, then the one with the adversary panel.
+# The nominal suite, whose score ranks the senders, then the one with the adversary panel.
 SUITES = ("standard-v2", "worst-case-v1")
 
 
@@ -33,12 +30,9 @@ def nominal_suite() -> str:
 
 
 def make_stages(suites: Sequence[str], budget_s: float, traces: bool) -> list[Stage]:
-    """Return the stages of an evaluation.
+    """Return the stages of an evaluation on ``suites`` (names or files; empty: the board's), with the adversaries' panel.
 
-    Args:
-        suites: names or files for senders; empty: the board's own. Adversaries always meet the panel.
-        budget_s: for the verified envelope; 0: without.
-        traces: whether worst traces are stored beside their views.
+    ``budget_s`` is for the verified envelope (0: none); with ``traces`` worst traces are stored beside their views.
     """
     stages: list[Stage] = [SuiteStage(check_published(load_suite(name), name), traces) for name in suites or SUITES]
     if budget_s > 0:
@@ -64,10 +58,10 @@ def score_sender(
     workers: int | None,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Play a sender on a suite and return its summary, as an evaluation would store it.
+    """Play a sender on a suite and return its summary in the form of a stored evaluation.
 
     Raises:
-        InputError: for a folder that breaks a rule, an adversary, or seeds that cannot be.
+        InputError: for a folder that breaks a rule, an adversary, or invalid seeds.
     """
     played = load_suite(suite or SUITES[0])
     with tempfile.TemporaryDirectory() as scratch:

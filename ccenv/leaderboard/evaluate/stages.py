@@ -16,12 +16,12 @@ from ccenv.benchmarks.cells.cell import Player, TraceCell, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.report.page import TRACES
 from ccenv.benchmarks.results import ASKED
-from ccenv.benchmarks.run.runner import cells_for, run_suite
+from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home, evaluation_suite, secret_of
+from ccenv.leaderboard.store.home import Home, evaluation_suite, find_secret
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.submit import Entrant
 
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What a stage works with."""
+    """The input of a stage."""
 
     entrant: Entrant
     store: BoardStore
@@ -46,35 +46,35 @@ class Job:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What every record of a stage begins with."""
+        """The fields of every record of a stage."""
         record = self.entrant.record
         return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
 
-    def with_own_seeds(self, suite: SuiteBase) -> tuple[SuiteBase, dict[str, Any]]:
-        """Return a suite with the seeds of the submission, and what its record says of the suite as published."""
+    def with_submission_seeds(self, suite: SuiteBase) -> tuple[SuiteBase, dict[str, Any]]:
+        """Return a suite with the seeds of the submission, and the record's description of the published suite."""
         record = self.entrant.record
-        played = evaluation_suite(suite, suite.sha256, secret_of(self.store, self.home, record.round), record.submission)
-        about = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
-        return played, self.head | about
+        played = evaluation_suite(suite, suite.sha256, find_secret(self.store, self.home, record.round), record.submission)
+        description = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
+        return played, self.head | description
 
 
 class Work(Protocol):
-    """What is done with the submission itself, in a process that can be ended; plain data, so that it can go there."""
+    """The work of a stage in a separate process; plain data."""
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds that it may use between two calls of progress, beside the cap of a cell."""
+        """CPU seconds between two calls of progress that are allowed besides the cap of a cell."""
 
     def run(self, progress: Progress) -> Content:
-        """Do it, or continue it; return the record and its files."""
+        """Do or resume the work; return the record and its files."""
 
 
 class Stage(Protocol):
-    """One thing that is done with a submission."""
+    """A stage of the evaluation of a submission."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name for messages."""
 
     @property
     def kind(self) -> str:
@@ -85,19 +85,17 @@ class Stage(Protocol):
         """Track of the submissions."""
 
     def slots(self, submission: str) -> tuple[str, str]:
-        """Return the beginning of the slot that says "was done once", and the whole slot of doing it now."""
+        """Return the prefix of the slots of any time it was done, and the slot of doing it now."""
 
     def prepare(self, job: Job) -> Work:
-        """Return the work; what is wrong here is wrong with the board or its settings, not with the submission."""
+        """Return the work; errors here concern the board or its settings, not the submission."""
 
 
 @dataclass(frozen=True)
 class SuiteStage:
     """A suite, played by a sender with the seeds of its submission.
 
-    Attributes:
-        suite: as published.
-        traces: whether the worst trace is stored; its view always is, and the trace can be made again.
+    With ``traces`` the worst trace is stored; its view always is, and the trace can be reproduced.
     """
 
     suite: SuiteBase
@@ -117,7 +115,7 @@ class SuiteStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds and write the player."""
-        played, content = job.with_own_seeds(self.suite)
+        played, content = job.with_submission_seeds(self.suite)
         spec, classic = job.entrant.write_player(job.folder / "player"), job.entrant.record.card.spec
         content |= {"stage": self.name}
         return SuiteWork(played, content, job.folder / self.name, spec, classic, job.backend, job.workers, self.traces)
@@ -154,17 +152,17 @@ class SuiteWork:
         cells = (self.folder / CELLS).read_bytes()
         player = agent_player(self.spec, self.classic)
         files = {CELLS: cells, **self._worst_files(self.played, player, manifest["summary"][0], cells)}
-        # A board runs no code of users: what a run says of it is empty, and stays out of the record.
+        # A board runs no code of users: these keys are empty and stay out of the record.
         for key in (ASKED, "failed"):
             manifest.pop(key)
-        own = [{key: value for key, value in agent.items() if key != "source_sha256"} for agent in manifest["agents"]]
-        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in own]
+        agents = [{key: value for key, value in agent.items() if key != "source_sha256"} for agent in manifest["agents"]]
+        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in agents]
         return {**self.content, "manifest": manifest}, files
 
     def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
-        """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
+        """Repeat the worst case, compare it with its record, and return its trace and view; packet suites have no traces."""
         worst = entry["worst_case"]
-        cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
+        cell = next((c for c in make_cells(played, [player]) if worst and c.key == worst["key"]), None)
         if not isinstance(cell, TraceCell):
             return {}
         trace = cell.trace()
@@ -182,7 +180,7 @@ class SuiteWork:
 
 @dataclass(frozen=True)
 class EnvelopeStage:
-    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so."""
+    """Bounds that a solver proves within a budget; a sender without an encoding gets a record that says so."""
 
     budget_s: float
     samples: int = 9

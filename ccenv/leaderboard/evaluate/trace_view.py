@@ -1,4 +1,4 @@
-"""A trace as few numbers: what the page draws, made once when the trace is recorded."""
+"""Views of traces: the few numbers that a page draws, computed when the trace is recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FlowView(StrictModel):
 
 
 class TraceView(StrictModel):
-    """What :func:`view_of` returns, read from a record; one of an older version has neither RTTs nor moves."""
+    """What :func:`make_view` returns, read from a record; one of an older version has neither RTTs nor moves."""
 
     time_s: Series
     link_mbps: Series
@@ -59,19 +59,19 @@ class TraceView(StrictModel):
 
 
 def read_view(content: bytes, where: str) -> dict[str, Any]:
-    """Return a stored view. Raises InputError if it is none."""
+    """Parse a stored view. Raises InputError."""
     return validate(TraceView, parse_json(content, where, _RULES), where).model_dump(exclude_none=True)
 
 
-def view_of(trace: Trace) -> dict[str, Any]:
+def make_view(trace: Trace) -> dict[str, Any]:
     """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
 
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the
         mean link rate), ``lost_mbps``; per flow ``sent_mbps``, ``delivered_mbps`` and ``rtt_ms`` (of the newest byte delivered by
-        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (bytes that it could have delivered and
-        holds at the end of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity that it threw away or
-        that no byte was there for); ``rm_ms``, the smallest Rm. All rounded to four significant digits.
+        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (deliverable bytes that it holds at the end
+        of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity wasted or without a byte to send);
+        ``rm_ms``, the smallest Rm. All rounded to four significant digits.
     """
     n_steps = len(trace.times_s) - 1
     edges = np.unique(np.linspace(0, n_steps, min(POINTS, n_steps) + 1).round().astype(int))
@@ -121,7 +121,7 @@ def _delivered_at(trace: Trace, flow: int, rows: np.ndarray) -> np.ndarray:
 
 def view_json(trace: Trace) -> bytes:
     """Return the view of a trace as one line of JSON."""
-    return json_bytes(view_of(trace), indent=None)
+    return json_bytes(make_view(trace), indent=None)
 
 
 def _mbps(values_Bps: np.ndarray) -> list[float]:

@@ -1,4 +1,4 @@
-"""The board as data: a pure function of the records."""
+"""The board as data, a pure function of the records: rankings, entries and adversaries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ccenv.leaderboard.store.records import (
     WorstCase,
     slug,
 )
-from ccenv.leaderboard.submission.document import folded
+from ccenv.leaderboard.submission.document import fold_text
 from ccenv.network.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def metric(self) -> Metric:
-        """The metric that it is the worst value of."""
+        """The metric of its value."""
         return self.record.suite.measure(self.case.metric)
 
 
@@ -55,10 +55,8 @@ class Standing:
     """One sender in one suite.
 
     Attributes:
-        player, summary, cells: as recorded.
-        record: where from.
         stale: played by other code than the newest record of the suite.
-        better: probability that a run beats one of the table's reference, with its interval, or None.
+        better: probability of improvement over the table's reference with its interval, or None.
     """
 
     player: PlayerRecord
@@ -70,12 +68,12 @@ class Standing:
 
     def tasks(self, metric: str, adversary: str) -> Tasks:
         """Return the values of a metric against an adversary, per scenario."""
-        found: dict[str, list[float]] = {}
+        by_scenario: dict[str, list[float]] = {}
         for cell in self.cells:
             value = cell.metrics.get(metric)
             if cell.adversary == adversary and value is not None:
-                found.setdefault(cell.scenario, []).append(value)
-        return {name: np.array(values) for name, values in found.items()}
+                by_scenario.setdefault(cell.scenario, []).append(value)
+        return {name: np.array(values) for name, values in by_scenario.items()}
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Entry:
 
     @property
     def verdicts(self) -> list[str]:
-        """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
+        """The distinct verdicts about it (verified, refuted, unknown), or ``none``."""
         seen = {record.result.verdict for record in self.verifications}
         rows = self.envelope.rows if self.envelope is not None else ()
         seen |= {row.verdict for row in rows} | ({"verified"} if self.theorems else set())
@@ -105,12 +103,12 @@ class Table:
     """One suite on the board.
 
     Attributes:
-        suite, sha256: which, as published.
-        superseded: a newer version of the suite, or a newer one of its series, is on the board.
+        suite, sha256: as published.
+        superseded: a newer version of the suite or its series is on the board.
         rows: best nominal score first; (first possible rank, last possible rank, result). Senders whose intervals overlap
             cannot be separated by the data and share ranks.
-        reference: label of the sender that the others are compared with: the best classic CCA, else the last row.
-        manifests: runs that the rows come from.
+        reference: label of the baseline of comparisons: the best classic CCA, else the last row.
+        manifests: of the runs behind the rows.
     """
 
     suite: SuiteBase
@@ -123,14 +121,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything that the pages show.
+    """The content of the pages.
 
     Attributes:
         tables: suites; the first one ranks the senders.
         entries: (label, hash) -> sender.
-        damages: network adversaries, most damage first.
-        records: what all this was made from.
-        by_author: author -> number of submissions by authors whose names look like it.
+        damages: network adversaries, highest degradation first.
+        by_author: author -> number of submissions by authors with the same folded name.
     """
 
     tables: list[Table]
@@ -145,9 +142,7 @@ class Board:
 
 
 def make_board(records: Records, certified: Certified) -> Board:
-    """Arrange the records.
-
-    Where several runs of a suite hold the same sender, the newest counts.
+    """Build the board from records; the newest run of a sender in a suite counts.
 
     Raises:
         InputError: if the checker refuses a certificate.
@@ -163,58 +158,58 @@ def make_board(records: Records, certified: Certified) -> Board:
     for table in tables:
         for _, _, result in table.rows:
             results.setdefault((result.player.label, result.player.sha256), []).append(result)
-    handed_in = {record.submission: record for record in records.submissions}
+    submissions = {record.submission: record for record in records.submissions}
     envelopes = {record.submission: record for record in records.envelopes}
     entries = {
         key: Entry(
-            own[0].player,
+            standings[0].player,
             slug(*key),
-            own,
-            _worst(own),
-            _about(own[0].player, records.verifications),
-            handed_in.get(own[0].record.submission),
-            envelopes.get(own[0].record.submission),
-            certified.theorems(records.players.get(own[0].record.submission, key[1]), slug(*key)),
+            standings,
+            _find_worst(standings),
+            _select_verifications(standings[0].player, records.verifications),
+            submissions.get(standings[0].record.submission),
+            envelopes.get(standings[0].record.submission),
+            certified.theorems(records.players.get(standings[0].record.submission, key[1]), slug(*key)),
         )
-        for key, own in sorted(results.items())
+        for key, standings in sorted(results.items())
     }
     newest_damages = {record.damage.submission: record for record in records.damages}
     damages = sorted(newest_damages.values(), key=lambda record: (-record.damage.score.iqm, record.damage.name))
-    alike = Counter(folded(record.card.author) for record in records.submissions)
-    authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
+    n_by_folded_author = Counter(fold_text(record.card.author) for record in records.submissions)
+    authors = {record.card.author: n_by_folded_author[fold_text(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)
 
 
 def edition(suite: SuiteBase) -> tuple[str, tuple[int, int]]:
-    """Return a suite's series and its place in it: ``standard-v2`` comes after every version of ``standard-v1``."""
+    """Return a suite's series and position in it: ``standard-v2`` follows every version of ``standard-v1``."""
     series, _, number = suite.name.rpartition("-v")
     if series and number.isdecimal():
         return series, (int(number), suite.version)
     return suite.name, (0, suite.version)
 
 
-def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
-    own = [b for b in benches if (b.suite.name, b.suite_sha256) == which]
-    newest_code = own[-1].manifest.code_sha256
-    found: dict[tuple[str, str], Standing] = {}
-    for bench in own:
+def _table(benches: list[BenchRecord], identity: tuple[str, str]) -> Table:
+    suite_benches = [b for b in benches if (b.suite.name, b.suite_sha256) == identity]
+    newest_code = suite_benches[-1].manifest.code_sha256
+    standings: dict[tuple[str, str], Standing] = {}
+    for bench in suite_benches:
         for player in bench.manifest.agents:
             for summary in bench.manifest.summary:
                 if (summary.agent, summary.agent_sha256) == (player.label, player.sha256):
                     cells = [cell for cell in bench.cells if cell.agent_sha256 == player.sha256 and cell.agent == player.label]
                     stale = bench.manifest.code_sha256 != newest_code
-                    found[player.label, player.sha256] = Standing(player, summary, cells, bench, stale)
-    suite = own[0].suite
-    table = Table(suite, which[1], False, manifests=[b.manifest for b in own])
-    rows = ranked(list(found.values()), suite.measure(suite.score.metric))
+                    standings[player.label, player.sha256] = Standing(player, summary, cells, bench, stale)
+    suite = suite_benches[0].suite
+    table = Table(suite, identity[1], False, manifests=[b.manifest for b in suite_benches])
+    rows = rank_standings(list(standings.values()), suite.measure(suite.score.metric))
     reference = next((result for _, _, result in rows if result.player.kind == CLASSIC), rows[-1][2] if rows else None)
     if reference is not None:
         table.reference = reference.player.label
-        table.rows = [(first, last, _compared(result, reference, suite)) for first, last, result in rows]
+        table.rows = [(first, last, _compare(result, reference, suite)) for first, last, result in rows]
     return table
 
 
-def _compared(result: Standing, reference: Standing, suite: SuiteBase) -> Standing:
+def _compare(result: Standing, reference: Standing, suite: SuiteBase) -> Standing:
     if result is reference:
         return result
     score = suite.score
@@ -226,8 +221,8 @@ def _compared(result: Standing, reference: Standing, suite: SuiteBase) -> Standi
     return Standing(result.player, result.summary, result.cells, result.record, result.stale, better)
 
 
-def ranked(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
-    """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
+def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
+    """Rank by nominal score, as a range of ranks over all entries whose intervals overlap."""
     sign = metric.sign
 
     def interval(result: Standing) -> tuple[float, float, float]:
@@ -248,16 +243,16 @@ def ranked(results: list[Standing], metric: Metric) -> list[tuple[int, int, Stan
     return rows
 
 
-def _worst(results: list[Standing]) -> Finding | None:
-    """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
+def _find_worst(results: list[Standing]) -> Finding | None:
+    """Return the worst case over the adversarial suites, or over all suites if there are none; metrics are not mixed.
 
-    What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
+    Results of the current code take precedence; a worst case of older code only is marked as stale.
     """
-    hard = [result for result in results if ADVERSARIAL in result.record.suite.tags]
-    found = [result for result in hard or results if result.summary.worst_case is not None]
-    current = [result for result in found if not result.stale]
+    adversarial = [result for result in results if ADVERSARIAL in result.record.suite.tags]
+    candidates = [result for result in adversarial or results if result.summary.worst_case is not None]
+    current = [result for result in candidates if not result.stale]
     worst: Finding | None = None
-    for result in current or found:
+    for result in current or candidates:
         case = result.summary.worst_case
         if case is None:
             continue
@@ -266,13 +261,13 @@ def _worst(results: list[Standing]) -> Finding | None:
     return worst
 
 
-def _about(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
-    own = [v for v in verifications if v.result.agent_sha256 == player.sha256]
-    return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
+def _select_verifications(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
+    matching = [v for v in verifications if v.result.agent_sha256 == player.sha256]
+    return sorted(matching, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
 def worst_by_adversary(result: Standing, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:
-    """Return the worst value of a metric that each adversary reached against a sender, None where there is no value."""
+    """Return the worst value of a metric by adversary; None without a value."""
     out: dict[str, float | None] = {}
     for adversary in adversaries:
         values = [cell.metrics.get(metric.name) for cell in result.cells if cell.adversary == adversary]

@@ -1,4 +1,4 @@
-"""The pages: static HTML from a board. Two builds from the same records are equal to the last byte."""
+"""The static HTML pages of a board; equal records give equal bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def site_files(board: Board, leagues: Sequence[League] = ()) -> dict[str, bytes]
 
 
 def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
-    """Return file name -> content of everything that is text."""
+    """Return file name -> content of all text files."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -86,8 +86,8 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
     views_of_leagues = [league_view(league) for league in leagues]
     shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages, "leagues": views_of_leagues}
 
-    def page(template: str, root: str, **given: Any) -> bytes:
-        return environment.get_template(template).render(shared, root=root, **given).encode()
+    def page(template: str, root: str, **context: Any) -> bytes:
+        return environment.get_template(template).render(shared, root=root, **context).encode()
 
     pages = {
         "index.html": page("index.html", "", **_index(board)),
@@ -111,12 +111,12 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
 def _index(board: Board) -> dict[str, Any]:
     if not board.tables:
         return {"rows": [], "raw": [], "overview": None}
-    columns = [(metric, views.shown_unit(metric)) for metric in views.raw_columns(board.tables[0])]
+    columns = [(metric, views.display_unit(metric)) for metric in views.raw_columns(board.tables[0])]
     return {"rows": views.index_rows(board), "raw": columns, "overview": views.overview(board)}
 
 
 def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the board for programs: what the pages show, without formatting."""
+    """Return the content of the pages as unformatted data."""
     tables = [
         {
             "suite": table.suite.name,
@@ -170,8 +170,8 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
     return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
 
 
-def _worst(found: Finding) -> dict[str, Any]:
-    return {"suite": found.suite, **found.case.model_dump(), "stale": found.stale}
+def _worst(finding: Finding) -> dict[str, Any]:
+    return {"suite": finding.suite, **finding.case.model_dump(), "stale": finding.stale}
 
 
 def _copies(board: Board) -> dict[str, bytes]:
@@ -198,21 +198,21 @@ def _copies(board: Board) -> dict[str, bytes]:
 
 
 def _replace(out: FilePath, files: dict[str, bytes]) -> None:
-    """Put the site in place of an older one at once; refuse a folder that holds anything else."""
+    """Replace an older site atomically; refuse a folder that holds anything else."""
     if out.exists() and not (out.is_dir() and ((out / DATA).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out} holds something that is not a board: give another --out")
-    beside = out.resolve().with_name(f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = out.resolve().with_name(f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         for folder in _FOLDERS:
-            (beside / folder).mkdir(parents=True)
+            (temporary / folder).mkdir(parents=True)
         for name, content in sorted(files.items()):
-            file = resolve_inside(beside, name, "file of the site")
+            file = resolve_inside(temporary, name, "file of the site")
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(content)
         if out.exists():
             shutil.rmtree(out)
-        os.replace(beside, out)
+        os.replace(temporary, out)
     except OSError as error:
         raise CcenvError(f"{out}: cannot be written ({error.strerror})") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

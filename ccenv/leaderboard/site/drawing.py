@@ -1,4 +1,4 @@
-"""Places of points and lines in the pages' pictures: plain numbers and SVG path texts, rounded, so that builds are equal."""
+"""Coordinates and SVG paths of the pages' pictures, rounded so that builds are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def interval_path(low: float, high: float) -> str:
 
 
 def interval_point(value: float) -> str:
-    """Return where the middle of an interval lies in the same picture."""
+    """Return the position of the middle of an interval in the same picture."""
     return f"{_clip(value) * 100:.1f}"
 
 
@@ -58,7 +58,7 @@ def scatter(points: Sequence[tuple[int, str, float, float]]) -> dict[str, Any]:
     step = 0.02 if low >= 0.9 else 0.1 if low >= 0.5 else 0.2
     placed = [{"number": n, "label": name, "x": x(d), "y": y(u), "delay": d, "used": u} for n, name, d, u in points]
     return {
-        "points": named(placed),
+        "points": place_names(placed),
         "x_ticks": [(x(value), f"{value:g}") for value in ticks(widest)],
         "y_ticks": [(y(1 - i * step), f"{1 - i * step:.2f}") for i in range(int((1 - low) / step + 1e-9) + 1)],
     }
@@ -91,40 +91,36 @@ def overview(points: Sequence[tuple[int, str, float, float, float | None]]) -> d
         for n, name, s, w, b in points
     ]
     return {
-        "points": named(placed, radius=5),
+        "points": place_names(placed, radius=5),
         "x_ticks": [(x(value), f"{value:g}") for value in ticks(right, 8) if value >= left],
         "y_ticks": [(y(value), f"{value:g}") for value in ticks(top)],
     }
 
 
-def named(points: list[dict[str, Any]], radius: float = 10) -> list[dict[str, Any]]:
-    """Give points the place of their names: beside, above or below, where neither a point nor another name is in the way.
-
-    Returns:
-        list: the points, each with ``name`` (x, y, text-anchor), None where there is no room.
-    """
+def place_names(points: list[dict[str, Any]], radius: float = 10) -> list[dict[str, Any]]:
+    """Add label positions ``name`` (x, y, text-anchor) to points: beside, above or below, without overlaps; None without room."""
     height = 12.0
     taken = [(p["x"] - radius, p["y"] - radius, p["x"] + radius, p["y"] + radius) for p in points]
     for point in points:
         width, gap = 6.6 * len(point["label"]), radius + 3
-        places = (
+        candidates = (
             (point["x"] + gap, point["y"] + 4, "start", point["x"] + gap),
             (point["x"] - gap, point["y"] + 4, "end", point["x"] - gap - width),
             (point["x"], point["y"] - gap, "middle", point["x"] - width / 2),
             (point["x"], point["y"] + gap + 9, "middle", point["x"] - width / 2),
         )
         point["name"] = None
-        for x, y, anchor, left in places:
+        for x, y, anchor, left in candidates:
             box = (left, y - height + 2, left + width, y + 2)
             inside = box[0] >= 50 and box[2] <= WIDTH - 2 and box[1] >= 0 and box[3] <= 274
-            if inside and not any(_meet(box, other) for other in taken):
+            if inside and not any(_overlap(box, other) for other in taken):
                 point["name"] = (round(x, 1), round(y, 1), anchor)
                 taken.append(box)
                 break
     return points
 
 
-def _meet(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
@@ -150,9 +146,9 @@ def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:
     }
 
 
-def strips(own: Tasks, reference: Tasks) -> dict[str, Any]:
-    """Place the runs of each scenario as points on a line of its own, with the span of a reference's runs behind them."""
-    everything = [*own.values(), *reference.values()]
+def strips(tasks: Tasks, reference: Tasks) -> dict[str, Any]:
+    """Place the runs of each scenario as points on one line, with the span of a reference's runs behind them."""
+    everything = [*tasks.values(), *reference.values()]
     high = max([1e-9, *(float(values.max()) for values in everything if len(values))])
     low = min([0.0, *(float(values.min()) for values in everything if len(values))])
 
@@ -160,7 +156,7 @@ def strips(own: Tasks, reference: Tasks) -> dict[str, Any]:
         return round(190 + 430 * (value - low) / (high - low), 1)
 
     rows = []
-    for index, (name, values) in enumerate(own.items()):
+    for index, (name, values) in enumerate(tasks.items()):
         other = reference.get(name)
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""Boards as files: every record and file as JSON lines, compressed where the name ends in ``.xz``. Secrets stay at home."""
+"""Export and import of boards as JSON lines of records and files, compressed for ``.xz``; secrets are never exported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import Format, json_bytes, write_atomic
 from ccenv.base.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.audit.contents import check_contents
-from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
+from ccenv.leaderboard.store.database import BoardStore, check_rows, make_row
 from ccenv.leaderboard.store.home import ROUND, Home, new_round
 
 MAX_BYTES = 1 << 30  # of all lines, unpacked
@@ -23,18 +23,18 @@ FORMAT = Format("ccenv-board-export", 1, "an export of a board", "format_version
 
 
 def export_board(store: BoardStore, file: FilePath) -> int:
-    """Write all records and files of a board; return how many records. The same board gives the same bytes.
+    """Write all records and files of a board and return the number of records; equal boards give equal bytes.
 
     Raises:
-        EditedRecordError: if something is not what was stored.
+        EditedRecordError: if something was edited.
         CcenvError: if the file cannot be written.
     """
     count = store.check()
     records = store.records()
     lines: list[dict[str, Any]] = [{**FORMAT.head, "records": count}]
-    lines += [{"record": row_of(record)} for record in records]
+    lines += [{"record": make_row(record)} for record in records]
     for digest in sorted({digest for record in records for digest in record.files.values()}):
-        lines.append({"file": digest, **encoded(store.file(digest))})
+        lines.append({"file": digest, **encode_file(store.file(digest))})
     content = b"".join(json_bytes(line, indent=None, sort_keys=True) for line in lines)
     write_atomic(file, lzma.compress(content, preset=6) if file.suffix == ".xz" else content)
     return count
@@ -50,11 +50,11 @@ class Export:
 
 
 def read_export(file: FilePath) -> Export:
-    """Read an export, check all of it, contents included, and make every page once; nothing is written.
+    """Read an export, check all hashes and contents, and render every page once; nothing is written.
 
     Raises:
-        InputError: if the file is damaged, or a record cannot be read.
-        EditedRecordError: if a record or file is not what its hash says.
+        InputError: if the file is damaged, or a record is invalid.
+        EditedRecordError: if a hash does not match.
     """
     require_extra("jinja2", "board")
     from ccenv.leaderboard.site.board import make_board
@@ -63,7 +63,7 @@ def read_export(file: FilePath) -> Export:
     from ccenv.leaderboard.site.sources import from_contents
 
     rows, files = _read(file)
-    contents = check_contents(checked_rows(rows, files), files.__getitem__)
+    contents = check_contents(check_rows(rows, files), files.__getitem__)
     try:
         site_files(make_board(from_contents(contents, files.__getitem__), Certified([])))
     except InputError as error:
@@ -72,7 +72,7 @@ def read_export(file: FilePath) -> Export:
 
 
 def import_board(store: BoardStore, home: Home, export: Export) -> int:
-    """Fill an empty board and begin a round with a secret of our own after it, in one transaction; return how many records.
+    """Fill an empty board and begin a round with a new secret, in one transaction; return the number of imported records.
 
     Raises:
         InputError: if the board is not empty.
@@ -84,8 +84,8 @@ def import_board(store: BoardStore, home: Home, export: Export) -> int:
     return len(export.rows)
 
 
-def encoded(content: bytes) -> dict[str, str]:
-    """Return a file's content as an export holds it: as text where it is UTF-8."""
+def encode_file(content: bytes) -> dict[str, str]:
+    """Return the export form of a file: text if it is UTF-8, else base64."""
     try:
         return {"text": content.decode("utf-8")}
     except UnicodeDecodeError:
@@ -95,33 +95,33 @@ def encoded(content: bytes) -> dict[str, str]:
 def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
     rows: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    expected: Any = None
+    n_records: Any = None
     for number, line in read_lines(file, max_bytes=MAX_BYTES, max_line_bytes=LINE.max_bytes):
         where = f"{shown_path(file)}, line {number}"
         data = parse_json(line, where, LINE)
         if not isinstance(data, dict):
             raise InputError(f"{where}: expected a JSON object")
         if number == 1:
-            expected = FORMAT.check(data, where).get("records")
+            n_records = FORMAT.check(data, where).get("records")
         elif set(data) == {"record"} and isinstance(data["record"], dict):
-            rows.append(_row(data["record"], where))
+            rows.append(_check_row(data["record"], where))
         elif set(data) in ({"file", "text"}, {"file", "base64"}):
-            files[str(data["file"])] = _decoded(data, where)
+            files[str(data["file"])] = _decode(data, where)
         else:
             raise InputError(f"{where}: neither a record nor a file")
-    if not rows or type(expected) is not int or len(rows) != expected:
+    if not rows or type(n_records) is not int or len(rows) != n_records:
         raise InputError(f"{shown_path(file)}: truncated: {len(rows)} records are there")
     return rows, files
 
 
-def _row(data: dict[str, Any], where: str) -> dict[str, Any]:
-    kinds = {"number": int, "kind": str, "subject": str, "slot": str, "content": str, "sha256": str, "chain": str}
-    if set(data) != set(kinds) or any(type(data[key]) is not kind for key, kind in kinds.items()):
-        raise InputError(f"{where}: a record needs {', '.join(kinds)}, and nothing else")
+def _check_row(data: dict[str, Any], where: str) -> dict[str, Any]:
+    types = {"number": int, "kind": str, "subject": str, "slot": str, "content": str, "sha256": str, "chain": str}
+    if set(data) != set(types) or any(type(data[key]) is not expected_type for key, expected_type in types.items()):
+        raise InputError(f"{where}: a record needs {', '.join(types)}, and nothing else")
     return data
 
 
-def _decoded(data: dict[str, Any], where: str) -> bytes:
+def _decode(data: dict[str, Any], where: str) -> bytes:
     try:
         content = data["text"].encode("utf-8") if "text" in data else base64.b64decode(data["base64"], validate=True)
     except (AttributeError, TypeError, ValueError, binascii.Error):

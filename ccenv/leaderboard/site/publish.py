@@ -1,4 +1,4 @@
-"""A board in a folder that any static host serves: pages, the records themselves, and a list of checksums."""
+"""Publication of a board in a folder for static hosts: pages, records and a list of checksums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEX = "index.html"
 MAX_SUMS_BYTES = 64 << 20
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n\r]+)", re.ASCII)
 
-# What hosts read that take headers from a file; others ignore it. The pages carry the same policy themselves.
+# Read by hosts that take headers from a file. The pages carry the same policy themselves.
 _HEADERS = f"""/*
   Content-Security-Policy: {POLICY}; frame-ancestors 'none'
   X-Content-Type-Options: nosniff
@@ -51,38 +51,37 @@ def publish(
 ) -> dict[str, Any]:
     """Bring a folder up to date with a board.
 
-    Only files that differ are written, each at once, the front page last. Files of an earlier publication that the board no
-    longer has are removed; whatever else is in the folder (``.git``, a domain's file) stays. After an interruption the same
-    call goes on.
+    Only files that differ are written, each atomically, the front page last. Outdated files of earlier publications are removed;
+    other files in the folder (``.git``, a domain's file) stay. The call can be repeated after an interruption.
 
     Returns:
         dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
 
     Raises:
         MissingExtraError: without Jinja2.
-        InputError: if a file of the folder is in the way that no publication wrote, or its list of checksums is damaged.
-        CcenvError: if something cannot be written.
+        InputError: if a file that no publication wrote would be overwritten, or the list of checksums is damaged.
+        CcenvError: if a file cannot be written.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is not a folder")
-    before = _read_sums(folder / SUMS)
+    published = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
-        made = FilePath(scratch) / "site"
-        build_site(from_store(store, home), made, certificates, leagues)
+        site = FilePath(scratch) / "site"
+        build_site(from_store(store, home), site, certificates, leagues)
         if records:
-            (made / "records").mkdir()
-            export_board(store, made / RECORDS)
-            _write_head(store, made / HEAD, folder / HEAD)
-        (made / "404.html").write_text(_ABSENT, encoding="utf-8")
-        (made / "_headers").write_text(_HEADERS, encoding="utf-8")
-        files = {file.relative_to(made).as_posix(): file for file in sorted(made.rglob("*")) if file.is_file()}
+            (site / "records").mkdir()
+            export_board(store, site / RECORDS)
+            _write_head(store, site / HEAD, folder / HEAD)
+        (site / "404.html").write_text(_ABSENT, encoding="utf-8")
+        (site / "_headers").write_text(_HEADERS, encoding="utf-8")
+        files = {file.relative_to(site).as_posix(): file for file in sorted(site.rglob("*")) if file.is_file()}
         sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-        _check_free(folder, sums, before)
-        return {"folder": folder, "files": len(files), **_bring(folder, files, sums, before)}
+        _check_free(folder, sums, published)
+        return {"folder": folder, "files": len(files), **_update_folder(folder, files, sums, published)}
 
 
 def _write_head(store: BoardStore, file: FilePath, published: FilePath) -> None:
-    """Write the head; the one that is published stays, with its time, while it says the same."""
+    """Write the head; a published head with the same chain is kept with its time."""
     write_head(store, file)
     if published.is_file():
         with suppress(InputError):
@@ -90,8 +89,8 @@ def _write_head(store: BoardStore, file: FilePath, published: FilePath) -> None:
                 file.write_bytes(published.read_bytes())
 
 
-def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], before: dict[str, str]) -> dict[str, int]:
-    """Write what differs, then remove what is gone. The list of checksums names old and new files until all is done."""
+def _update_folder(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], before: dict[str, str]) -> dict[str, int]:
+    """Write changed files, then remove outdated ones. Until then the list of checksums names old and new files."""
     make_folder(folder)
     written = 0
     if before != sums:
@@ -102,26 +101,26 @@ def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], b
             make_folder(target.parent)
             write_atomic(target, files[name].read_bytes())
             written += 1
-    gone = [name for name in before if name not in sums]
-    for name in gone:
+    outdated = [name for name in before if name not in sums]
+    for name in outdated:
         target = resolve_inside(folder, name, "file of the site")
         target.unlink(missing_ok=True)
         if target.parent != folder and target.parent.is_dir() and not any(target.parent.iterdir()):
             target.parent.rmdir()
     _remove_halves(folder, before | sums)
     _write_sums(folder, sums)
-    return {"written": written, "removed": len(gone)}
+    return {"written": written, "removed": len(outdated)}
 
 
 def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
-    """Remove what a publication that was killed left beside a file of the board: its unfinished copy."""
-    for place in {(folder / name).parent for name in [*names, SUMS]}:
-        beside = place.relative_to(folder)
-        remove_unfinished(place, lambda name, beside=beside: (beside / name).as_posix() in {*names, SUMS})  # type: ignore[misc]
+    """Remove unfinished copies that a killed publication left beside files of the board."""
+    for parent in {(folder / name).parent for name in [*names, SUMS]}:
+        subfolder = parent.relative_to(folder)
+        remove_unfinished(parent, lambda name, subfolder=subfolder: (subfolder / name).as_posix() in {*names, SUMS})  # type: ignore[misc]
 
 
 def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:
-    """Refuse to overwrite what no publication wrote."""
+    """Refuse to overwrite files that no publication wrote."""
     for name in sums:
         if name not in before and (folder / name).exists():
             raise InputError(f"{folder / name}: is there already and no board was published here; choose another folder")
@@ -132,7 +131,7 @@ def _write_sums(folder: FilePath, sums: dict[str, str]) -> None:
 
 
 def _read_sums(file: FilePath) -> dict[str, str]:
-    """Return name -> SHA-256 of an earlier publication, nothing where there was none."""
+    """Return name -> SHA-256 of an earlier publication; empty without one."""
     if not file.exists():
         return {}
     out = {}

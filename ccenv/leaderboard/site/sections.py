@@ -1,7 +1,4 @@
-"""Theorems of senders on the board: a certificate stands with its program's sender, once the checker confirmed it.
-
-Leagues on the board: what the page shows of their records. A record is the operator's measurement, not a submission.
-"""
+"""Theorems of senders, each with a certificate that the checker confirmed, and leagues, the operator's own measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.registry import load_target
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.submission.identity import canonical_hash
-from ccenv.leaderboard.submission.weights import on_grid
+from ccenv.leaderboard.submission.weights import quantise_player
 from ccenv.proofs.certificates.library import Stored
 from ccenv.training.league.record import LeagueRecord, Round, read_record
 from ccenv.training.league.store import LEAGUE
@@ -43,13 +40,13 @@ class Theorem:
     solver: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``board.json`` holds of it."""
-        about = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
-        return {**about, "certificate": self.link, "checked": "without solving"}
+        """Return the entry of ``board.json``."""
+        description = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
+        return {**description, "certificate": self.link, "checked": "without solving"}
 
 
 class Certified:
-    """Certificates by the programs that they are about."""
+    """Certificates by the hashes of their programs."""
 
     def __init__(self, certificates: Sequence[Stored]) -> None:
         """Sort certificates by program."""
@@ -59,34 +56,30 @@ class Certified:
                 self._about.setdefault(digest, []).append(stored)
 
     def theorems(self, played: str, slug: str) -> list[Theorem]:
-        """Check the certificates about a program, and return what they say.
-
-        Raises:
-            InputError: if the checker refuses one of them.
-        """
-        return [_shown(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+        """Check the certificates of a program and return their theorems. Raises InputError if the checker refuses one."""
+        return [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
 
 
 def _hashes(stored: Stored) -> set[str]:
-    """Return the hashes that a sender of the certificate's program has, as registered and as submitted."""
+    """Return the hashes of a sender of the certificate's program, as registered and as submitted."""
     name = stored.certificate.theorem.sender
     try:
         program = parse_program(stored.certificate.program)
         sender: Sender | None = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
     except CcenvError:
         return set()
-    return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(on_grid(sender))}
+    return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(quantise_player(sender))}
 
 
 def _chooser(name: str, contract: Program) -> ContractSender | None:
-    """Return the registered agent of a name, if it chooses inside this very contract: by itself a contract plays nothing."""
+    """Return the registered agent of a name if it chooses inside this contract; a contract alone cannot play."""
     if not name.isidentifier():  # no file that a certificate names is read
         return None
     sender = load_target(_MAKE_SENDER)(name)
     return sender if isinstance(sender, ContractSender) and sender.program == contract else None
 
 
-def _shown(stored: Stored, name: str) -> Theorem:
+def _make_theorem(stored: Stored, name: str) -> Theorem:
     stored.confirm()
     certificate = stored.certificate
     return Theorem(
@@ -106,7 +99,7 @@ SHADES = 8  # classes m0 to m7 of style.css, from the lowest payoff to the highe
 
 @dataclass(frozen=True)
 class League:
-    """A league's record, and where the site holds it."""
+    """A league's record with its file on the site."""
 
     record: LeagueRecord
     link: str
@@ -118,11 +111,11 @@ class League:
         return f"{self.record.name}-{self.record.seed}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``board.json`` holds of it."""
+        """Return the entry of ``board.json``."""
         record = self.record
         rounds = [one.model_dump(include={"round", "value", "exploitability", "interval"}) for one in record.rounds]
-        told = {"league": record.name, "seed": record.seed, "value": record.value, "sender_mixture": record.sender_mixture}
-        return {**told, "best": record.best.model_dump(), "rounds": rounds, "record": self.link}
+        description = {"league": record.name, "seed": record.seed, "value": record.value, "sender_mixture": record.sender_mixture}
+        return {**description, "best": record.best.model_dump(), "rounds": rounds, "record": self.link}
 
 
 def read_leagues(files: list[FilePath]) -> list[League]:
@@ -142,7 +135,7 @@ def read_leagues(files: list[FilePath]) -> list[League]:
 
 
 def league_view(league: League) -> dict[str, Any]:
-    """Return what the page shows of a league."""
+    """Return the data of a league's page section."""
     record = league.record
     matrix = np.array(record.payoffs)
     low, high = float(matrix.min()), float(matrix.max())

@@ -1,4 +1,4 @@
-"""A preview of the site for this machine only."""
+"""A local preview server of the site."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WHOLE_S = 30.0  # of a connection, however its bytes are spread
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Files of the site, with the headers that a public server should send, no links, no listings, no log."""
+    """Serves files of the site with the headers of a public server; no links, listings or log."""
 
     timeout = SILENCE_S
 
     def send_head(self) -> Any:
-        """Refuse what is not a plain file of the site's own folder, such as a link or a pipe."""
+        """Refuse everything but plain files in the site's folder, such as links and pipes."""
         path = self.translate_path(self.path)
-        if not _is_own(FilePath(path)):
+        if not _is_site_file(FilePath(path)):
             self.send_error(404)
             return None
         return super().send_head()
@@ -51,19 +51,19 @@ class _Handler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def _is_own(path: FilePath) -> bool:
-    """Tell whether a path below the resolved folder is a plain file or folder, and no part of it a link."""
+def _is_site_file(path: FilePath) -> bool:
+    """Tell whether a path below the resolved folder is a plain file or folder without links."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):  # the page of a folder is its index
-            return not (path / "index.htm").exists() and _is_own(path / "index.html")
+            return not (path / "index.htm").exists() and _is_site_file(path / "index.html")
         return stat.S_ISREG(mode) and path.resolve() == path
     except (OSError, ValueError):
         return False
 
 
 class _Server(ThreadingHTTPServer):
-    """A server whose connections are few and end."""
+    """A server with limits on the number and duration of connections."""
 
     daemon_threads = True
 
@@ -72,25 +72,25 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve in a thread, or hang up where there are too many already."""
+        """Serve in a thread, or close the connection if there are too many."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve; a connection that takes too long is ended."""
-        end = threading.Timer(WHOLE_S, _hang_up, (request,))
-        end.daemon = True
-        end.start()
+        """Serve, with a limit on the duration of a connection."""
+        timer = threading.Timer(WHOLE_S, _hang_up, (request,))
+        timer.daemon = True
+        timer.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
-            end.cancel()
+            timer.cancel()
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that the other side, or the time limit, ended."""
+        """Ignore connections that the client or the time limit ended."""
 
 
 def _hang_up(connection: socket.socket) -> None:
@@ -99,10 +99,10 @@ def _hang_up(connection: socket.socket) -> None:
 
 
 def make_server(site: FilePath, port: int) -> ThreadingHTTPServer:
-    """Return a server for 127.0.0.1 that is not running yet.
+    """Return a server for 127.0.0.1, not yet running.
 
     Raises:
-        InputError: if the folder is no site or the port cannot be.
+        InputError: if the folder is no site or the port is invalid.
         CcenvError: if the port is taken.
     """
     if not (site / DATA).is_file():

@@ -1,4 +1,4 @@
-"""Where the records of a board come from: its database, or folders of runs."""
+"""Sources of a board's records: its database, or folders of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ccenv.leaderboard.submission.identity import canonical_hash
 
 @dataclass(frozen=True)
 class DamageRecord:
-    """What an adversary did to the panel, and how its files are read."""
+    """The degradation by an adversary, and a reader of the record's files."""
 
     damage: Damage
     read: Callable[[str], bytes | None]
@@ -28,7 +28,7 @@ class DamageRecord:
 
 @dataclass(frozen=True)
 class Round:
-    """A round: what was committed to, and the secret once it is closed."""
+    """A round with its commitment, and its secret once it is closed."""
 
     number: int
     commitment: str
@@ -37,20 +37,18 @@ class Round:
 
 @dataclass(frozen=True)
 class Records:
-    """Everything that a board is made from.
+    """All records that a board is made from.
 
     Attributes:
         benches: runs of suites.
         verifications: single questions to solvers.
-        submissions: what was handed in; empty where the records come from folders.
-        envelopes, damages: the newest of each entry.
-        rounds: of the board.
-        audits: outcomes of audits, each with whether this board's folder made it itself.
+        submissions: empty for records from folders.
+        audits: outcomes, each with whether it was made in this board's folder.
         chain: hash of the last record, "" without a database.
-        handed_in: returns a file that was handed in, by hash.
-        players: submission -> canonical hash of what it plays.
-        withdrawn: submissions that were taken back, of which nothing else is here.
-        failures: stages that an entry did not come through.
+        handed_in: returns a submitted file by hash.
+        players: submission -> canonical hash of its player.
+        withdrawn: withdrawn submissions, whose other records are left out.
+        failures: failed stages.
     """
 
     benches: list[BenchRecord]
@@ -67,48 +65,48 @@ class Records:
     failures: list[Failure] = field(default_factory=list)
 
 
-def from_folders(places: Sequence[FilePath]) -> Records:
+def from_folders(folders: Sequence[FilePath]) -> Records:
     """Read the runs and verifications below some folders. Raises InputError for damaged ones, or if there are none."""
-    benches, verifications = read_records(places)
+    benches, verifications = read_records(folders)
     if not benches:
-        shown = ", ".join(str(place) for place in places)
-        raise InputError(f"no finished benchmark below {shown}: run one first, e.g. ccenv bench run quick")
+        listed = ", ".join(str(place) for place in folders)
+        raise InputError(f"no finished benchmark below {listed}: run one first, e.g. ccenv bench run quick")
     return Records(benches, verifications)
 
 
 def from_store(store: BoardStore, home: Home) -> Records:
-    """Read a board's database: every hash is checked, every submission read again, every record compared with its submission.
+    """Read a board's database: check all hashes, parse every submission again and compare all records with their submissions.
 
     Raises:
-        EditedRecordError: if a record is not what was stored.
-        InputError: if a record cannot be read or is about another player than its submission, a suite is not the one whose hash
-            is recorded, or nothing was evaluated yet.
+        EditedRecordError: if a record was edited.
+        InputError: if a record is invalid or about another player than its submission, a suite does not match its hash, or the
+            board has no evaluation yet.
     """
-    records = from_contents(check_contents(store.records(), store.file), store.file, home.own_audits())
+    records = from_contents(check_contents(store.records(), store.file), store.file, home.local_audits())
     if not records.benches and not records.damages:
         raise InputError("nothing on this board is evaluated yet: ccenv board evaluate")
     return records
 
 
-def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str] = ()) -> Records:
-    """Return what a board is made from."""
-    there = [known for submission, known in contents.known.items() if submission not in contents.withdrawn]
+def from_contents(contents: Contents, read: ReadFile, local_audits: Collection[str] = ()) -> Records:
+    """Return the records of checked contents."""
+    submissions = [submission for digest, submission in contents.submissions.items() if digest not in contents.withdrawn]
     secrets = contents.rounds.secrets
     return Records(
         benches=[_bench(item, content, read) for item, content in contents.of(Evaluation)],
         verifications=[],
-        submissions=[known.record for known in there],
+        submissions=[submission.record for submission in submissions],
         envelopes=[content for _, content in contents.of(Envelope)],
         damages=[DamageRecord(content, partial(_read, read, item.record.files)) for item, content in contents.of(Damage)],
         rounds=[
             Round(number, commitment, secrets[number].hex() if number in secrets else None)
             for number, commitment in contents.rounds.begun.items()
         ],
-        audits=[(content, item.record.sha256 in own_audits) for item, content in contents.of(Audited)],
+        audits=[(content, item.record.sha256 in local_audits) for item, content in contents.of(Audited)],
         chain=contents.items[-1].record.chain if contents.items else "",
         handed_in=read,
-        players={known.record.submission: canonical_hash(known.player) for known in there},
-        withdrawn=[contents.known[submission].record for submission in sorted(contents.withdrawn)],
+        players={submission.record.submission: canonical_hash(submission.player) for submission in submissions},
+        withdrawn=[contents.submissions[digest].record for digest in sorted(contents.withdrawn)],
         failures=[content for _, content in contents.of(Failure)],
     )
 

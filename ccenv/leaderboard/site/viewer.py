@@ -1,4 +1,4 @@
-"""The viewer of a worst case: panels over one time axis, and one sentence that says why the sender does badly."""
+"""The viewer of a worst case: panels over one time axis, and one sentence about what happened."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _MOVES = {"held_ms": "held", "wasted_mbps": "wasted"}
 def trace_view(view: dict[str, Any]) -> dict[str, Any]:
     """Place a trace's view in a picture 640 wide: rates, queue and RTT, the network's moves; all share the time axis.
 
-    Args:
-        view: as ``ccenv.leaderboard.evaluate.trace_view`` makes it; one of an older version has neither RTT nor moves.
+    A ``view`` (``ccenv.leaderboard.evaluate.trace_view``) of an older version has neither RTT nor moves.
     """
     times = np.array(view["time_s"])
     end = float(times[-1])
@@ -46,7 +45,7 @@ def trace_view(view: dict[str, Any]) -> dict[str, Any]:
         "complete": complete,
         "time_ticks": [(round(_LEFT + _WIDTH * v / end, 1), f"{v:g}") for v in ticks(end, 8)],
         "series": series,
-        "why": why(view),
+        "why": explain(view),
     }
 
 
@@ -63,14 +62,14 @@ def _panel(
         "unit": unit,
         "middle": top + height / 2,
         "ticks": [(round(float(y(v)), 1), f"{v:g}") for v in ticks(deepest, 4 if height > 100 else 3)],
-        "lines": [{"kind": kind, "label": label, "path": line(xs, y(values))} for kind, label, values in lines],
+        "lines": [{"kind": css_class, "label": label, "path": line(xs, y(values))} for css_class, label, values in lines],
     }
 
 
-def why(view: dict[str, Any]) -> str:
-    """Return one sentence about the second half of a run: what became of the link's capacity, and what the network did.
+def explain(view: dict[str, Any]) -> str:
+    """Return one sentence about the second half of a run: the use of the link's capacity, and the network's moves.
 
-    The sentence states what is measured; it names no cause inside the sender.
+    It states measurements only and names no cause inside the sender.
     """
     half = len(view["time_s"]) // 2
     link = float(np.mean(view["link_mbps"][half:]))
@@ -78,10 +77,11 @@ def why(view: dict[str, Any]) -> str:
     delivered = float(np.mean(np.sum([f["delivered_mbps"] for f in view["flows"]], axis=0)[half:]))
     lost = float(np.mean(view["lost_mbps"][half:]))
     idle = float(np.mean(np.array(view["queue_ms"][half:]) < 1e-3 * max(1e-9, float(np.max(view["queue_ms"])))))
-    return f"In the second half of the run {_what(link, sent, delivered, lost, idle, len(view['flows']))}{_moved(view, half)}."
+    rates = _describe_rates(link, sent, delivered, lost, idle, len(view["flows"]))
+    return f"In the second half of the run {rates}{_describe_moves(view, half)}."
 
 
-def _what(link: float, sent: float, delivered: float, lost: float, idle: float, n_flows: int) -> str:
+def _describe_rates(link: float, sent: float, delivered: float, lost: float, idle: float, n_flows: int) -> str:
     used = f"{_percent(delivered / link)} of the link is used"
     sends, offers = ("the sender sends", "the sender offers") if n_flows == 1 else ("the flows send", "the flows offer")
     if lost > 0.2 * max(sent, 1e-9):
@@ -93,8 +93,8 @@ def _what(link: float, sent: float, delivered: float, lost: float, idle: float, 
     return f"{used}: {offers} {_percent(sent / link)} of the link rate"
 
 
-def _moved(view: dict[str, Any], half: int) -> str:
-    """Say what the network did, as far as the view holds it."""
+def _describe_moves(view: dict[str, Any], half: int) -> str:
+    """Describe the network's moves, if the view holds them."""
     if not all(name in view for name in _MOVES):
         return ""
     rtts_ms = np.concatenate([flow["rtt_ms"][half:] for flow in view["flows"]])

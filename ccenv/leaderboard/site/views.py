@@ -1,7 +1,4 @@
-"""What the templates show: numbers formatted once, in one place.
-
-What a sender does alone, with its own kind and in company, side by side: from the table of numbers of a suite.
-"""
+"""The formatted data of the templates, including coexistence: a sender alone, with its own kind and with other CCAs."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from typing import Any
 
 from ccenv.benchmarks.suite.base import Quantity, SuiteBase
 from ccenv.benchmarks.suite.packet import parse_metric
-from ccenv.benchmarks.suite.references import value_of
+from ccenv.benchmarks.suite.references import compute_quantity
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
-from ccenv.leaderboard.evaluate.trace_view import read_view, view_of
+from ccenv.leaderboard.evaluate.trace_view import make_view, read_view
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.viewer import trace_view
@@ -26,29 +23,27 @@ GROUPS = {"alone": "Alone", "own_kind": "With its own kind", "company": "In comp
 
 
 def side_by_side(suite: SuiteBase, cells: Sequence[CellRecord]) -> list[tuple[Metric, str, list[float | None]]]:
-    """Return the numbers of a suite's table that have a place in GROUPS.
+    """Return the numbers of a suite's table that belong to GROUPS, from the cells of one sender.
 
-    Args:
-        suite: with a table whose names are a group (``alone``), or end with one (``utilisation_alone``).
-        cells: of one sender.
+    Names in the table are a group (``alone``), or end with one (``utilisation_alone``).
 
     Returns:
-        list: a row for each quantity in the table's order: its metric, how it is aggregated, and the values of the groups,
-            None where the suite has none. Empty for a suite that has no number of two groups.
+        list: per quantity in the table's order its metric, aggregate and values by group, None where undefined. Empty for a suite
+            with numbers of less than two groups.
     """
     records = [cell.model_dump(include=_FIELDS) | {"parameters": cell.parameters or {}} for cell in cells]
     rows: dict[str, dict[str, Quantity]] = {}
     for name, quantity in suite.table.items():
-        group = next((one for one in GROUPS if name == one or name.endswith(f"_{one}")), None)
+        group = next((group_name for group_name in GROUPS if name == group_name or name.endswith(f"_{group_name}")), None)
         if group is not None:
             rows.setdefault(name.removesuffix(group), {})[group] = quantity
     if len({group for row in rows.values() for group in row}) < 2:
         return []
     out: list[tuple[Metric, str, list[float | None]]] = []
     for row in rows.values():
-        one = next(iter(row.values()))
-        values = [value_of(records, row[group]) if group in row else None for group in GROUPS]
-        out.append((suite.measure(one.metric), one.aggregate, values))
+        group_name = next(iter(row.values()))
+        values = [compute_quantity(records, row[group]) if group in row else None for group in GROUPS]
+        out.append((suite.measure(group_name.metric), group_name.aggregate, values))
     return out
 
 
@@ -63,31 +58,31 @@ _POINTS = 60
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with a fixed count of decimals, a dash where there is none."""
+    """Return a number with a fixed count of decimals, a dash for None."""
     return DASH if value is None else f"{value:.{digits}f}"
 
 
 def at_least(value: float | None, digits: int = 3) -> str:
-    """Return a proved lower bound, never more than what is proved."""
-    return _towards(value, digits, ROUND_FLOOR)
+    """Return a proved lower bound, rounded down."""
+    return _round_towards(value, digits, ROUND_FLOOR)
 
 
 def at_most(value: float | None, digits: int = 3) -> str:
-    """Return a proved upper bound, never less than what is proved."""
-    return _towards(value, digits, ROUND_CEILING)
+    """Return a proved upper bound, rounded up."""
+    return _round_towards(value, digits, ROUND_CEILING)
 
 
 def bounded(value: float | None, metric: str, digits: int = 3, *, refuted: bool = False) -> str:
-    """Return a bound of a metric on its safe side; of what is refuted beyond it, the other one."""
+    """Return a bound of a metric, rounded to its safe side; a refuted bound is rounded the other way."""
     return (at_least if (metric.startswith(USED)) != refuted else at_most)(value, digits)
 
 
-def _towards(value: float | None, digits: int, side: str) -> str:
+def _round_towards(value: float | None, digits: int, side: str) -> str:
     return DASH if value is None else f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), side)}"
 
 
 def quantity(value: float | None, metric: Metric) -> str:
-    """Return a metric's value as people read it: delays in milliseconds, loss in per cent, ratios with three decimals."""
+    """Return a metric's value for display: delays in milliseconds, loss in per cent, ratios with three decimals."""
     if value is None:
         return DASH
     if metric.unit == "s":
@@ -95,8 +90,8 @@ def quantity(value: float | None, metric: Metric) -> str:
     return f"{value * 100:.2f}" if metric.name == "loss_fraction" else f"{value:.3f}"
 
 
-def shown_unit(metric: Metric) -> str:
-    """Return the unit that ``quantity`` uses."""
+def display_unit(metric: Metric) -> str:
+    """Return the unit of ``quantity``."""
     return "ms" if metric.unit == "s" else "%" if metric.name == "loss_fraction" else metric.unit
 
 
@@ -106,7 +101,7 @@ def rank(first: int, last: int) -> str:
 
 
 def metrics_of(board: Board) -> list[Metric]:
-    """Return the metrics that the board's suites measure, each once, without the flows and windows that a suite adds."""
+    """Return the distinct metrics of the board's suites, without flows and windows."""
     names = {parse_metric(name)[0] for table in board.tables for name in table.suite.metrics}
     return [metric for name, metric in METRICS.items() if name in names]
 
@@ -117,7 +112,7 @@ def suite_page(table: Table) -> str:
 
 
 def index_rows(board: Board) -> list[dict[str, Any]]:
-    """Return the rows of the senders' track, as little as the index needs of each."""
+    """Return the rows of the senders' track for the index."""
     table = board.tables[0]
     raw = raw_columns(table)
     return [
@@ -140,12 +135,12 @@ def index_rows(board: Board) -> list[dict[str, Any]]:
 
 
 def raw_columns(table: Table) -> list[Metric]:
-    """Return throughput, delay and loss, as far as the suite measures them and does not rank by them."""
+    """Return those of throughput, delay and loss that the suite measures and does not rank by."""
     return [METRICS[name] for name in RAW if name in table.suite.metrics and name != table.suite.score.metric]
 
 
 def overview(board: Board) -> dict[str, Any] | None:
-    """Return nominal score against worst case with what is proved; None where worst cases are of another kind than bounds."""
+    """Return nominal score against worst case with proved bounds; None if worst cases have another metric than bounds."""
     table = board.tables[0]
     points = []
     for row in index_rows(board):
@@ -166,33 +161,33 @@ def _card(entry: Entry) -> dict[str, Any]:
 
 
 def headline(entry: Entry) -> dict[str, Any] | None:
-    """Return the one answer of a solver that the index shows, and how many there are.
+    """Return the solver's answer that the index shows, and the number of answers.
 
-    Of an envelope this is the utilisation that is proved on CCAC with any buffer; of single questions the first.
+    For an envelope this is the proved utilisation on CCAC with any buffer; for single questions the first.
     """
     inside = entry.player.kind == CONTRACT
     if entry.envelope is not None and entry.envelope.rows:
         envelope = entry.envelope
-        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
+        rows, flags = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
         if not rows:
-            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
+            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **flags}
         proved = sum(row.bound is not None for row in rows)
         best = next((r for r in rows if (r.model, r.buffer, r.metric) == ("ccac", "arbitrary", USED)), rows[0])
         text = f"{proved} of {len(rows)} bounds proved"
-        return {"verdict": best.verdict, "bound": best.bound, "text": text, **about}
+        return {"verdict": best.verdict, "bound": best.bound, "text": text, **flags}
     if entry.verifications:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        about = {"envelope": False, "encoding": False, "contract": inside}
-        return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **about}
+        flags = {"envelope": False, "encoding": False, "contract": inside}
+        return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **flags}
     return None
 
 
 def table_view(board: Board, table: Table) -> dict[str, Any]:
-    """Return what the page of a suite shows."""
+    """Return the data of a suite's page."""
     suite = table.suite
-    shown = [suite.measure(name) for name in suite.metrics if name != suite.score.metric]
+    columns = [suite.measure(name) for name in suite.metrics if name != suite.score.metric]
     worst_metric = suite.measure(suite.worst_case.metric)
     rows = [
         {
@@ -200,7 +195,7 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
             "rank": rank(first, last),
             "result": result,
             "entry": board.entry(result.player),
-            "means": [(metric, result.summary.against[suite.score.adversary].get(metric.name)) for metric in shown],
+            "means": [(metric, result.summary.against[suite.score.adversary].get(metric.name)) for metric in columns],
             "case": result.summary.worst_case,
             "by_adversary": worst_by_adversary(result, suite.opponents, worst_metric) if len(suite.opponents) > 1 else {},
         }
@@ -213,7 +208,7 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
         "reference": table.reference,
         "score": suite.measure(suite.score.metric),
         "worst_metric": worst_metric,
-        "columns": [(metric, shown_unit(metric)) for metric in shown],
+        "columns": [(metric, display_unit(metric)) for metric in columns],
         "rows": rows,
         "scatter": drawing.scatter(_points(table)),
         "profile": _profile(table),
@@ -227,15 +222,15 @@ def table_view(board: Board, table: Table) -> dict[str, Any]:
 def _points(table: Table) -> list[tuple[int, str, float, float]]:
     points = []
     for place, (_, _, result) in enumerate(table.rows, start=1):
-        found = [
+        points_of_cells = [
             (cell.metrics[DELAY] / cell.rtt_s, cell.metrics[USED])  # type: ignore[operator]
             for cell in result.cells
             if cell.adversary == table.suite.score.adversary
             and cell.metrics.get(DELAY) is not None
             and cell.metrics.get(USED) is not None
         ]
-        if found:
-            delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))
+        if points_of_cells:
+            delay, used = (sum(values) / len(points_of_cells) for values in zip(*points_of_cells, strict=True))
             points.append((place, result.player.label, delay, used))
     return points[:_POINTS]
 
@@ -252,7 +247,7 @@ def _profile(table: Table) -> dict[str, Any] | None:
 
 
 def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
-    """Return what a sender's page shows beside the entry itself."""
+    """Return the data of a sender's page besides the entry."""
     suites = []
     for result in entry.results:
         suite = result.record.suite
@@ -267,7 +262,7 @@ def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
                 "of": len(table.rows),
                 "reference": table.reference,
                 "score": suite.measure(suite.score.metric),
-                "columns": [(m, shown_unit(m)) for m in metrics],
+                "columns": [(m, display_unit(m)) for m in metrics],
                 "rows": _scenario_rows(result, metrics),
                 "strips": _strips(result, table),
                 "groups": side_by_side(suite, result.cells),
@@ -296,9 +291,9 @@ def _scenario_rows(result: Standing, metrics: list[Metric]) -> list[tuple[str, s
 
 def _strips(result: Standing, table: Table) -> dict[str, Any] | None:
     score = table.suite.score
-    own = result.tasks(score.metric, score.adversary)
+    tasks = result.tasks(score.metric, score.adversary)
     other = next((r for _, _, r in table.rows if r.player.label == table.reference and r is not result), None)
-    return drawing.strips(own, other.tasks(score.metric, score.adversary) if other is not None else {}) if own else None
+    return drawing.strips(tasks, other.tasks(score.metric, score.adversary) if other is not None else {}) if tasks else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -307,14 +302,14 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def viewer(finding: Finding | None) -> dict[str, Any] | None:
-    """Return the picture of a worst case's trace, None where the record holds neither its view nor the trace."""
+    """Return the picture of a worst case's trace; None if the record has neither its view nor the trace."""
     if finding is None or finding.case.trace is None:
         return None
     stored = _stored_view(finding.record.read(finding.case.trace + VIEW))
     if stored is not None:
         return stored
     trace = finding.record.read(finding.case.trace)
-    return None if trace is None else trace_view(view_of(parse_trace(trace, finding.case.trace)))
+    return None if trace is None else trace_view(make_view(parse_trace(trace, finding.case.trace)))
 
 
 def _stored_view(content: bytes | None) -> dict[str, Any] | None:
@@ -364,7 +359,7 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
 
 
 def _proved_utilisation(board: Board) -> dict[str, float]:
-    """Return per program, by its canonical hash, the utilisation that is proved of it on CCAC with any buffer."""
+    """Return canonical hash -> proved utilisation on CCAC with any buffer."""
     out = {}
     for entry in board.entries.values():
         if entry.player.kind == CLASSIC or entry.submission is None:
@@ -376,7 +371,7 @@ def _proved_utilisation(board: Board) -> dict[str, float]:
 
 
 def trace_link(finding: Finding | None, suffix: str) -> str | None:
-    """Return where the site keeps the trace or plot of a worst case, None where the record has none."""
+    """Return the site's link to the trace or plot of a worst case, or None."""
     if finding is None:
         return None
     name = finding.case.trace if suffix == "npz" else finding.case.plot
@@ -386,7 +381,7 @@ def trace_link(finding: Finding | None, suffix: str) -> str | None:
 
 
 def proof_link(record: VerificationRecord) -> str | None:
-    """Return where the site keeps the trace of a counterexample, None where there is none."""
+    """Return the site's link to the trace of a counterexample, or None."""
     trace = record.result.trace
     if trace is None or record.read(trace) is None:
         return None

@@ -1,7 +1,7 @@
-"""The board's database: records that are only ever added, chained by hashes, with their files, in one transaction each.
+"""The board's database: append-only records chained by hashes, each stored with its files in one transaction.
 
-Any database that SQLAlchemy knows will do; without one it is a SQLite file. What :meth:`BoardStore.append` returned is on
-disk; what a crash interrupted is not there at all.
+Any database of SQLAlchemy works; the default is a SQLite file. A record that :meth:`BoardStore.append` returned is durable; a
+crash leaves no partial record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 START = hashlib.sha256(b"ccenv board").hexdigest()
 _ATTEMPTS = 20
-_LOCK = 0x63636576  # any number that nothing else in the database uses
+_LOCK = 0x63636576  # an advisory lock number that nothing else uses
 
 
 class EditedRecordError(CcenvError):
@@ -32,16 +32,14 @@ class EditedRecordError(CcenvError):
 
 @dataclass(frozen=True)
 class Stored:
-    """A record as it lies in the database.
+    """A record of the database.
 
     Attributes:
         number: 1, 2, 3, ...
-        kind: what it says.
         subject: hash of the submission that it is about, or "".
-        slot: what may exist once.
-        content: the record.
+        slot: unique key.
         sha256: hash of kind, subject, slot and content.
-        chain: hash of the chain before it and of sha256.
+        chain: hash of the previous chain hash and of sha256.
     """
 
     number: int
@@ -59,15 +57,15 @@ class Stored:
 
 
 class TakenError(InputError):
-    """What was to be stored is there already."""
+    """The slot of a new record is taken."""
 
 
 class MovedError(CcenvError):
-    """The board has a record more than when what was to be stored was made."""
+    """Another record was stored after the one that a new record was made for."""
 
 
 class ClaimedError(InputError):
-    """What was to be stored claims what another record has."""
+    """Another record holds a claim of a new record."""
 
     def __init__(self, claim: str, number: int) -> None:
         super().__init__(f"record {number} of the board has {claim} already")
@@ -76,7 +74,7 @@ class ClaimedError(InputError):
 
 
 class Readable(Protocol):
-    """What reading a board needs of its database."""
+    """Read access to a board's database."""
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in order, all or those of a kind or subject."""
@@ -94,7 +92,7 @@ class BoardStore:
 
     Raises:
         MissingExtraError: without SQLAlchemy.
-        InputError: for a URL that is none, or a database that a newer ccenv made.
+        InputError: for an invalid URL, or a database of a newer ccenv.
         CcenvError: if the database cannot be reached.
     """
 
@@ -109,9 +107,11 @@ class BoardStore:
         try:
             self._engine = sqlalchemy.create_engine(url)
         except (exc.ArgumentError, exc.NoSuchModuleError) as error:
-            raise InputError(f"--database {_shown(url)}: not a URL of a database that is known here ({_first(error)})") from None
+            raise InputError(
+                f"--database {_hide_credentials(url)}: not a URL of a database that is known here ({_first_line(error)})"
+            ) from None
         except ModuleNotFoundError as error:
-            raise InputError(f"--database {_shown(url)}: its driver is not installed ({error})") from None
+            raise InputError(f"--database {_hide_credentials(url)}: its driver is not installed ({error})") from None
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _sqlite_connect)
             event.listen(self._engine, "begin", _sqlite_begin)
@@ -124,11 +124,11 @@ class BoardStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections."""
         self._engine.dispose()
 
     @contextmanager
@@ -141,7 +141,7 @@ class BoardStore:
         except exc.IntegrityError:
             raise
         except exc.SQLAlchemyError as error:
-            raise CcenvError(f"the board's database: {_first(error)}") from None
+            raise CcenvError(f"the board's database: {_first_line(error)}") from None
 
     def append(
         self,
@@ -153,16 +153,16 @@ class BoardStore:
         claims: Sequence[str] = (),
         after: str | None = None,
     ) -> Stored:
-        """Store a record and its files: all of it or nothing, and on disk when this returns.
+        """Store a record and its files atomically and durably.
 
         Args:
-            kind: what it says.
+            kind: of the record.
             subject: hash of a submission, or "".
-            slot: what may exist once, such as one evaluation of a submission in a suite by one version of the code.
+            slot: unique key, such as one evaluation of a submission in a suite by one version of the code.
             content: plain JSON; ``files`` is added.
             files: name -> content.
-            claims: what no other record may have, in this transaction or ever after.
-            after: hash of the chain that the record was made for; None: of any.
+            claims: texts that no other record may claim.
+            after: chain hash that the record was made for; None: any.
 
         Raises:
             MovedError: if another record came first.
@@ -191,15 +191,15 @@ class BoardStore:
                         if held is not None:
                             raise ClaimedError(claim, held)
                     row = _row(number, before, kind, subject, slot, text)
-                    there = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
+                    present = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
                     for name, digest in hashes.items():
-                        if digest not in there:
+                        if digest not in present:
                             connection.execute(FILES.insert().values(sha256=digest, content=files[name]))
-                            there.add(digest)
+                            present.add(digest)
                     connection.execute(RECORDS.insert().values(**row))
                     for claim in claims:
                         connection.execute(CLAIMS.insert().values(claim=claim, number=number))
-                record = stored(row)
+                record = parse_row(row)
                 self._on_append(record)
                 return record
             except exc.IntegrityError:  # another writer took the number or the slot meanwhile
@@ -213,13 +213,13 @@ class BoardStore:
         claims: Mapping[str, int],
         next_record: tuple[str, str, str, Mapping[str, Any]],
     ) -> None:
-        """Fill an empty store with rows and files that :func:`checked_rows` has seen, and one more record: all or nothing.
+        """Fill an empty store atomically with checked rows (:func:`check_rows`) and one more record.
 
         Args:
             rows: of an export.
             files: hash -> content.
-            claims: claim -> number of the record that has it.
-            next_record: kind, subject, slot and content of the record that follows; it has no files.
+            claims: claim -> number of the record that holds it.
+            next_record: kind, subject, slot and content of the record that follows, without files.
         """
         from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
 
@@ -232,13 +232,13 @@ class BoardStore:
                 connection.execute(RECORDS.insert().values(**row))
             for claim, number in claims.items():
                 connection.execute(CLAIMS.insert().values(claim=claim, number=number))
-        self._on_append(stored(last))
+        self._on_append(parse_row(last))
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
 
         Raises:
-            EditedRecordError: if one is not what was stored.
+            EditedRecordError: if one was edited.
         """
         from sqlalchemy import select
 
@@ -251,7 +251,7 @@ class BoardStore:
             query = query.where(RECORDS.c.subject == subject)
         with self._transaction() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
-        return [stored(row) for row in rows]
+        return [parse_row(row) for row in rows]
 
     def chain(self) -> str:
         """Return the hash of the chain at the last record."""
@@ -263,7 +263,7 @@ class BoardStore:
             return connection.execute(select(RECORDS.c.chain).order_by(RECORDS.c.number.desc()).limit(1)).scalar() or START
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all rows as they lie in the database, nothing of them checked."""
+        """Return all rows of the database, unchecked."""
         from sqlalchemy import select
 
         from ccenv.leaderboard.store.schema import RECORDS
@@ -275,7 +275,7 @@ class BoardStore:
         """Return a file by its hash.
 
         Raises:
-            EditedRecordError: if it is not there or not what was stored.
+            EditedRecordError: if it is missing or was edited.
         """
         from sqlalchemy import select
 
@@ -293,7 +293,7 @@ class BoardStore:
         """Check every record, the chain and every file; return how many records there are.
 
         Raises:
-            EditedRecordError: naming the first that is not what was stored.
+            EditedRecordError: with the first that was edited.
         """
         records = self.records()
         _check_chain(records)
@@ -302,13 +302,13 @@ class BoardStore:
         return len(records)
 
 
-def checked_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
-    """Return rows as :func:`row_of` makes them as records.
+def check_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
+    """Return rows (:func:`make_row`) as records.
 
     Raises:
-        EditedRecordError: if a row or the chain is not what its hash says, a slot is taken twice, or a file is missing.
+        EditedRecordError: if a row or the chain does not match its hash, a slot occurs twice, or a file is missing.
     """
-    records = [stored(row) for row in rows]
+    records = [parse_row(row) for row in rows]
     _check_chain(records)
     for slot, count in Counter(record.slot for record in records).items():
         if count > 1:
@@ -325,19 +325,19 @@ def _check_chain(records: Sequence[Stored]) -> None:
     for expected, record in enumerate(records, start=1):
         if record.number != expected:
             raise EditedRecordError(f"record {expected} of the board is missing")
-        if record.chain != chained(before, record.sha256):
+        if record.chain != extend_chain(before, record.sha256):
             raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
         before = record.chain
 
 
-def row_of(record: Stored) -> dict[str, Any]:
-    """Return a record as the database holds it; the content is its canonical text."""
+def make_row(record: Stored) -> dict[str, Any]:
+    """Return the database row of a record, with its content as canonical text."""
     parts = {name: getattr(record, name) for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
     return {**parts, "content": canonical_json(record.content)}
 
 
 def record_hash(kind: str, subject: str, slot: str, text: str) -> str:
-    """Return the hash of a record from what it consists of."""
+    """Return the hash of a record."""
     return hashlib.sha256("\n".join((kind, subject, slot, text)).encode()).hexdigest()
 
 
@@ -345,16 +345,16 @@ def _row(number: int, before: str, kind: str, subject: str, slot: str, text: str
     """Return the row of a record after another one, whose hash of the chain is ``before``."""
     sha256 = record_hash(kind, subject, slot, text)
     row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
-    return row | {"sha256": sha256, "chain": chained(before, sha256)}
+    return row | {"sha256": sha256, "chain": extend_chain(before, sha256)}
 
 
-def chained(before: str, sha256: str) -> str:
+def extend_chain(before: str, sha256: str) -> str:
     """Return the chain's next hash."""
     return hashlib.sha256(f"{before}\n{sha256}".encode()).hexdigest()
 
 
-def stored(row: Mapping[str, Any]) -> Stored:
-    """Return a row of the database as a record. Raises EditedRecordError if it is not what its hash says."""
+def parse_row(row: Mapping[str, Any]) -> Stored:
+    """Return the record of a database row. Raises EditedRecordError if its hash does not match."""
     if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
         raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")
     content = parse_json(row["content"], f"record {row['number']}")
@@ -371,7 +371,7 @@ def sqlite_url(file: FilePath) -> str:
 
 
 def _sqlite_connect(connection: Any, _: Any) -> None:
-    """Take transactions into our own hands; wait for other writers; a commit is on disk."""
+    """Control transactions explicitly, wait for other writers and make commits durable."""
     connection.isolation_level = None
     connection.execute("PRAGMA busy_timeout = 30000")
     connection.execute("PRAGMA synchronous = FULL")
@@ -382,18 +382,18 @@ def _sqlite_begin(connection: Any) -> None:
 
 
 def _one_writer(connection: Connection) -> None:
-    """Wait for other writers until the transaction ends; SQLite has done so when it began."""
+    """Lock out other writers until the transaction ends; SQLite did so at its begin."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines()
     return lines[0][:200] if lines else type(cause).__name__
 
 
-def _shown(url: str) -> str:
-    """Return a URL without what may be a password."""
+def _hide_credentials(url: str) -> str:
+    """Return a URL without credentials."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://...@{tail}" if at else url[:80]

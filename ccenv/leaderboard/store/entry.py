@@ -1,7 +1,4 @@
-"""What a board stores about a submission, and what its card says of a folder or of a classic CCA.
-
-Reading a board's submissions again as if they were handed in today, and comparing them with what the records say of them.
-"""
+"""The record of a submission, its card, and the check that a record agrees with the submitted files, parsed again."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_of
 from ccenv.leaderboard.store.records import CellRecord, Label, Manifest, RecordContent, RoundNumber, Sha256, Text
-from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url, folded
-from ccenv.leaderboard.submission.identity import claims_of, registered
+from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url, fold_text
+from ccenv.leaderboard.submission.identity import make_claims, registered_names
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
 
@@ -37,14 +34,7 @@ FileName = Annotated[str, Field(max_length=40), AfterValidator(_is_submission_fi
 
 
 class EntryCard(StrictModel):
-    """What the board shows about where an entry comes from.
-
-    Attributes:
-        name, kind, author, licence, summary, url, training: as in the submission's document; kind ``classic`` is reviewed code.
-        track: ``sender`` or ``adversary``.
-        spec: of a classic CCA.
-        suite: what it was made for.
-    """
+    """The origin of an entry as shown on the board: fields of its document; kind ``classic`` is reviewed code with its spec."""
 
     name: Label
     kind: Literal["program", "policy", "contract", "scripted", "moves", "network", "classic"]
@@ -59,7 +49,7 @@ class EntryCard(StrictModel):
 
 
 class SubmissionRecord(RecordContent):
-    """What the database holds about a submission."""
+    """The stored record of a submission."""
 
     submission: Sha256
     player_sha256: Sha256
@@ -69,7 +59,7 @@ class SubmissionRecord(RecordContent):
     files: dict[FileName, Sha256]
 
 
-def classic_sender(spec: str) -> ClassicSender:
+def build_classic_sender(spec: str) -> ClassicSender:
     """Return the classic CCA of a spec. Raises InputError if it is none."""
     sender = make_sender(spec) if spec.partition(":")[0] in AGENTS else None
     if not isinstance(sender, ClassicSender):
@@ -78,17 +68,17 @@ def classic_sender(spec: str) -> ClassicSender:
 
 
 def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
-    """Return what a record says about a classic CCA."""
+    """Return the record content of a classic CCA."""
     summary = AGENTS.entry(spec.partition(":")[0]).summary
     card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
     submission = hash_of({"format": SUBMISSION, "spec": spec})
     return {"submission": submission, "player_sha256": sender_hash(sender), "card": {**card, "spec": spec}}
 
 
-def card_of(document: Document) -> dict[str, Any]:
-    """Return what a document says that the board shows."""
-    shown = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
-    return {"track": document.track, **shown}
+def make_card(document: Document) -> dict[str, Any]:
+    """Return the card of a document."""
+    fields = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
+    return {"track": document.track, **fields}
 
 
 ReadFile = Callable[[str], bytes]
@@ -98,8 +88,8 @@ CLASSIC = "classic"
 
 
 @dataclass(frozen=True)
-class Known:
-    """A submission that was read again."""
+class CheckedSubmission:
+    """A submission that agrees with its record."""
 
     record: SubmissionRecord
     player: Sender | Adversary
@@ -107,68 +97,70 @@ class Known:
 
     @property
     def sha256(self) -> str:
-        """Hash of the sender that runs name; "" of an adversary."""
-        known = isinstance(self.player, (ClassicSender, ContractSender, PolicySender, ProgramSender))
-        return sender_hash(self.player) if known else ""  # type: ignore[arg-type]
+        """Hash of the sender in the records of runs; "" for an adversary."""
+        is_sender = isinstance(self.player, (ClassicSender, ContractSender, PolicySender, ProgramSender))
+        return sender_hash(self.player) if is_sender else ""  # type: ignore[arg-type]
 
 
-def reread(content: Any, read: ReadFile, where: str) -> Known:
-    """Read a submission again through every rule, and compare document, card, player, signer and files with its record.
+def recheck_submission(content: Any, read: ReadFile, where: str) -> CheckedSubmission:
+    """Parse a submission by every rule of today, and compare document, card, player, signer and files with its record.
 
     Raises:
-        InputError: if it breaks a rule, or the record says something else than what was handed in.
+        InputError: if it breaks a rule, or differs from its record.
     """
     record = validate(SubmissionRecord, content, where)
     name = record.card.name
     if record.card.spec is not None or record.card.kind == CLASSIC:
-        player: Sender | Adversary = classic_sender(record.card.spec or "")
-        today = {**reviewed_content(str(record.card.spec), player), "signed_by": None}  # type: ignore[arg-type]
-        today["card"]["summary"] = record.card.summary  # words of the registry, which later versions may choose anew
+        player: Sender | Adversary = build_classic_sender(record.card.spec or "")
+        expected = {**reviewed_content(str(record.card.spec), player), "signed_by": None}  # type: ignore[arg-type]
+        expected["card"]["summary"] = record.card.summary  # words of the registry, which later versions may choose anew
         if record.files:
             raise InputError(f"{where}: {name!r} is reviewed code and has no files; the record lists {_first(record.files)}")
     else:
-        own = registered().get(folded(name))
-        if own is not None and (own != name or (own in AGENTS and CLASSIC in AGENTS.entry(own).tags)):
-            raise InputError(f"{where}: the name {name!r} is kept for ccenv's own {own!r}, which this is not")
+        kept = registered_names().get(fold_text(name))
+        if kept is not None and (kept != name or (kept in AGENTS and CLASSIC in AGENTS.entry(kept).tags)):
+            raise InputError(f"{where}: the name {name!r} is kept for ccenv's own {kept!r}, which this is not")
         submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where, bounded=False)
         player = submission.player
-        today = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
-        today |= {"card": card_of(submission.document), "signed_by": submission.signed_by}
-    seen = record.model_dump(include={"submission", "player_sha256", "signed_by"})
+        expected = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
+        expected |= {"card": make_card(submission.document), "signed_by": submission.signed_by}
+    stated = record.model_dump(include={"submission", "player_sha256", "signed_by"})
     card = record.card.model_dump()
-    handed_in = validate(SubmissionRecord, {**record.model_dump(), **today}, where).card.model_dump()
+    submitted = validate(SubmissionRecord, {**record.model_dump(), **expected}, where).card.model_dump()
     for key in card:
-        if card[key] != handed_in[key]:
-            raise InputError(f"{where}: its card has {key} {_shown(card[key])}; what was handed in says {_shown(handed_in[key])}")
-    for key in seen:
-        if seen[key] != today[key]:
-            raise InputError(f"{where}: its {key} is {_shown(seen[key])}; what was handed in has {_shown(today[key])}")
-    return Known(record, player, claims_of(name, player))
+        if card[key] != submitted[key]:
+            raise InputError(
+                f"{where}: its card has {key} {_shorten(card[key])}; what was handed in says {_shorten(submitted[key])}"
+            )
+    for key in stated:
+        if stated[key] != expected[key]:
+            raise InputError(f"{where}: its {key} is {_shorten(stated[key])}; what was handed in has {_shorten(expected[key])}")
+    return CheckedSubmission(record, player, make_claims(name, player))
 
 
 def submission_claims(content: Any, read: ReadFile, where: str) -> tuple[str, ...]:
-    """Return what a stored submission alone may have. Raises InputError if it cannot be read today."""
-    return reread(content, read, where).claims
+    """Return the unique claims of a stored submission. Raises InputError if it breaks a rule of today."""
+    return recheck_submission(content, read, where).claims
 
 
-def check_players(known: Known, manifest: Manifest, cells: list[CellRecord], where: str) -> None:
-    """Check that an evaluation is about its submission and no other. Raises InputError if a player, summary or cell is not."""
-    name, card = known.record.card.name, known.record.card
-    own = (name, known.sha256)
+def check_players(submission: CheckedSubmission, manifest: Manifest, cells: list[CellRecord], where: str) -> None:
+    """Check that all players, summaries and cells of an evaluation are of its submission. Raises InputError."""
+    name, card = submission.record.card.name, submission.record.card
+    identity = (name, submission.sha256)
     agents = [(agent.label, agent.sha256) for agent in manifest.agents]
-    if agents != [own] or manifest.agents[0].kind != card.kind:
-        shown = ", ".join(f"{label} {sha256[:12]}" for label, sha256 in agents)
-        raise InputError(f"{where}: played by {shown}; the submission is {name} {known.sha256[:12]}")
-    if [(entry.agent, entry.agent_sha256) for entry in manifest.summary] != [own]:
-        raise InputError(f"{where}: {len(manifest.summary)} summaries; one is needed, about {name} {known.sha256[:12]}")
+    if agents != [identity] or manifest.agents[0].kind != card.kind:
+        players = ", ".join(f"{label} {sha256[:12]}" for label, sha256 in agents)
+        raise InputError(f"{where}: played by {players}; the submission is {name} {submission.sha256[:12]}")
+    if [(entry.agent, entry.agent_sha256) for entry in manifest.summary] != [identity]:
+        raise InputError(f"{where}: {len(manifest.summary)} summaries; one is needed, about {name} {submission.sha256[:12]}")
     for cell in cells:
-        if (cell.agent, cell.agent_sha256) != own:
+        if (cell.agent, cell.agent_sha256) != identity:
             raise InputError(f"{where}: a run of {cell.agent} {cell.agent_sha256[:12]}, which is not the submission")
         if cell.code_sha256 != cells[0].code_sha256:
             raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; its first one is of {cells[0].code_sha256[:12]}")
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -178,12 +170,12 @@ def _first(files: dict[str, str]) -> str:
 
 
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:
-    """Check that an author is who handed in under that name before: the first key that signed for it signs all that follows.
+    """Check the key of an author: the first key that signed for an author must sign all later entries.
 
     Raises:
-        InputError: if an entry before it, by an author whose name looks like this one, was signed with another key.
+        InputError: if an earlier entry of an author with the same folded name was signed with another key.
     """
-    alike = [other for other in others if other.signed_by is not None and folded(other.card.author) == folded(author)]
-    if alike and alike[0].signed_by != signed_by:
-        held = f"{alike[0].card.author!r} signed {alike[0].card.name!r} with {alike[0].signed_by}"
-        raise InputError(f"{where}: the author {author!r} is signed by {signed_by or 'nobody'}, but {held}: sign with that key")
+    signed = [other for other in others if other.signed_by is not None and fold_text(other.card.author) == fold_text(author)]
+    if signed and signed[0].signed_by != signed_by:
+        holder = f"{signed[0].card.author!r} signed {signed[0].card.name!r} with {signed[0].signed_by}"
+        raise InputError(f"{where}: the author {author!r} is signed by {signed_by or 'nobody'}, but {holder}: sign with that key")

@@ -1,7 +1,7 @@
-"""Heads: how many records a board had and the hash of its chain, kept where the board cannot change them.
+"""Heads: the number of records of a board and its chain hash, kept outside the board.
 
-A chain by itself does not show that its end was cut off or written anew. The operator's folder remembers the last head, and a
-head that the operator signed and gave away binds everybody.
+A chain alone does not reveal that its end was removed or rewritten. The operator's folder stores the last head, and a signed and
+published head is binding for everybody.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ccenv.base.provenance import now
 from ccenv.leaderboard.store.database import START, Readable, Stored
 from ccenv.leaderboard.store.records import Moment, Sha256
 from ccenv.leaderboard.submission.document import Fingerprint
-from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
+from ccenv.leaderboard.submission.signature import read_fingerprint, sign, signed_by
 
 HEAD = "head.json"
 MAX_BYTES = 4_096
@@ -43,13 +43,12 @@ class Head(StrictModel):
 
 @dataclass(frozen=True)
 class Expected:
-    """What an audit expects to find in the chain.
+    """A chain hash that an audit expects.
 
     Attributes:
-        chain: a hash that must be there.
-        n_records: at which record, or None.
-        source: where from, for people.
-        signed_by: fingerprint of the key that signed it, or None.
+        n_records: the record of the hash, or None.
+        source: origin, for messages.
+        signed_by: fingerprint of the signing key, or None.
     """
 
     chain: str
@@ -58,17 +57,17 @@ class Expected:
     signed_by: str | None = None
 
     def problem(self, records: list[Stored]) -> str | None:
-        """Return what is wrong with a board that should hold this head, None where nothing is."""
+        """Return the problem of a board that lacks this head, or None."""
         chains = {record.chain: record.number for record in records} | {START: 0}
         number = chains.get(self.chain)
         if number is not None and self.n_records in (None, number):
             return None
-        at = "" if self.n_records is None else f" at record {self.n_records}"
-        there = f"the board has {len(records)} records"
-        return f"{self.source}: head {self.chain[:12]}{at} is not in the chain ({there}): records were dropped or written anew"
+        position = "" if self.n_records is None else f" at record {self.n_records}"
+        length = f"(the board has {len(records)} records): records were dropped or written anew"
+        return f"{self.source}: head {self.chain[:12]}{position} is not in the chain {length}"
 
 
-def head_of(store: Readable, signed_with: str | None = None) -> Head:
+def current_head(store: Readable, signed_with: str | None = None) -> Head:
     """Return the head of a board."""
     records = store.records()
     return _head(len(records), records[-1].chain if records else START, signed_with)
@@ -80,15 +79,15 @@ def write_head(store: Readable, file: FilePath, key: FilePath | None = None) -> 
     Raises:
         CcenvError: if it cannot be signed or written.
     """
-    head = head_of(store, fingerprint_of(key) if key is not None else None)
+    head = current_head(store, read_fingerprint(key) if key is not None else None)
     content = _text(head)
-    signature = signature_of(content, key, NAMESPACE) if key is not None else None
+    signature = sign(content, key, NAMESPACE) if key is not None else None
     make_folder(file.parent)
     write_atomic(file, content)
     if signature is not None:
-        write_atomic(_beside(file), signature)
+        write_atomic(_signature_path(file), signature)
     else:
-        _beside(file).unlink(missing_ok=True)
+        _signature_path(file).unlink(missing_ok=True)
     return head
 
 
@@ -100,7 +99,7 @@ def read_head(file: FilePath) -> Expected:
     """
     content = read_bounded(file, MAX_BYTES)
     head = validate(Head, FORMAT.parse(content, str(file)), str(file))
-    signature = _beside(file)
+    signature = _signature_path(file)
     if head.signed_with is None and signature.exists():
         raise InputError(f"{signature}: a signature, but {file} names no key")
     if head.signed_with is not None:
@@ -111,11 +110,7 @@ def read_head(file: FilePath) -> Expected:
 
 
 def expected_head(text: str, signer: str | None = None) -> Expected:
-    """Return what an option asks for: a hash of the chain, or the file of a head.
-
-    Args:
-        text: 64 hexadecimal digits, or a file that ``ccenv board head`` wrote.
-        signer: fingerprint of the key that must have signed the file.
+    """Return the head of a command line option: 64 hexadecimal digits, or a file of ``ccenv board head``, signed by ``signer``.
 
     Raises:
         InputError: for anything else.
@@ -126,22 +121,22 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
         return Expected(text, None, "--expect-head")
     if not is_file(text):
         raise InputError(f"--expect-head is {text!r}; 64 hexadecimal digits or the file of a head are needed")
-    found = read_head(FilePath(text))
-    if signer is not None and found.signed_by != signer:
-        raise InputError(f"{text}: signed by {found.signed_by or 'nobody'}; --signer is {signer}")
-    return found
+    head = read_head(FilePath(text))
+    if signer is not None and head.signed_by != signer:
+        raise InputError(f"{text}: signed by {head.signed_by or 'nobody'}; --signer is {signer}")
+    return head
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The last head that the operator's folder remembers."""
+    """The file of the last head in the operator's folder."""
 
     file: FilePath
 
     def remember(self, record: Stored) -> None:
-        """Keep the head that a record makes; an older one never replaces a newer one."""
-        known = self.recall()
-        if known is None or known.n_records is None or known.n_records < record.number:
+        """Store the head after a record; an older one never replaces a newer one."""
+        last = self.recall()
+        if last is None or last.n_records is None or last.n_records < record.number:
             write_atomic(self.file, _text(_head(record.number, record.chain, None)))
 
     def recall(self) -> Expected | None:
@@ -163,5 +158,5 @@ def _text(head: Head) -> bytes:
     return FORMAT.content(head.model_dump(exclude_none=True))
 
 
-def _beside(file: FilePath) -> FilePath:
+def _signature_path(file: FilePath) -> FilePath:
     return file.with_name(f"{file.name}.sig")

@@ -1,10 +1,9 @@
-"""The operator's folder: database, secrets of the rounds, and work that is not finished.
+"""The operator's folder (database, secrets, unfinished work) and rounds.
 
-Rounds: evaluation seeds that nobody can know before a submission is frozen, and that everybody can check afterwards.
-
-A round begins by storing the SHA-256 of the operator's secret. A submission belongs to the round that is open when it is handed
-in. Seed i of its evaluation on a suite is the first 31 bits of HMAC-SHA256(secret, suite hash / submission hash / i). Closing the
-round reveals the secret.
+Rounds give evaluation seeds that nobody can know before a submission is frozen, and that everybody can check afterwards. A round
+begins with the SHA-256 of the operator's secret. A submission belongs to the round that is open when it is submitted; seed i of
+its evaluation on a suite is the first 31 bits of HMAC-SHA256(secret, suite hash / submission hash / i). Closing the round reveals
+the secret.
 """
 
 from __future__ import annotations
@@ -35,33 +34,28 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True)
 class Home:
-    """Where a board lives.
-
-    Attributes:
-        folder: of the database file, the secrets and unfinished work.
-        database: SQLAlchemy URL, or None for a SQLite file in the folder.
-    """
+    """The folder of a board; ``database`` is a SQLAlchemy URL, or None for a SQLite file in the folder."""
 
     folder: FilePath
     database: str | None = None
 
     def open(self) -> BoardStore:
-        """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
+        """Open the board's database; create it if missing. Raises CcenvError if the folder cannot be created."""
         make_folder(self.folder)
         return BoardStore(self.database or sqlite_url(self.folder / DATABASE), self.memory.remember)
 
     @property
     def memory(self) -> Memory:
-        """The last head of the board, kept beside the database and not in it."""
+        """The last head of the board, stored outside the database."""
         return Memory(self.folder / HEAD)
 
-    def own_audits(self) -> set[str]:
-        """Return the hashes of the records of the audits that were made here; the records themselves could be anybody's."""
+    def local_audits(self) -> set[str]:
+        """Return the hashes of the audit records made here; the board may hold audits by others."""
         return set(read_text(self._audits, 1 << 24).split()) if self._audits.is_file() else set()
 
     def remember_audit(self, sha256: str) -> None:
-        """Keep the hash of the record of an audit that was made here."""
-        write_atomic(self._audits, "".join(f"{digest}\n" for digest in sorted({*self.own_audits(), sha256})).encode())
+        """Store the hash of an audit record made here."""
+        write_atomic(self._audits, "".join(f"{digest}\n" for digest in sorted({*self.local_audits(), sha256})).encode())
 
     @property
     def _audits(self) -> FilePath:
@@ -72,7 +66,7 @@ class Home:
         return self.database is not None or (self.folder / DATABASE).is_file()
 
     def open_existing(self) -> BoardStore:
-        """Open a board that is there. Raises InputError if there is none."""
+        """Open an existing board. Raises InputError if there is none."""
         if not self.exists():
             raise InputError(f"{self.folder}: there is no board yet; hand something in: ccenv board submit DIR")
         return self.open()
@@ -82,14 +76,14 @@ class Home:
         return self.folder / WORK / submission[:16]
 
     def publishing(self) -> AbstractContextManager[None]:
-        """Wait until no other process publishes this board, and hold it against them; its evaluation goes on meanwhile."""
+        """Hold the lock of publications of this board, waiting for it; evaluations are not blocked."""
         return locked(self.folder / WORK, "publication of this board", wait=True, name="publish.lock")
 
     def new_secret(self, number: int) -> bytes:
-        """Return the secret of a round that is not stored yet; drawn from the system, in a file that only its owner reads.
+        """Return the secret of a round that is not stored yet, from the system's generator, in a file readable by its owner only.
 
-        A whole secret that is there already stays: it is of a start that was interrupted, or of another process that begins the
-        same round. One that is not whole was never committed to, because a round is stored after its secret.
+        A valid secret file is kept: it belongs to an interrupted start, or to another process that begins the same round. An
+        invalid one was never committed to, because a round is stored after its secret.
 
         Raises:
             CcenvError: if it cannot be written.
@@ -138,11 +132,11 @@ class Revealed(RecordContent):
 
 
 class Rounds:
-    """The rounds of a board in the order of its records: one after the other, each open from its beginning to its reveal.
+    """The rounds of a board, in order; each is open until its secret is revealed.
 
     Attributes:
-        begun: number -> what was committed to.
-        secrets: number -> secret of those that ended.
+        begun: number -> commitment.
+        secrets: number -> revealed secret.
     """
 
     def __init__(self) -> None:
@@ -156,7 +150,7 @@ class Rounds:
         self.begun[round_.number] = round_.commitment
 
     def reveal(self, round_: Revealed, where: str) -> None:
-        """End the open round. Raises InputError if another one is open, or its secret is not the one that was committed to."""
+        """End the open round. Raises InputError if another round is open, or the secret does not match the commitment."""
         self.take(round_.number, where)
         secret = bytes.fromhex(round_.secret)
         if commitment(secret) != self.begun[round_.number]:
@@ -164,22 +158,22 @@ class Rounds:
         self.secrets[round_.number] = secret
 
     def take(self, number: int, where: str) -> None:
-        """Check that a round is the one that is open now. Raises InputError."""
+        """Require that a round is the open one. Raises InputError."""
         if number != len(self.begun) or number in self.secrets:
             newest = f"round {len(self.begun)} is {'revealed' if len(self.begun) in self.secrets else 'open'}"
             raise InputError(f"{where}: of round {number}, but {newest if self.begun else 'no round has begun'}")
 
     def check_seeds(self, content: PlayedContent, seeds: Sequence[int], where: str) -> None:
-        """Check the seeds of a record against the secret of its round, once it is known. Raises InputError."""
+        """Check the seeds of a record against the revealed secret of its round, if any. Raises InputError."""
         if content.round not in self.secrets:
             return
-        due = evaluation_seeds(self.secrets[content.round], content.suite_sha256, content.submission, len(seeds))
-        if tuple(seeds) != due:
+        expected = evaluation_seeds(self.secrets[content.round], content.suite_sha256, content.submission, len(seeds))
+        if tuple(seeds) != expected:
             raise InputError(f"{where}: its seeds do not follow from the submission and the secret of round {content.round}")
 
 
 def commitment(secret: bytes) -> str:
-    """Return what is published before the round."""
+    """Return the commitment to a secret that is published before the round."""
     return hashlib.sha256(secret).hexdigest()
 
 
@@ -197,7 +191,7 @@ def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: i
 
 
 def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: str) -> SuiteBase:
-    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone."""
+    """Return a suite with the seeds of a submission and without its agents and references."""
     seeds = evaluation_seeds(secret, sha256, submission, len(suite.seeds))
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})
 
@@ -208,38 +202,38 @@ def open_round(store: BoardStore, home: Home) -> int:
     if not rounds:
         return _begin(store, home, 1)
     newest = int(rounds[-1].content["number"])
-    return newest if newest not in revealed(store) else _begin(store, home, newest + 1)
+    return newest if newest not in revealed_secrets(store) else _begin(store, home, newest + 1)
 
 
 def close_round(store: BoardStore, home: Home) -> dict[str, Any]:
-    """Reveal the secret of the open round and begin the next one; submissions of a round are frozen, so nothing can be gained."""
+    """Reveal the secret of the open round and begin the next one."""
     number = open_round(store, home)
-    secret = secret_of(store, home, number)
+    secret = find_secret(store, home, number)
     store.append(REVEAL, "", f"reveal/{number}", {"number": number, "secret": secret.hex(), "recorded_at": now()}, {})
     return {"closed": number, "secret": secret.hex(), "open": open_round(store, home)}
 
 
-def secret_of(store: Readable, home: Home, number: int) -> bytes:
-    """Return the secret of a round: the revealed one, else the operator's file, checked against the commitment.
+def find_secret(store: Readable, home: Home, number: int) -> bytes:
+    """Return the secret of a round: the revealed one, or else the operator's file, checked against the commitment.
 
     Raises:
-        CcenvError: if it is missing, or not the one that was committed to.
+        CcenvError: if it is missing or does not match.
     """
-    shown = revealed(store).get(number)
-    secret = bytes.fromhex(shown) if shown else home.secret(number)
+    revealed_secret = revealed_secrets(store).get(number)
+    secret = bytes.fromhex(revealed_secret) if revealed_secret else home.secret(number)
     for record in store.records(ROUND):
         if record.content["number"] == number and record.content["commitment"] == commitment(secret):
             return secret
     raise CcenvError(f"the secret of round {number} is not the one that was committed to")
 
 
-def revealed(store: Readable) -> dict[int, str]:
+def revealed_secrets(store: Readable) -> dict[int, str]:
     """Return number -> secret of the closed rounds."""
     return {int(record.content["number"]): str(record.content["secret"]) for record in store.records(REVEAL)}
 
 
 def new_round(home: Home, number: int) -> dict[str, Any]:
-    """Return what the record of a round says that begins now, with a secret of our own."""
+    """Return the record content of a round that begins now with a new secret."""
     return {"number": number, "commitment": commitment(home.new_secret(number)), "recorded_at": now()}
 
 
@@ -247,5 +241,5 @@ def _begin(store: BoardStore, home: Home, number: int) -> int:
     try:
         store.append(ROUND, "", f"{ROUND}/{number}", new_round(home, number), {})
     except TakenError:  # begun by another process at the same moment; its secret must be ours
-        secret_of(store, home, number)
+        find_secret(store, home, number)
     return number

@@ -1,10 +1,12 @@
-"""What the board is made from: benchmark folders and verification records, read strictly."""
+"""Types of a board's records, and strict reading of benchmark folders and verification records."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
@@ -25,15 +27,28 @@ VERIFICATION = "verification.json"
 DATABASE = "board.db"  # marks a board's own folder
 MAX_BYTES = 64 << 20
 
-# What may stand in a page as a name, and what may be linked.
+# Names that may appear in a page, and files that it may link.
 LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:=,+\[\]-]{0,99}$"
 _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
+
+FIRST_MOMENT = "2026-01-01T00:00:00Z"  # no record of a board is older
+
+
+def _check_moment(text: str) -> str:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise ValueError("no date and time of the calendar") from None
+    if text < FIRST_MOMENT:
+        raise ValueError(f"before {FIRST_MOMENT}: no board has records of that time")
+    return text
+
 
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(check_visible)]
 Verdict = Literal["verified", "refuted", "unknown"]
-Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Moment = Annotated[str, Field(pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z$"), AfterValidator(_check_moment)]
 Real = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of such numbers are finite
 Positive = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
@@ -50,7 +65,7 @@ class MachineRecord(StrictModel):
 
 
 class PlayerRecord(StrictModel):
-    """A sender of a run, as ``ccenv.benchmarks.cells.cell.Player`` is stored; a board runs no code of users."""
+    """A sender of a run, a stored ``ccenv.benchmarks.cells.cell.Player``; a board runs no code of users."""
 
     label: Label
     kind: Label
@@ -60,13 +75,13 @@ class PlayerRecord(StrictModel):
 
 
 class FlowRecord(BaseModel):
-    """A flow of a cell's path, as far as pages read it."""
+    """The part of a flow that pages read."""
 
     rtt_s: Positive
 
 
 class PathRecord(BaseModel):
-    """A cell's path, as far as pages read it."""
+    """The part of a path that pages read."""
 
     flows: tuple[FlowRecord, ...] = Field(min_length=1)
 
@@ -96,7 +111,7 @@ class CellRecord(StrictModel):
 
 
 class WorstCase(StrictModel):
-    """The worst value found, by whom, and its trace."""
+    """The worst value, with its adversary and trace."""
 
     metric: Text
     value: Real
@@ -120,7 +135,7 @@ class Score(StrictModel):
 
 
 class Summary(StrictModel):
-    """What a run says about one sender."""
+    """The summary of one sender in a run."""
 
     agent: Label
     agent_sha256: Sha256
@@ -153,6 +168,12 @@ class Manifest(StrictModel):
     asked: dict[str, Any] = Field(default_factory=dict)
     failed: list[Any] = Field(default_factory=list, max_length=0)
 
+    @model_validator(mode="after")
+    def _check_complete(self) -> Self:
+        if self.complete != (self.n_missing == 0):
+            raise ValueError(f"n_missing is {self.n_missing}, but complete is {str(self.complete).lower()}")
+        return self
+
 
 ENDLESS = 2
 """From this version of promises on, a bound holds of an endless run."""
@@ -171,15 +192,15 @@ OF_RUNS = frozenset(
 STEP_FAILS = "step fails"  # why a claim about runs is unknown where a trace from any start breaks a step to it
 
 
-def _told_anew(data: Any) -> Any:
-    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats: older code did not tell."""
+def _downgrade_refuted(data: Any) -> Any:
+    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats; older code gave no reason."""
     if isinstance(data, dict) and data.get("verdict") == "refuted" and not data.get("reason"):
         return {**data, "verdict": "unknown", "reason": STEP_FAILS}
     return data
 
 
 class ProofQuery(StrictModel):
-    """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
+    """One query of a verification, with the hash of its SMT-LIB text."""
 
     claim: Text
     verdict: Verdict
@@ -187,20 +208,16 @@ class ProofQuery(StrictModel):
 
 
 class Verification(StrictModel):
-    """What a solver said about one sender.
+    """A solver's answer about one sender.
 
     Attributes:
-        agent: label of the sender; with agent_sha256 it says which one.
-        model, buffer, property_name, steps: the question: network model, buffer, property, and T, the samples of the trace.
-        setting: what came before the trace.
-        verdict: three-valued; ``unknown`` names its reason.
-        bound: the number that is proved, where the property has one.
-        queries: what was asked of the solver.
-        reason: why it is unknown, or that a trace which breaks it repeats.
+        model, buffer, property_name, steps: network model, buffer, property, and T, the samples of the trace.
+        setting: history before the trace.
+        bound: the proved number, if the property has one.
+        reason: why the verdict is unknown, or that a refuting trace repeats.
         seconds: time of the solver.
         solver: name and version.
-        trace: file name of the counterexample, or of the trace at which a step fails, beside the record.
-        finished_at: when the record was made.
+        trace: file beside the record: the counterexample, or the trace at which a step fails.
         format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
 
@@ -226,11 +243,11 @@ class Verification(StrictModel):
     @classmethod
     def _refuted_by_what_repeats(cls, data: Any) -> Any:
         of_runs = isinstance(data, dict) and str(data.get("property_name")) in EXCUSED | OF_RUNS
-        return _told_anew(data) if of_runs else data
+        return _downgrade_refuted(data) if of_runs else data
 
     @property
     def excused(self) -> bool:
-        """Whether any progress excuses a trace: then the bound is none of a run."""
+        """Whether any progress excuses a trace: the bound then does not hold for a run."""
         return self.property_name in (EXCUSED if self.format_version >= ENDLESS else EXCUSED_IN_VERSION_1)
 
     @property
@@ -254,7 +271,7 @@ class EnvelopeRow(StrictModel):
     reason: Text | None
     query_sha256: Sha256 | None
 
-    _refuted_by_what_repeats = model_validator(mode="before")(_told_anew)
+    _refuted_by_what_repeats = model_validator(mode="before")(_downgrade_refuted)
 
     @model_validator(mode="after")
     def _proved(self) -> Self:
@@ -264,24 +281,23 @@ class EnvelopeRow(StrictModel):
 
 
 class RecordContent(StrictModel):
-    """What every record of a board has."""
+    """The fields of every record of a board."""
 
     files: dict[Annotated[str, Field(max_length=200)], Sha256]
     recorded_at: Moment
 
 
 class StageContent(RecordContent):
-    """What every record about a submission begins with."""
+    """The fields of every record about a submission."""
 
     submission: Sha256
     name: Label
 
 
 class PlayedContent(StageContent):
-    """What every record of a suite or panel has that was played with the seeds of a round.
+    """The fields of every record of a suite or panel played with the seeds of a round.
 
-    Attributes:
-        suite: as published, whose hash ``suite_sha256`` is.
+    ``suite`` is the published one, with the hash ``suite_sha256``.
     """
 
     stage: Label
@@ -291,12 +307,12 @@ class PlayedContent(StageContent):
 
 
 class Envelope(StageContent):
-    """What a solver proved about a submission within a budget; no rows where it has no encoding.
+    """Bounds that a solver proved about a submission within a budget; no rows without an encoding.
 
     Attributes:
-        promises: version of what the rows say (``ccenv.proofs.claims.endless.VERSION``). Any rise or fall in every trace excused
-            rows of version 1 for ever: they are shown as such and are no bounds of a run.
-        T: samples of a trace; longer ones are not decided in the time of an audit.
+        promises: version of the meaning of rows (``ccenv.proofs.claims.endless.VERSION``). In version 1 any rise or fall
+            excused a trace for ever: such rows are shown as such and are no bounds of a run.
+        T: samples of a trace; longer ones cannot be decided in the time of an audit.
     """
 
     stage: Literal["envelope"]
@@ -313,7 +329,7 @@ class Envelope(StageContent):
 
     @property
     def bounds(self) -> tuple[EnvelopeRow, ...]:
-        """The rows that speak about endless runs: none of version 1."""
+        """The rows that hold for endless runs: none of version 1."""
         return self.rows if self.promises >= ENDLESS else ()
 
 
@@ -322,13 +338,11 @@ class BenchRecord:
     """A run of a suite.
 
     Attributes:
-        manifest, cells: as recorded.
-        suite: as published; an evaluation has seeds of its own.
-        suite_sha256: hash of the published suite as this version computes it, so that records of older versions stand beside
-            newer ones of the same suite.
-        order: sorts records; the last one of a sender counts.
-        read: returns a file of the record by name, None if it is not there.
-        submission: hash of the submission that played, "" where the record comes from a folder.
+        suite: as published; an evaluation has other seeds.
+        suite_sha256: hash of the published suite in this version, so that records of older versions are compared with newer ones.
+        order: sort key; the last record of a sender counts.
+        read: returns a file of the record by name, None if it is missing.
+        submission: hash of the submission, "" for a record from a folder.
     """
 
     manifest: Manifest
@@ -348,34 +362,34 @@ class VerificationRecord:
     read: Callable[[str], bytes | None]
 
 
-def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
+def read_records(folders: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
     """Read all records below some folders.
 
     Args:
-        places: folders; benchmark folders are known by their manifest, verifications by their file name. What lies below a
-            board's own folder is not read: it is unfinished work.
+        folders: searched for manifests of benchmarks and for verifications; the unfinished work in a board's own folder is
+            skipped.
 
     Raises:
         InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
     """
     benches, verifications = [], []
-    for place in places:
-        if not place.is_dir():
-            raise InputError(f"{place}: no such folder of records")
-        for file in _plain_files(place, MANIFEST):
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder of records")
+        for file in _plain_files(folder, MANIFEST):
             bench = _read_bench(file)
             if bench is not None:
                 benches.append(bench)
-        for file in _plain_files(place, VERIFICATION):
+        for file in _plain_files(folder, VERIFICATION):
             result = validate(Verification, _read_json(file), str(file))
             verifications.append(VerificationRecord(result, partial(_read_beside, file.parent)))
     return benches, verifications
 
 
-def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
+def _plain_files(folder: FilePath, name: str) -> Iterator[FilePath]:
     """Yield the files of a name in a fixed order; links are not followed."""
-    boards = {file.parent for file in place.rglob(DATABASE)}
-    for file in sorted(place.rglob(name)):
+    boards = {file.parent for file in folder.rglob(DATABASE)}
+    for file in sorted(folder.rglob(name)):
         if file.is_file() and not file.is_symlink() and not boards & set(file.parents):
             yield file
 
@@ -391,36 +405,37 @@ def _read_json(file: FilePath) -> Any:
 
 
 def _read_bench(file: FilePath) -> BenchRecord | None:
-    """Read a benchmark folder; None if the manifest is some other program's or of a run that has not ended yet."""
+    """Read a benchmark folder; None for an unfinished run or a manifest of another program."""
     data = _read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT.name or "summary" not in data:
         return None
     manifest = validate(Manifest, FORMAT.check(data, str(file)), str(file))
-    suite = checked_suite(manifest.suite, manifest.suite_sha256, str(file))
+    suite = parse_suite(manifest.suite, manifest.suite_sha256, str(file))
     check_summary(manifest, suite, str(file))
     lines = file.parent / CELLS
     cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
+    check_counts(manifest, suite, cells, str(file))
     order = f"{manifest.finished_at} {file.parent}"
     return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
 
 
-def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
+def parse_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
     """Return a recorded suite, after comparing its text with its recorded hash.
 
-    The text is compared, not the suite that this version makes of it: later versions of the format may add keys. Hashes of what
-    is played are compared first; older records have a hash of all keys.
+    The stored text is hashed, not the parsed suite: later versions of the format may add keys. The hash is that of the played
+    part; older records have a hash of all keys.
 
     Raises:
-        InputError: if it is not the one that the hash names.
+        InputError: if the hashes differ.
     """
-    found = played_hash(data)
-    if sha256 not in (found, hash_of(data)):
-        raise InputError(f"{where}: the suite was edited after the run: its hash is {found[:12]}")
+    digest = played_hash(data)
+    if sha256 not in (digest, hash_of(data)):
+        raise InputError(f"{where}: the suite was edited after the run: its hash is {digest[:12]}")
     return suite_of(data, where)
 
 
 def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
-    """Check that a summary has what its suite measures and nothing else. Raises InputError."""
+    """Check that summaries have exactly the adversaries and metrics of their suite. Raises InputError."""
     for entry in manifest.summary:
         against = {name: set(values) for name, values in entry.against.items()}
         if against != {name: set(suite.metrics) for name in suite.opponents}:
@@ -430,6 +445,30 @@ def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
             raise InputError(f"{where}: summary of {entry.agent}: score is not that of its suite")
         if worst is not None and (worst.metric != suite.worst_case.metric or worst.adversary not in suite.opponents):
             raise InputError(f"{where}: summary of {entry.agent}: worst_case is not that of its suite")
+
+
+def check_counts(manifest: Manifest, suite: SuiteBase, cells: Sequence[CellRecord], where: str) -> None:
+    """Check the counts of a manifest and its summary against its suite and its cells. Raises InputError naming the field."""
+    n_runs = len(getattr(suite, "cases", ())) * len(suite.opponents) * len(suite.seeds)  # of one sender
+    senders = {agent.label for agent in manifest.agents} | {cell.agent for cell in cells}
+    if manifest.n_cells + manifest.n_missing > n_runs * len(senders):
+        stated = f"n_cells is {manifest.n_cells} and n_missing {manifest.n_missing}"
+        raise InputError(f"{where}: {stated}; suite {suite.name!r} has {n_runs} cells for each of {len(senders)} senders")
+    n_cells = Counter(cell.agent for cell in cells)
+    n_scored = Counter(
+        cell.agent
+        for cell in cells
+        if cell.adversary == suite.score.adversary and cell.metrics.get(suite.score.metric) is not None
+    )
+    for entry in manifest.summary:
+        if entry.n_cells != n_cells[entry.agent]:
+            raise InputError(
+                f"{where}: summary of {entry.agent}: n_cells is {entry.n_cells}; its cells are {n_cells[entry.agent]}"
+            )
+        n_score = entry.score.n_runs if entry.score is not None else 0
+        if n_score != n_scored[entry.agent]:
+            stands_on = f"runs with the metric of the score are {n_scored[entry.agent]}"
+            raise InputError(f"{where}: summary of {entry.agent}: score.n_runs is {n_score}; {stands_on}")
 
 
 def played_hash(data: dict[str, Any]) -> str:
@@ -443,7 +482,7 @@ _CELLS = TypeAdapter(list[CellRecord])
 def read_cells(content: bytes, manifest: Manifest, where: str) -> list[CellRecord]:
     """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
     lines = content.splitlines()
-    try:  # all at once, which is what a board of thousands has time for
+    try:  # all lines at once: a board of thousands needs the speed
         cells = _CELLS.validate_python(parse_json(b"[" + b",".join(lines) + b"]", where))
     except (InputError, ValidationError):
         cells = []

@@ -1,4 +1,4 @@
-"""Which runs a record must hold: exactly those of its suite, with the seeds that it was played with."""
+"""The runs that a record must hold: exactly those of its suite with its seeds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
 from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
-from ccenv.leaderboard.store.records import CellRecord, PlayedContent, checked_suite, played_hash
+from ccenv.leaderboard.store.records import CellRecord, PlayedContent, parse_suite, played_hash
 
 Run = tuple[str, str, str, int]
 """Scenario, sender, adversary, seed."""
 
 
-def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
+def list_runs(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
     """Return the runs of a suite as its cells are called, in its order."""
     cases = [case.name for case in getattr(suite, "cases", ())]
     if isinstance(suite, PacketSuite):
@@ -29,43 +29,37 @@ def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
 
 
 def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str], where: str) -> None:
-    """Check that recorded runs are those of a suite: none is missing, twice, foreign or in another place. Raises InputError."""
-    rows, expected = list(recorded), runs_of(suite, senders)
+    """Check that recorded runs are exactly those of a suite, in its order. Raises InputError."""
+    rows, expected = list(recorded), list_runs(suite, senders)
     if rows == expected:
         return
-    place = next((i for i, (a, b) in enumerate(zip(rows, expected, strict=False)) if a != b), min(len(rows), len(expected)))
-    seen, due = ("/".join(map(str, runs[place])) if place < len(runs) else "nothing" for runs in (rows, expected))
+    index = next((i for i, (a, b) in enumerate(zip(rows, expected, strict=False)) if a != b), min(len(rows), len(expected)))
+    seen, due = ("/".join(map(str, runs[index])) if index < len(runs) else "nothing" for runs in (rows, expected))
     has = f"{len(rows)} runs; suite {suite.name!r} with its seeds has {len(expected)}"
-    raise InputError(f"{where}: {has}: run {place + 1} is {seen}, not {due}")
+    raise InputError(f"{where}: {has}: run {index + 1} is {seen}, not {due}")
 
 
 def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> None:
-    """Check that cells have the metrics of their suite; networks lack those of flows that they lack. Raises InputError."""
-    whole = set(suite.metrics)
+    """Check that cells have the metrics of their suite; per packet, those of absent flows may be missing. Raises InputError."""
+    expected = set(suite.metrics)
     for cell in cells:
-        wrong = set(cell.metrics) - whole if isinstance(suite, PacketSuite) else set(cell.metrics) ^ whole
+        wrong = set(cell.metrics) - expected if isinstance(suite, PacketSuite) else set(cell.metrics) ^ expected
         if wrong:
             raise InputError(f"{where}: {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, not as its suite")
 
 
 def published_suite(content: PlayedContent, where: str) -> SuiteBase:
-    """Return the suite of a record as it was published; one that ccenv ships as it is shipped, keys in the order of its file."""
-    suite = check_published(checked_suite(content.suite, content.suite_sha256, where), where)
-    shipped = _shipped(suite.name)
+    """Return the published suite of a record; a suite that ccenv ships keeps the key order of its file."""
+    suite = check_published(parse_suite(content.suite, content.suite_sha256, where), where)
+    shipped = _load_shipped(suite.name)
     return shipped if shipped is not None and shipped.version == suite.version else suite
 
 
 def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **changes: Any) -> SuiteBase:
-    """Return a suite as it was played: the published one but for its seeds, of which there are as many.
-
-    Args:
-        content: of a record.
-        played: what it says that was played.
-        where: name of the record for messages.
-        changes: other keys that playing it changes.
+    """Return a suite as played: the published one of a record with other seeds, as many, and with ``changes``.
 
     Raises:
-        InputError: if it is another suite, or a published one poses as one that ccenv ships.
+        InputError: if ``played`` is another suite, or a published one poses as one that ccenv ships.
     """
     suite = published_suite(content, where)
     if played_hash(played) != played_hash({**content.suite, "seeds": played.get("seeds"), **changes}):
@@ -77,13 +71,13 @@ def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **c
 
 
 def check_published(suite: SuiteBase, where: str) -> SuiteBase:
-    """Return a suite that a board can publish and that is read from its record as it is.
+    """Return a suite that a board can publish and read back from a record unchanged.
 
     Raises:
-        InputError: if a scenario has no place for the sender, ccenv ships another suite under its name and version, or the names
-            of its cases hang on an order of keys that a record, which sorts them, does not keep.
+        InputError: if a scenario has no flow of the sender under test, ccenv ships another suite of the same name and version, or
+            the names of its cases depend on the order of keys, which records sort.
     """
-    name, shipped = f"{suite.name}/{suite.version}", _shipped(suite.name)
+    name, shipped = f"{suite.name}/{suite.version}", _load_shipped(suite.name)
     if not isinstance(suite, (Suite, PacketSuite)) or not all(getattr(one, "uses_agent", True) for one in suite.scenarios):
         raise InputError(f"{where}: suite {name} has scenarios without the sender under test: no board evaluates it")
     if shipped is not None and suite.version > shipped.version:
@@ -103,7 +97,7 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
 
 
 @cache
-def _shipped(name: str) -> SuiteBase | None:
+def _load_shipped(name: str) -> SuiteBase | None:
     from ccenv.leaderboard.submission.document import panel
 
     return load_suite(name) if name in shipped_names(PACKAGE, ".yaml") else panel() if name == panel().name else None

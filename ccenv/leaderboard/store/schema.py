@@ -42,7 +42,7 @@ CLAIMS = Table(
     Column("claim", String(300), primary_key=True),
     Column("number", Integer, nullable=False),
 )
-"""What one record alone may have, such as a name and all names that look like it: the database itself keeps it unique."""
+"""Claims, such as folded names, that the database keeps unique."""
 
 
 def _create(connection: Connection) -> None:
@@ -52,14 +52,14 @@ def _create(connection: Connection) -> None:
 
 
 def _create_claims(connection: Connection) -> None:
-    """Create the table of claims and enter those of the submissions that are there."""
+    """Create the table of claims and enter those of existing submissions."""
     METADATA.create_all(connection, tables=[CLAIMS])
     _enter_claims(connection)
     _make_append_only(connection, CLAIMS.name)
 
 
 def _enter_claims(connection: Connection) -> None:
-    """Enter the claims of the submissions that are there; of two with one claim the first has it."""
+    """Enter the claims of existing submissions; the first of two equal claims counts."""
     taken = set(connection.execute(select(CLAIMS.c.claim)).scalars())
     rows = select(RECORDS.c.number, RECORDS.c.content).where(RECORDS.c.kind == "submission").order_by(RECORDS.c.number)
     for number, content in connection.execute(rows).all():
@@ -70,12 +70,12 @@ def _enter_claims(connection: Connection) -> None:
 
 
 def _refuse_replacement(connection: Connection) -> None:
-    """Refuse what neither changes nor removes a row by name, and does both; enter names as they are compared today."""
+    """Refuse REPLACE and TRUNCATE, which bypass the triggers of UPDATE and DELETE; enter names as compared today."""
     _enter_claims(connection)
     for table, keys in ((RECORDS.name, ("number", "slot")), (FILES.name, ("sha256",)), (CLAIMS.name, ("claim",))):
         if connection.dialect.name == "sqlite":  # REPLACE removes rows without a trigger of DELETE
-            there = " OR ".join(f"{key} = NEW.{key}" for key in keys)
-            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there})"
+            conflict = " OR ".join(f"{key} = NEW.{key}" for key in keys)
+            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {conflict})"
             connection.execute(text(f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} {when} {_ABORT}"))
         elif connection.dialect.name == "postgresql":
             refuse = f"FOR EACH STATEMENT EXECUTE FUNCTION {table}_no_delete_refuse()"
@@ -83,17 +83,17 @@ def _refuse_replacement(connection: Connection) -> None:
 
 
 def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
-    """Return the claims of a stored submission; one that cannot be read today claims its name only, and an audit names it."""
+    """Return the claims of a stored submission; one that breaks a rule of today claims only its name, and audits report it."""
     from ccenv.base.errors import CcenvError
     from ccenv.base.foreign import parse_json
     from ccenv.leaderboard.store.entry import submission_claims
     from ccenv.leaderboard.submission.identity import name_claim
 
     def read(digest: str) -> bytes:
-        found = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()
-        if found is None:
+        stored = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()
+        if stored is None:
             raise InputError(f"record {number}: its file {digest[:12]} is missing")
-        return bytes(found)
+        return bytes(stored)
 
     data = parse_json(content, f"record {number}")
     try:
@@ -108,7 +108,7 @@ _ABORT = "BEGIN SELECT RAISE(ABORT, 'records are append-only'); END"
 
 
 def _make_append_only(connection: Connection, *tables: str) -> None:
-    """Let rows be added and read, not changed or removed."""
+    """Forbid UPDATE and DELETE of rows."""
     dialect = connection.dialect.name
     for table in tables:
         for action in ("UPDATE", "DELETE"):

@@ -1,8 +1,6 @@
-"""Taking something in: a submission folder, or a classic CCA of this package, whose code was reviewed.
+"""Submission of folders and of the reviewed classic CCAs, and withdrawal by the operator or the holder of the signing key.
 
-Taking an entry back: by the operator, or by whoever holds the key that signed it.
-
-What was stored stays stored; a withdrawn entry is not evaluated and not shown any more, and its name stays its own.
+Records are never deleted: a withdrawn entry is neither evaluated nor shown, and its name stays taken.
 """
 
 from __future__ import annotations
@@ -24,47 +22,51 @@ from ccenv.base.files import Format, make_folder, write_atomic
 from ccenv.base.foreign import STRANGER, parse_json, read_folder
 from ccenv.base.provenance import now
 from ccenv.leaderboard.store.database import BoardStore, ClaimedError, MovedError, Readable, Stored, TakenError
-from ccenv.leaderboard.store.entry import SUBMISSION, SubmissionRecord, card_of, check_author, classic_sender, reviewed_content
+from ccenv.leaderboard.store.entry import (
+    SUBMISSION,
+    SubmissionRecord,
+    build_classic_sender,
+    check_author,
+    make_card,
+    reviewed_content,
+)
 from ccenv.leaderboard.store.home import Home, open_round
 from ccenv.leaderboard.store.records import Sha256, StageContent
 from ccenv.leaderboard.submission.document import PAYLOAD, Line
-from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
+from ccenv.leaderboard.submission.identity import check_reserved, make_claims, name_claim
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
-from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
+from ccenv.leaderboard.submission.signature import read_fingerprint, sign, signed_by
 from ccenv.network.adversary import Adversary
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission of the board that can play."""
+    """A stored submission with its player."""
 
     record: SubmissionRecord
     store: Readable
 
     @cached_property
     def files(self) -> dict[str, bytes]:
-        """What was handed in: name -> content; nothing for a classic CCA."""
+        """Name -> content of the submitted files; empty for a classic CCA."""
         return {name: self.store.file(digest) for name, digest in self.record.files.items()}
 
     @cached_property
     def player(self) -> Sender | Adversary:
-        """The sender or adversary, read again through every rule."""
+        """The sender or adversary, parsed again by every rule."""
         if self.record.card.spec is not None:
             return make_sender(self.record.card.spec)
         return parse_submission(self.files, self.record.card.name, bounded=False).player
 
     def write_player(self, folder: FilePath) -> str:
-        """Write the player in the form that specs name, and return its spec."""
+        """Write the player to a folder and return its spec."""
         return write_sender(self.player, self.record.card.name, self.record.card.spec, self.files, folder)
 
 
 def write_sender(player: Sender | Adversary, name: str, spec: str | None, files: Mapping[str, bytes], folder: FilePath) -> str:
-    """Write a sender in the form that specs name, and return its spec.
+    """Write a sender to a folder and return its spec. Raises InputError for an adversary.
 
-    A program is written as it was read, but for its name, so that what passed the cap once passes it again.
-
-    Raises:
-        InputError: if it is not a sender.
+    A program is written as it was read, except for its name, so that it stays below the size cap.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(player, ProgramSender):
@@ -81,39 +83,37 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
 
 
 def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
-    """Take a submission folder in.
+    """Store a submission folder on the board.
 
     Raises:
-        InputError: if it breaks a rule, is on the board already, or its name is taken, looks like another one or is kept.
+        InputError: if it breaks a rule, is on the board already, or its name is taken, reserved or looks like another one.
     """
     submission = read_submission(folder)
     document = submission.document
     if not own:
         check_reserved(document.name, document.author, submission.player)
     content: dict[str, Any] = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
-    content |= {"card": card_of(document), "signed_by": submission.signed_by}
-    return _store(store, home, content, submission.player, submission.files), submission
+    content |= {"card": make_card(document), "signed_by": submission.signed_by}
+    return _store_submission(store, home, content, submission.player, submission.files), submission
 
 
 def submit_reviewed(store: BoardStore, home: Home, spec: str) -> Stored:
-    """Take a classic CCA of this package in.
-
-    Raises:
-        InputError: if the spec names none, or it is on the board already.
-    """
-    sender = classic_sender(spec)
-    return _store(store, home, {**reviewed_content(spec, sender), "signed_by": None}, sender, {})
+    """Store a classic CCA of this package. Raises InputError for any other spec, or if it is on the board already."""
+    sender = build_classic_sender(spec)
+    return _store_submission(store, home, {**reviewed_content(spec, sender), "signed_by": None}, sender, {})
 
 
 def entrants(store: Readable) -> list[Entrant]:
-    """Return everything that was taken in, in order."""
+    """Return all submissions, in order."""
     return [
         Entrant(validate(SubmissionRecord, record.content, f"record {record.number}"), store)
         for record in store.records(SUBMISSION)
     ]
 
 
-def _store(store: BoardStore, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
+def _store_submission(
+    store: BoardStore, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]
+) -> Stored:
     card, player_sha256 = content["card"], content["player_sha256"]
     slot = f"{SUBMISSION}/{player_sha256}"
     try:
@@ -121,26 +121,26 @@ def _store(store: BoardStore, home: Home, content: dict[str, Any], player: Sende
             before = store.chain()
             content |= {"round": open_round(store, home), "recorded_at": now()}
             validate(SubmissionRecord, {**content, "files": {}}, card["name"])
-            there = [entrant.record for entrant in entrants(store)]
-            check_author(card["author"], content["signed_by"], there, repr(card["name"]))
-            with suppress(MovedError):  # the round was closed, or somebody handed in: both decide what is allowed
+            records = [entrant.record for entrant in entrants(store)]
+            check_author(card["author"], content["signed_by"], records, repr(card["name"]))
+            with suppress(MovedError):  # a closed round or another submission changes what is allowed
                 return store.append(
-                    SUBMISSION, content["submission"], slot, content, files, claims_of(card["name"], player), after=before
+                    SUBMISSION, content["submission"], slot, content, files, make_claims(card["name"], player), after=before
                 )
     except TakenError as error:
-        held = [record for record in there if record.player_sha256 == player_sha256]
-        raise (_replayed(held[0], "exactly this") if held else error) from None
+        equal_players = [record for record in records if record.player_sha256 == player_sha256]
+        raise (_replayed_error(equal_players[0], "exactly this") if equal_players else error) from None
     except ClaimedError as error:
         rows = [r for r in store.records(SUBMISSION) if r.number == error.number]
         holder = validate(SubmissionRecord, rows[0].content, f"record {error.number}")
         if error.claim != name_claim(card["name"]):
-            raise _replayed(holder, "an equal") from None
+            raise _replayed_error(holder, "an equal") from None
         name, taken = card["name"], holder.card.name
         alike = f"the name {name!r} is" if name == taken else f"the name {name!r} looks like {taken!r}, which is"
         raise InputError(f"{alike} taken by an entry of {holder.card.author}: choose another one") from None
 
 
-def _replayed(holder: SubmissionRecord, how: str) -> InputError:
+def _replayed_error(holder: SubmissionRecord, how: str) -> InputError:
     card = holder.card
     return InputError(f"replayed: the board has {how} {card.kind} as {card.name!r} by {card.author}")
 
@@ -154,7 +154,7 @@ FORMAT = Format("ccenv-withdrawal", 1, "a request to take an entry back", "forma
 
 
 class Request(StrictModel):
-    """What the holder of a key signs."""
+    """The request to withdraw an entry, signed by the holder of its key."""
 
     format: Literal["ccenv-withdrawal"]
     format_version: Literal[1]
@@ -163,31 +163,26 @@ class Request(StrictModel):
 
 
 class Withdrawal(StageContent):
-    """The record of an entry that was taken back.
-
-    Attributes:
-        by: ``operator``, or ``key``: the signed request is among the record's files.
-        reason: one line.
-    """
+    """The record of a withdrawal; by ``key``: the signed request is among its files."""
 
     by: Literal["operator", "key"]
     reason: Line = ""
 
 
 def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "") -> FilePath:
-    """Write the signed request to take a submission back.
+    """Write the signed request to withdraw a submission.
 
     Raises:
         InputError: if the submission was not signed with this key, or the folder holds something else.
         CcenvError: if it cannot be signed or written.
     """
     submission = read_submission(folder)
-    signer = fingerprint_of(key)
+    signer = read_fingerprint(key)
     if submission.signed_by != signer:
         raise InputError(f"{folder}: signed by {submission.signed_by or 'nobody'}, not by {signer}: that key cannot take it back")
     request = validate(Request, {**FORMAT.head, "submission": submission.sha256, "reason": reason}, "request")
     content = FORMAT.content(request.model_dump())
-    signature = signature_of(content, key, NAMESPACE)
+    signature = sign(content, key, NAMESPACE)
     make_folder(out)
     if {entry.name for entry in out.iterdir()} - set(_CAPS):
         raise InputError(f"{out} holds something that is not a request: give another --out")
@@ -197,7 +192,7 @@ def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "
 
 
 def withdraw_by_request(store: BoardStore, folder: FilePath) -> Stored:
-    """Take an entry back as a signed request asks.
+    """Withdraw an entry by a signed request.
 
     Raises:
         InputError: if the request breaks a rule, is about no entry of the board, or is signed by another key.
@@ -212,15 +207,15 @@ def withdraw_by_request(store: BoardStore, folder: FilePath) -> Stored:
 
 
 def withdraw_by_operator(store: BoardStore, name: str, reason: str = "") -> Stored:
-    """Take an entry back. Raises InputError if there is no entry of the name, or it was taken back already."""
+    """Withdraw an entry. Raises InputError if there is no entry of the name, or it was withdrawn already."""
     records = {entrant.record.card.name: entrant.record for entrant in entrants(store)}
     if name not in records:
         raise unknown_name("entry", name, sorted(records))
     return _store_withdrawal(store, records[name], "operator", reason, {})
 
 
-def withdrawn(store: Readable) -> set[str]:
-    """Return the submissions that were taken back."""
+def withdrawn_submissions(store: Readable) -> set[str]:
+    """Return the hashes of withdrawn submissions."""
     return {record.subject for record in store.records(WITHDRAWAL)}
 
 
@@ -231,15 +226,15 @@ def check_withdrawal(
     read: Callable[[str], bytes],
     where: str,
 ) -> None:
-    """Check that a stored withdrawal is one of the operator, or of the key that signed the submission.
+    """Check that a stored withdrawal is by the operator or by the key that signed the submission.
 
     Raises:
-        InputError: if a file is missing, says something else, or another key signed it.
+        InputError: if its files do not match, or another key signed it.
     """
     expected = set(_CAPS) if withdrawal.by == "key" else set()
     if set(files) != expected:
-        shown = ", ".join(sorted(files)) or "nothing"
-        raise InputError(f"{where}: files {shown}; by {withdrawal.by} it has {', '.join(sorted(expected)) or 'none'}")
+        listed = ", ".join(sorted(files)) or "nothing"
+        raise InputError(f"{where}: files {listed}; by {withdrawal.by} it has {', '.join(sorted(expected)) or 'none'}")
     if withdrawal.by == "key":
         contents = {name: read(digest) for name, digest in files.items()}
         if _request(contents, where).submission != withdrawal.submission:

@@ -1,9 +1,4 @@
-"""``submission.json``: what a submission says about itself. The models here are the published JSON Schema.
-
-What looks alike is one name: compatibility forms, case, accents, letters of other alphabets that are drawn like Latin ones.
-
-The table holds the letters of [UTS 39] confusables.txt that a reader takes for an ASCII letter or digit, alphabet by alphabet.
-"""
+"""``submission.json``, whose models are the published JSON Schema, and the folding of names that look alike."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from ccenv.base.files import Format
 from ccenv.base.foreign import STRANGER, parse_yaml
 from ccenv.benchmarks.suite.curve import Suite
 
-# Latin letter or digit -> what is drawn like it, after compatibility folding and case folding.
+# Latin letter or digit -> letters of [UTS 39] confusables.txt that look like it, after compatibility and case folding.
 _DRAWN_ALIKE = {
     "a": "\u0430\u0251\u03b1\u1d00\uab7a",
     "b": "\u044c\u0185\u0299\u0432\u03b2\u13cf",
@@ -57,7 +52,7 @@ _TO_LATIN = {ord(other): latin for latin, others in _DRAWN_ALIKE.items() for oth
 _PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 _SEPARATORS = dict.fromkeys(map(ord, "_-.:=,+ '@()[]"))
 
-# Characters that are "printable" for Python and still leave no ink: fillers, joiners, variation selectors, a blank pattern.
+# Characters that Python calls printable but that are invisible: fillers, joiners, variation selectors, a blank pattern.
 _INKLESS = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),
@@ -71,8 +66,8 @@ _INKLESS = (
 )
 
 
-def invisible_in(text: str) -> str | None:
-    """Return the first character of a text that a reader does not see or that turns the text round, None where there is none."""
+def find_invisible(text: str) -> str | None:
+    """Return the first invisible or direction-changing character of a text, or None."""
     for character in text:
         if not character.isprintable() or any(low <= ord(character) <= high for low, high in _INKLESS):
             return character
@@ -80,15 +75,15 @@ def invisible_in(text: str) -> str | None:
 
 
 def check_visible(text: str) -> str:
-    """Return a text of which a reader sees every character, in its order. Raises ValueError, for validators."""
-    hidden = invisible_in(text)
+    """Return a text without invisible or direction-changing characters. Raises ValueError, for validators."""
+    hidden = find_invisible(text)
     if hidden is not None:
         raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
     return text
 
 
-def folded(text: str) -> str:
-    """Return the one form of all texts that look alike; it is for comparing, not for showing."""
+def fold_text(text: str) -> str:
+    """Return the common form of texts that look alike (case, accents, confusable letters), for comparison only."""
     form = unicodedata.normalize("NFKC", text).casefold()
     letters = (c for c in unicodedata.normalize("NFD", form) if not unicodedata.combining(c))
     plain = "".join(letters).translate(_TO_LATIN).translate(_SEPARATORS)
@@ -130,7 +125,7 @@ TRACKS = {
 
 
 def _check_visible(text: str) -> None:
-    """Refuse what a reader does not see or what turns the text round: control, formatting and bidirectional characters."""
+    """Refuse invisible and direction-changing characters, and HTML."""
     check_visible(text)
     if "<" in text or ">" in text:
         raise ValueError("holds '<' or '>'; plain text only, no HTML")
@@ -138,7 +133,7 @@ def _check_visible(text: str) -> None:
 
 @dataclass(frozen=True)
 class Matching:
-    """Checks that a text is visible and matches a pattern; the message says what is allowed in words."""
+    """Checks that a text is visible and matches a pattern; ``allowed`` describes the pattern in messages."""
 
     pattern: str
     allowed: str
@@ -151,8 +146,8 @@ class Matching:
         return text
 
 
-def _published(pattern: str, longest: int) -> Any:
-    """Return the limits of a text as the schema publishes them; the pattern itself is checked by Matching."""
+def _limits(pattern: str, longest: int) -> Any:
+    """Return the limits of a text for the schema; Matching checks the pattern."""
     return Field(max_length=longest, json_schema_extra={"pattern": pattern})
 
 
@@ -163,14 +158,12 @@ _SUITE = r"^[a-z0-9][a-z0-9_-]*/[1-9][0-9]{0,5}$"
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff<>]*$"
 _NAME_ALLOWED = "a letter, then letters and digits with single '_', '-' or '.' between them"
 
-Name = Annotated[str, _published(NAME, 40), AfterValidator(Matching(NAME, _NAME_ALLOWED))]
-Author = Annotated[
-    str, _published(_AUTHOR, 80), AfterValidator(Matching(_AUTHOR, "letters, digits, spaces and . , ' @ ( ) + - _"))
-]
-Licence = Annotated[str, _published(_LICENCE, 40), AfterValidator(Matching(_LICENCE, "an SPDX identifier such as Apache-2.0"))]
-Url = Annotated[str, _published(_URL, 200), AfterValidator(Matching(_URL, "https://host/path, no user, no port"))]
-SuiteVersion = Annotated[str, _published(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
-Line = Annotated[str, _published(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
+Name = Annotated[str, _limits(NAME, 40), AfterValidator(Matching(NAME, _NAME_ALLOWED))]
+Author = Annotated[str, _limits(_AUTHOR, 80), AfterValidator(Matching(_AUTHOR, "letters, digits, spaces and . , ' @ ( ) + - _"))]
+Licence = Annotated[str, _limits(_LICENCE, 40), AfterValidator(Matching(_LICENCE, "an SPDX identifier such as Apache-2.0"))]
+Url = Annotated[str, _limits(_URL, 200), AfterValidator(Matching(_URL, "https://host/path, no user, no port"))]
+SuiteVersion = Annotated[str, _limits(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
+Line = Annotated[str, _limits(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Fingerprint = Annotated[str, Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]
@@ -303,7 +296,7 @@ class Document(StrictModel):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of all files beside the document: the payload first."""
+        """Names of all files but the document, the payload first."""
         return self.payload, *BESIDE.get(self.kind, ())
 
     @model_validator(mode="after")
@@ -330,7 +323,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def short_name(text: str) -> str:
-    """Return a text as a name that a submission may have."""
+    """Turn a text into a valid name of a submission."""
     return re.sub("[^A-Za-z0-9]+", "_", text).strip("_")[:40].strip("_") or "entry"
 
 

@@ -1,13 +1,10 @@
-"""Who is who: names that are kept for what ccenv itself registers, and what may be claimed once on a board.
+"""Canonical hashes of players, reserved names, and the unique claims of entries on a board.
 
-Everything that belongs to an entry is found by content hashes. Names are for people, so a name must not look like another one.
-
-The one form of players that differ in writing only: what is played decides whether something is new, not how it is written.
-
-Programs: terms of zero, scaled conditions, branches with equal ends, conditions that were decided above, an unread window.
-Networks: negative zeros, the order of hidden units, equal units, units that nothing reads, signs of tanh units; of a network with
-recurrent cells negative zeros only. Interfaces: the order of signals, parameters that have their defaults. Moves: negative zeros
-and periods written more than once.
+Entries are identified by content hashes; names are for people, so no name may look like another one. The canonical form of a
+player ignores differences in notation. Programs: zero terms, scaled conditions, branches with equal ends, conditions decided
+above, an unread window. Networks: negative zeros, the order of hidden units, equal or unread units, signs of tanh units; with
+recurrent cells negative zeros only. Interfaces: the order of signals, parameters at their defaults. Moves: negative zeros and
+repeated periods.
 """
 
 from __future__ import annotations
@@ -28,15 +25,15 @@ from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import hash_of
-from ccenv.leaderboard.submission.document import folded
-from ccenv.leaderboard.submission.weights import on_grid
+from ccenv.leaderboard.submission.document import fold_text
+from ccenv.leaderboard.submission.weights import quantise_player
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
 
 def canonical_hash(player: Sender | Adversary) -> str:
-    """Return a hash of what a player does, as far as its canonical form shows it."""
+    """Return the hash of a player's canonical form."""
     if isinstance(player, ProgramSender) and player.start is None:
         return hash_of({"kind": "program", **_program(player.program)})
     if isinstance(player, ContractSender):
@@ -55,17 +52,17 @@ def canonical_hash(player: Sender | Adversary) -> str:
 
 
 def _policy(player: PolicySender) -> PolicySender:
-    """Return a policy with its signals in the order of the table, and the parameters of its action all written out or none."""
-    sees = player.interface
-    order = sorted(range(len(sees.signals)), key=lambda place: SIGNAL_NUMBERS[sees.signals[place]])
-    rows = [interval * len(order) + place for interval in range(sees.history) for place in order]
-    row = action(sees.action).parameters
-    parameters = {name: float(sees.parameters.get(name, default)) for name, (default, _, _) in row.items()}
-    usual = all(parameters[name] == default for name, (default, _, _) in row.items())
-    changes = {"signals": tuple(sees.signals[place] for place in order), "parameters": {} if usual else parameters}
+    """Return a policy with signals in the order of the table, and with all parameters of its action or none."""
+    interface = player.interface
+    order = sorted(range(len(interface.signals)), key=lambda place: SIGNAL_NUMBERS[interface.signals[place]])
+    rows = [interval * len(order) + place for interval in range(interface.history) for place in order]
+    row = action(interface.action).parameters
+    parameters = {name: float(interface.parameters.get(name, default)) for name, (default, _, _) in row.items()}
+    is_default = all(parameters[name] == default for name, (default, _, _) in row.items())
+    changes = {"signals": tuple(interface.signals[place] for place in order), "parameters": {} if is_default else parameters}
     return replace(
         player,
-        interface=sees.model_copy(update=changes),
+        interface=interface.model_copy(update=changes),
         weights=(player.weights[0][rows] + 0.0, *(array + 0.0 for array in player.weights[1:])),
         biases=tuple(array + 0.0 for array in player.biases),
         hidden_weights=tuple(array + 0.0 for array in player.hidden_weights),
@@ -79,7 +76,7 @@ def _program(program: Any) -> dict[str, Any]:
 
 
 def _rule(rule: Any, decided: dict[str, bool]) -> Any:
-    """Return a rule without what cannot matter; ``decided`` are the conditions above it and how they came out."""
+    """Return the canonical form of a rule; ``decided`` holds the conditions above it with their outcomes."""
     from ccenv.agents.programs import Branch
 
     if not isinstance(rule, Branch):
@@ -104,12 +101,12 @@ def _terms(expression: Any, *, scale: bool) -> list[list[str]]:
 
 
 def _network(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], *, odd: bool) -> Layers:
-    """Return a network whose hidden units have one order; equal units are one, units that nothing reads are left out.
+    """Return a network with hidden units in canonical order, equal units merged and unread units removed.
 
     Args:
         weights: one (n_in, n_out) array per layer.
         biases: one (n_out,) array per layer.
-        odd: whether the activation is an odd function, so that a unit and its mirror image do the same.
+        odd: whether the activation is an odd function, so that a unit and its mirror image are equivalent.
     """
     w, b = [array + 0.0 for array in weights], [array + 0.0 for array in biases]
     for i in range(len(w) - 1, 0, -1):  # from the end, so that what only unread units read is unread too
@@ -129,7 +126,7 @@ def _network(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], *,
 
 
 def _shortest_period(moves: np.ndarray) -> np.ndarray:
-    """Return the shortest prefix of which moves are a repetition."""
+    """Return the shortest period of moves."""
     n = len(moves)
     for period in (p for p in range(1, n // 2 + 1) if n % p == 0):
         if np.array_equal(moves[period:], moves[:-period]):
@@ -141,46 +138,44 @@ PROJECT = "ccenv"
 
 
 @cache
-def registered() -> dict[str, str]:
-    """Return folded name -> name of everything that ccenv registers."""
-    return {folded(name): name for name in (*AGENTS.names(), *ADVERSARIES.names(aliases=True))}
+def registered_names() -> dict[str, str]:
+    """Return folded name -> name of all registered agents and adversaries."""
+    return {fold_text(name): name for name in (*AGENTS.names(), *ADVERSARIES.names(aliases=True))}
 
 
 @cache
 def registered_hash(name: str) -> str | None:
-    """Return the canonical hash of a registered player, weights on the grid; None for one that only an environment can drive."""
+    """Return the canonical hash of a registered player with quantised weights; None for one driven by an environment."""
     try:
-        return canonical_hash(on_grid(make_sender(name) if name in AGENTS else make_adversary(name)))
+        return canonical_hash(quantise_player(make_sender(name) if name in AGENTS else make_adversary(name)))
     except CcenvError:
         return None
 
 
 def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
-    """Check that a submission does not take a name that ccenv itself has.
-
-    A registered name, and an author that holds the project's name, belong to the registered player alone.
+    """Check that a submission does not use a registered name, or an author with the project's name, of another player.
 
     Raises:
-        InputError: if the name or the author is kept for another player.
+        InputError: if the name or the author is reserved.
     """
-    own = registered().get(folded(name))
-    is_own = own == name and registered_hash(name) == canonical_hash(player)
-    if own is not None and not is_own:
-        raise InputError(f"the name {name!r} is kept for ccenv's own {own!r}, which this is not: choose another one")
-    if PROJECT in folded(author) and not is_own:
+    registered_name = registered_names().get(fold_text(name))
+    is_own = registered_name == name and registered_hash(name) == canonical_hash(player)
+    if registered_name is not None and not is_own:
+        raise InputError(f"the name {name!r} is kept for ccenv's own {registered_name!r}, which this is not: choose another one")
+    if PROJECT in fold_text(author) and not is_own:
         raise InputError(f"the author {author!r} is kept for what comes with ccenv, which this is not: name a person or group")
 
 
 def name_claim(name: str) -> str:
-    """Return what an entry of a name claims on a board: every name that looks like it."""
-    return f"name/{folded(name)}"
+    """Return the claim of an entry on all names that look like its own."""
+    return f"name/{fold_text(name)}"
 
 
 def player_claim(canonical_sha256: str) -> str:
-    """Return what an entry claims on a board by what it plays."""
+    """Return the claim of an entry on its player."""
     return f"player/{canonical_sha256}"
 
 
-def claims_of(name: str, player: Sender | Adversary) -> tuple[str, str]:
-    """Return the claims of an entry, by what it plays and by its name; each may exist once on a board."""
+def make_claims(name: str, player: Sender | Adversary) -> tuple[str, str]:
+    """Return the claims of an entry on its player and name; each is unique on a board."""
     return player_claim(canonical_hash(player)), name_claim(name)

@@ -1,4 +1,4 @@
-"""Make a submission folder from an agent, a trained policy or an adversary."""
+"""Pack an agent, trained policy or adversary into a submission folder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ccenv.base.foreign.tensors import tensor_file
 from ccenv.base.registry import parse_parameters
 from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
-from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
+from ccenv.leaderboard.submission.signature import read_fingerprint, sign
 from ccenv.leaderboard.submission.weights import FORMAT as SCRIPTED_FORMAT
-from ccenv.leaderboard.submission.weights import quantised
+from ccenv.leaderboard.submission.weights import quantise
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 
 
 @dataclass(frozen=True)
 class Authorship:
-    """What the author says."""
+    """The author's part of a submission."""
 
     author: str
     licence: str
@@ -55,20 +55,20 @@ class _Payload:
 
 
 def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
-    """Write a submission folder and read it back through every rule.
+    """Write a submission folder and validate it by every rule.
 
     Args:
         spec: registered program, policy or adversary (with parameters), a belief program (.json), a trained policy or
             adversary (its folder), or a solver's trace (.npz), whose moves become an adversary.
-        card: what the author says.
-        out: the folder; an older submission there is replaced, anything else is not touched.
+        card: the author's part.
+        out: the folder; an older submission there is replaced, other contents are refused.
         key: ed25519 key of ssh that signs it.
 
     Returns:
-        tuple: the submission, and the largest change that putting the weights on the grid made.
+        tuple: the submission, and the largest change of a weight by quantisation.
 
     Raises:
-        InputError: for a player that no submission can hold, or a card that breaks a rule.
+        InputError: for an unsupported player, or a card that breaks a rule.
         CcenvError: if it cannot be written or signed.
     """
     payload = _payload(spec)
@@ -87,11 +87,11 @@ def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
     files = {**members, DOCUMENT: FORMAT.content(document)}
-    # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
+    # An invalid card or key leaves an older submission untouched and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
-        files[DOCUMENT] = FORMAT.content({**document, "signed_with": fingerprint_of(key)})
-        files[SIGNATURE] = signature_of(files[DOCUMENT], key)
+        files[DOCUMENT] = FORMAT.content({**document, "signed_with": read_fingerprint(key)})
+        files[SIGNATURE] = sign(files[DOCUMENT], key)
     _make_room(out)
     for name, content in files.items():
         write_atomic(out / name, content)
@@ -105,7 +105,7 @@ def _payload(spec: str) -> _Payload:
     if name in AGENTS and "classic" in AGENTS.entry(name).tags:
         raise InputError(f"{name!r} is code, not data: classic CCAs are on the board by review, see: ccenv board submit {name}")
     if name not in AGENTS and not (is_file(spec) or is_folder(spec)):
-        known = [
+        names = [
             *AGENTS.names("synthesized"),
             *AGENTS.names("learned"),
             *AGENTS.names("distilled"),
@@ -113,7 +113,7 @@ def _payload(spec: str) -> _Payload:
             *ADVERSARIES.names("scripted"),
             *ADVERSARIES.names("learned"),
         ]
-        raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
+        raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, names)}")
     if spec.endswith(".npz"):
         return _trace_payload(FilePath(spec))
     if (FilePath(spec) / f"{NETWORKS.stem}.json").is_file() and not (FilePath(spec) / f"{POLICIES.stem}.json").is_file():
@@ -143,23 +143,23 @@ def _network_payload(adversary: MlpAdversary) -> _Payload:
 
 def _mlp_payload(kind: str, player: LearnedPlayer, moves: dict[str, Any] | None) -> _Payload:
     arrays = named_layers(player)
-    tensors = {name: quantised(array) for name, array in arrays.items()}
+    tensors = {name: quantise(array) for name, array in arrays.items()}
     change = max(float(np.abs(tensors[name] - array).max()) for name, array in arrays.items())
     return _Payload(kind, player.name, tensor_file(tensors), _architecture(player), moves, change)
 
 
 def _architecture(player: LearnedPlayer) -> dict[str, Any]:
-    about = {"activation": player.activation, "layers": layer_widths(player)}
+    shape = {"activation": player.activation, "layers": layer_widths(player)}
     if isinstance(player, MlpAdversary):
-        return {"family": "mlp", **about, "observation_version": player.observation_version}
+        return {"family": "mlp", **shape, "observation_version": player.observation_version}
     if player.is_first_version:
-        return {"family": "mlp", **about, "observation_version": FIRST_OBSERVATION}
-    about |= {"stages": list(player.stage_kinds), "head": player.head}
-    return {"family": "policy", **about, "interface": player.interface.model_dump(mode="json")}
+        return {"family": "mlp", **shape, "observation_version": FIRST_OBSERVATION}
+    shape |= {"stages": list(player.stage_kinds), "head": player.head}
+    return {"family": "policy", **shape, "interface": player.interface.model_dump(mode="json")}
 
 
 def _trace_payload(file: FilePath) -> _Payload:
-    """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
+    """Return the moves of a solver's trace, one sample per Rm, as periodic moves per step of the panel."""
     from ccenv.leaderboard.submission.document import panel
     from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import as_adversary
@@ -175,20 +175,20 @@ def _adversary_payload(spec: str) -> _Payload:
         return _network_payload(adversary)
     if not isinstance(adversary, ScriptedAdversary):
         raise InputError(f"{spec!r} has no moves of its own that could be handed in")
-    name, _, rest = spec.partition(":")
-    content = SCRIPTED_FORMAT.content({"name": name, "parameters": parse_parameters(rest)})
+    name, _, parameters = spec.partition(":")
+    content = SCRIPTED_FORMAT.content({"name": name, "parameters": parse_parameters(parameters)})
     return _Payload("scripted", short_name(spec), content)
 
 
 def _make_room(out: FilePath) -> None:
-    """Make the folder; take away an older submission, refuse a folder that holds anything else."""
-    known = {DOCUMENT, SIGNATURE, *PAYLOAD.values(), *(name for names in BESIDE.values() for name in names)}
+    """Create the folder; remove an older submission, refuse other contents."""
+    allowed = {DOCUMENT, SIGNATURE, *PAYLOAD.values(), *(name for names in BESIDE.values() for name in names)}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        found = {entry.name for entry in out.iterdir()}
-        if found and (DOCUMENT not in found or not found <= known):
+        present = {entry.name for entry in out.iterdir()}
+        if present and (DOCUMENT not in present or not present <= allowed):
             raise InputError(f"{out} holds something that is not a submission: give another --out")
-        for name in sorted(found):
+        for name in sorted(present):
             (out / name).unlink()
     except OSError as error:
         raise CcenvError(f"{out}: cannot be written ({error.strerror})") from None

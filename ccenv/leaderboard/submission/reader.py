@@ -1,4 +1,4 @@
-"""Read a submission folder: every rule, in a fixed order, before anything is built from it."""
+"""Read a submission folder: all rules, in a fixed order, before anything is built from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Submission:
 
     @property
     def sha256(self) -> str:
-        """Hash of the submission: of its document, which names the hashes of its other files. A signature is not part of it."""
+        """Hash of the document, which lists the hashes of all other files but the signature."""
         return hashlib.sha256(self.files[DOCUMENT]).hexdigest()
 
 
@@ -54,10 +54,10 @@ def read_submission(folder: FilePath) -> Submission:
 
 
 def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = True) -> Submission:
-    """Read a submission from the contents of its files (see :func:`read_submission`); what a board holds may be unbounded."""
+    """Parse a submission from the contents of its files (see :func:`read_submission`); programs on a board may be unbounded."""
     if DOCUMENT not in files:
         raise InputError(f"{where}: there is no {DOCUMENT}")
-    document = _document(files[DOCUMENT], f"{where}/{DOCUMENT}")
+    document = _parse_document(files[DOCUMENT], f"{where}/{DOCUMENT}")
     members = document.members
     for name in files:
         if name not in (DOCUMENT, SIGNATURE, *members):
@@ -67,13 +67,13 @@ def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = Tru
             raise InputError(f"{where}: there is no {name}, which kind {document.kind!r} needs")
         if hashlib.sha256(files[name]).hexdigest() != document.files[name]:
             raise InputError(f"{where}/{name}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
-    signer = _signer(document, files, where)
-    player, sha256 = player_of(document, files, where, bounded)
+    signer = _check_signer(document, files, where)
+    player, sha256 = build_player(document, files, where, bounded)
     return Submission(document, files, player, sha256, signer)
 
 
-def _signer(document: Document, files: dict[str, bytes], where: str) -> str | None:
-    """Return the fingerprint of the key that signed; the document says which one, and whether any did."""
+def _check_signer(document: Document, files: dict[str, bytes], where: str) -> str | None:
+    """Return the fingerprint of the signing key, which must be the one in the document, or None."""
     named = document.signed_with
     if SIGNATURE not in files:
         if named is not None:
@@ -81,12 +81,12 @@ def _signer(document: Document, files: dict[str, bytes], where: str) -> str | No
         return None
     signer = signed_by(files[DOCUMENT], files[SIGNATURE], f"{where}/{SIGNATURE}")
     if signer != named:
-        shown = "names no key" if named is None else f"names {named}"
-        raise InputError(f"{where}/{SIGNATURE}: made with {signer}, but {DOCUMENT} {shown} as signed_with")
+        statement = "names no key" if named is None else f"names {named}"
+        raise InputError(f"{where}/{SIGNATURE}: made with {signer}, but {DOCUMENT} {statement} as signed_with")
     return signer
 
 
-def player_of(document: Document, files: dict[str, bytes], where: str, bounded: bool = True) -> tuple[Sender | Adversary, str]:
+def build_player(document: Document, files: dict[str, bytes], where: str, bounded: bool = True) -> tuple[Sender | Adversary, str]:
     """Return the sender or adversary of a submission's files and its hash."""
     content, folder, where = files[document.payload], where, f"{where}/{document.payload}"
     if document.kind == "program":
@@ -95,7 +95,7 @@ def player_of(document: Document, files: dict[str, bytes], where: str, bounded: 
             raise InputError(f"{where}: a contract decides no rate; kind 'contract' has the weights of who chooses beside it")
         return ProgramSender(document.name, program), sha256
     if document.kind == "contract" and document.architecture is not None:
-        return _inside_contract(document, files, folder, bounded)
+        return _build_contract_sender(document, files, folder, bounded)
     if document.kind == "policy" and document.architecture is not None:
         policy = read_policy(content, document.architecture, document.name, where)
         return policy, sender_hash(policy)
@@ -112,7 +112,7 @@ def player_of(document: Document, files: dict[str, bytes], where: str, bounded: 
 
 
 def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Program, str]:
-    """Return the program of a file under another name, and a hash of what it says whatever it is called."""
+    """Return the program of a file under another name, and its hash without the name."""
     try:
         program = parse_program(content, where, bounded=bounded)
     except ProgramError as error:
@@ -121,7 +121,7 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
     return replace(program, name=name), hash_of({"kind": "program", **nameless})
 
 
-def _inside_contract(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
+def _build_contract_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
     """Return a policy inside its contract; the contract allows a rate at every belief."""
     from ccenv.proofs.senders.intervals import require_intervals
 
@@ -138,5 +138,5 @@ def _inside_contract(document: Document, files: dict[str, bytes], folder: str, b
     return sender, hash_of({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})
 
 
-def _document(content: bytes, where: str) -> Document:
+def _parse_document(content: bytes, where: str) -> Document:
     return validate(Document, FORMAT.parse(content, where), where)

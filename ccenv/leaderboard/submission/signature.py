@@ -23,26 +23,26 @@ def available() -> bool:
     return shutil.which("ssh-keygen") is not None
 
 
-def fingerprint_of(key: FilePath) -> str:
+def read_fingerprint(key: FilePath) -> str:
     """Return the fingerprint of a key of ssh.
 
     Raises:
         CcenvError: if ssh-keygen is missing or does not know it.
     """
     done = _run(["-l", "-E", "sha256", "-f", str(key)], b"")
-    found = _FINGERPRINT.search(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else None
-    if found is None:
-        raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
-    return found[0]
+    match = _FINGERPRINT.search(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else None
+    if match is None:
+        raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_output_text(done)})")
+    return match[0]
 
 
-def signature_of(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
+def sign(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
     """Return the signature of a document with an ed25519 key.
 
     Args:
-        document: what is signed, a submission's ``submission.json`` unless the namespace says otherwise.
+        document: the signed bytes.
         key: private key of ssh.
-        namespace: what the signature is for; it counts for nothing else.
+        namespace: purpose of the signature; it is invalid for any other.
 
     Raises:
         CcenvError: if ssh-keygen is missing or refuses.
@@ -54,7 +54,7 @@ def signature_of(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> 
         done = _run(["-Y", "sign", "-n", namespace, "-f", str(key), str(file)], b"")
         signature = FilePath(folder) / SIGNATURE
         if done.returncode or not signature.is_file():
-            raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
+            raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_output_text(done)})")
         content = signature.read_bytes()
     signed_by(document, content, str(key), namespace)
     return content
@@ -65,7 +65,7 @@ def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NA
 
     Raises:
         InputError: if the signature is damaged, of another document, or of another type of key.
-        CcenvError: if ssh-keygen is missing: an unchecked signature would be worth nothing.
+        CcenvError: if ssh-keygen is missing, since an unchecked signature is worthless.
     """
     if not _ARMOUR.fullmatch(signature):
         raise InputError(f"{where}: not an SSH signature")
@@ -73,22 +73,22 @@ def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NA
         file = FilePath(folder) / "sig"
         file.write_bytes(signature)
         done = _run(["-Y", "check-novalidate", "-n", namespace, "-s", str(file)], document)
-    found = _GOOD.match(done.stdout.decode("utf-8", "replace").strip()) if done.returncode == 0 else None
-    if found is None:
+    match = _GOOD.match(done.stdout.decode("utf-8", "replace").strip()) if done.returncode == 0 else None
+    if match is None:
         signed = DOCUMENT if namespace == NAMESPACE else namespace
-        raise InputError(f"{where}: not a valid ed25519 signature of {signed} ({_said(done)})")
-    return found[2]
+        raise InputError(f"{where}: not a valid ed25519 signature of {signed} ({_output_text(done)})")
+    return match[2]
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+def _output_text(done: subprocess.CompletedProcess[bytes]) -> str:
     text = (done.stdout + b" " + done.stderr).decode("utf-8", "replace")
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:160]
 
 
-def _run(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+def _run(arguments: list[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     if not available():
         raise CcenvError("ssh-keygen is not installed: signatures can be neither made nor checked here")
     try:
-        return subprocess.run(["ssh-keygen", *arguments], input=given, capture_output=True, timeout=_LIMIT_S, check=False)
+        return subprocess.run(["ssh-keygen", *arguments], input=stdin, capture_output=True, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         raise CcenvError(f"ssh-keygen did not end within {_LIMIT_S:g} s") from None

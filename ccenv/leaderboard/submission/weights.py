@@ -1,6 +1,6 @@
-"""Tensors from strangers: exact names, types, shapes and sizes, finite and bounded values, weights on a grid.
+"""Strict reading of submitted tensors and of ``adversary.json``, a shipped scripted adversary with parameters.
 
-``adversary.json``: a shipped scripted adversary with parameters, as data.
+Tensors have exact names, types, shapes and sizes, and bounded values; weights lie on a grid.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Architecture, N
 from ccenv.network.adversary import Adversary, MlpAdversary, ScriptedAdversary
 
 MAX_HEADER_BYTES = 4_096
-# Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.
+# Weights are whole multiples of 1/GRID below LARGEST: short exact fractions, which a solver reads.
 GRID = 4_096
 LARGEST = 1_024.0
 MAX_MOVE_STEPS = 65_536
 _LENGTH_BYTES = 8
 
 
-def quantised(array: np.ndarray) -> np.ndarray:
-    """Return the nearest multiples of 1/GRID, halves to even; applied twice it changes nothing more."""
+def quantise(array: np.ndarray) -> np.ndarray:
+    """Return the nearest multiples of 1/GRID, halves to even; idempotent."""
     return np.asarray(np.round(array * GRID) / GRID)
 
 
-def on_grid(player: Sender | Adversary) -> Sender | Adversary:
-    """Return a player with its weights on the grid, as a submission of it is played; one without weights as it is."""
+def quantise_player(player: Sender | Adversary) -> Sender | Adversary:
+    """Return a player with quantised weights, as its submission plays; a player without weights is returned unchanged."""
     if isinstance(player, ContractSender) and player.policy is not None:
-        return replace(player, policy=_policy_on_grid(player.policy))
+        return replace(player, policy=_quantise_policy(player.policy))
     if isinstance(player, PolicySender):
-        return _policy_on_grid(player)
+        return _quantise_policy(player)
     if isinstance(player, MlpAdversary):
-        return replace(player, weights=_all_on_grid(player.weights), biases=_all_on_grid(player.biases))
+        return replace(player, weights=_quantise_all(player.weights), biases=_quantise_all(player.biases))
     return player
 
 
-def _policy_on_grid(policy: PolicySender) -> PolicySender:
+def _quantise_policy(policy: PolicySender) -> PolicySender:
     return replace(
         policy,
-        weights=_all_on_grid(policy.weights),
-        biases=_all_on_grid(policy.biases),
-        hidden_weights=_all_on_grid(policy.hidden_weights),
-        hidden_biases=_all_on_grid(policy.hidden_biases),
+        weights=_quantise_all(policy.weights),
+        biases=_quantise_all(policy.biases),
+        hidden_weights=_quantise_all(policy.hidden_weights),
+        hidden_biases=_quantise_all(policy.hidden_biases),
     )
 
 
-def _all_on_grid(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return tuple(quantised(array) for array in arrays)
+def _quantise_all(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return tuple(quantise(array) for array in arrays)
 
 
 def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> PolicySender:
@@ -70,7 +70,7 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
 
     Args:
         content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out), and ``u, c`` of recurrent cells.
-        architecture: what the document says about it.
+        architecture: of the document.
         name: of the sender.
         where: name of the file for messages.
 
@@ -103,8 +103,8 @@ def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves
     """
     ends = N_PATH + N_FLOW, len(moves.columns) * max(1, moves.levels)
     network = _read_layers(content, architecture, ends, where)
-    about = architecture.activation, architecture.observation_version or 0
-    return MlpAdversary(name, network.weights, network.biases, *about, **moves.model_dump())
+    form = architecture.activation, architecture.observation_version or 0
+    return MlpAdversary(name, network.weights, network.biases, *form, **moves.model_dump())
 
 
 def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, int], where: str) -> Network:
@@ -116,7 +116,7 @@ def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, in
     for key, tensor in tensors.items():
         if np.abs(tensor).max() > LARGEST:
             raise InputError(f"{where}: tensor {key!a} holds {np.abs(tensor).max():g}; weights are at most {LARGEST:g}")
-    return network_of({name: quantised(tensor) for name, tensor in tensors.items()}, kinds)
+    return network_of({name: quantise(tensor) for name, tensor in tensors.items()}, kinds)
 
 
 def read_moves(content: bytes, where: str) -> np.ndarray:
@@ -125,9 +125,9 @@ def read_moves(content: bytes, where: str) -> np.ndarray:
     Raises:
         InputError: for anything else.
     """
-    n_values, rest = divmod(_data_bytes(content, where), 8)
-    n_steps, odd = divmod(n_values, 4)
-    if rest or odd or not 1 <= n_steps <= MAX_MOVE_STEPS:
+    n_values, odd_bytes = divmod(_data_bytes(content, where), 8)
+    n_steps, odd_values = divmod(n_values, 4)
+    if odd_bytes or odd_values or not 1 <= n_steps <= MAX_MOVE_STEPS:
         raise InputError(f"{where}: moves have shape (steps, 4) of F64 with 1 to {MAX_MOVE_STEPS} steps")
     moves = _read_exactly(content, {"moves": (n_steps, 4)}, where)["moves"]
     if moves.min() < 0 or moves.max() > 1:
@@ -155,11 +155,11 @@ def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str
         raise InputError(f"{where}: tensors {seen!a}; exactly {', '.join(sorted(shapes))} are needed")
     for name, shape in shapes.items():
         entry = header[name]
-        given = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
-        if given[0] != "F64":
-            raise InputError(f"{where}: tensor {name!a} has dtype {str(given[0])[:20]!a}; it must be F64")
-        if given[1] != list(shape):
-            raise InputError(f"{where}: tensor {name!a} has shape {str(given[1])[:40]}; it must be {list(shape)}")
+        stated = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
+        if stated[0] != "F64":
+            raise InputError(f"{where}: tensor {name!a} has dtype {str(stated[0])[:20]!a}; it must be F64")
+        if stated[1] != list(shape):
+            raise InputError(f"{where}: tensor {name!a} has shape {str(stated[1])[:40]}; it must be {list(shape)}")
     tensors = read_tensors(content, where)
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
@@ -168,7 +168,7 @@ def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str
 
 
 RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
-# The cards of learned adversaries have this name too; boards hold both, chained by hashes, so that neither can change.
+# Cards of learned adversaries share this format name; boards hold both in hash chains, so neither can change.
 FORMAT = Format("ccenv-adversary", 1, "a scripted adversary", rules=RULES, indent=2)
 
 
@@ -207,6 +207,6 @@ def read_scripted(content: bytes, where: str) -> str:
 
 
 def _plain(value: float) -> str:
-    """Write a number without exponent, shortest form that is the same number."""
+    """Write a number without exponent, in its shortest exact form."""
     text = repr(int(value)) if value == int(value) else repr(value)
     return text if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) else f"{value:.9f}".rstrip("0").rstrip(".")

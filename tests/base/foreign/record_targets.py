@@ -90,7 +90,7 @@ def _import(content: bytes, folder: Path) -> object:
 
 def _row(content: bytes, folder: Path) -> object:
     """Forge the content of a submission's record, with hashes that fit: only its own rules can refuse it."""
-    from ccenv.leaderboard.store.database import START, chained, record_hash
+    from ccenv.leaderboard.store.database import START, extend_chain, record_hash
 
     lines = [json.loads(line) for line in _export().splitlines()]
     chain = START
@@ -101,7 +101,7 @@ def _row(content: bytes, folder: Path) -> object:
         if row["kind"] == "submission":
             row["content"] = content.decode("utf-8", "replace")
         row["sha256"] = record_hash(row["kind"], row["subject"], row["slot"], row["content"])
-        row["chain"] = chain = chained(chain, row["sha256"])
+        row["chain"] = chain = extend_chain(chain, row["sha256"])
     text = "".join(json.dumps(line) + "\n" for line in lines)
     return _import(text.encode(), folder)
 
@@ -114,14 +114,14 @@ def _rows() -> list[bytes]:
 def _bench_manifest(content: bytes, folder: Path) -> object:
     from ccenv.base.config import validate
     from ccenv.base.foreign import parse_json
-    from ccenv.leaderboard.store.records import Manifest, check_summary, checked_suite, played_hash
+    from ccenv.leaderboard.store.records import Manifest, check_summary, parse_suite, played_hash
 
     # The hash is made to fit, so that the suite's own rules refuse what is changed in it.
     data = parse_json(content, "manifest.json")
     if isinstance(data, dict) and isinstance(data.get("suite"), dict):
         data["suite_sha256"] = played_hash(data["suite"])
     manifest = validate(Manifest, data, "manifest.json")
-    check_summary(manifest, checked_suite(manifest.suite, manifest.suite_sha256, "manifest.json"), "manifest.json")
+    check_summary(manifest, parse_suite(manifest.suite, manifest.suite_sha256, "manifest.json"), "manifest.json")
     return manifest
 
 

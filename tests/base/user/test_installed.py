@@ -13,7 +13,7 @@ from ccenv.agents import make_sender
 from ccenv.agents.load import list_agents, load_sender
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.base.user import installed
-from ccenv.benchmarks.cells.cell import agent_player, sender_of
+from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.benchmarks.compare import compare
 from ccenv.benchmarks.run.runner import as_suite
 from ccenv.cli.catalog import all_plugins
@@ -95,7 +95,7 @@ def test_plugins_are_used_by_name() -> None:
     assert [row.error for row in found.rows] == ["", ""]
     assert found.rows[0].metrics["got_bytes"] > 1e5  # type: ignore[operator]
     player = agent_player("calm", code=True)
-    assert (player.kind, sender_of(player).name) == ("file", "calm")
+    assert (player.kind, build_sender(player).name) == ("file", "calm")
 
 
 @pytest.mark.usefixtures("package")

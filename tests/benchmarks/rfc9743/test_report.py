@@ -14,7 +14,7 @@ from chromium import BROWSER, Chromium
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.rfc9743 import load_criteria, report_on
-from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, verdict_of
+from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, combine_verdicts
 from ccenv.cli.main import main
 
 # Half of a link of 10 Mbit/s by a constant rate: all its numbers are known.
@@ -245,4 +245,4 @@ def test_wrong_criteria_are_one_line(tmp_path: Path, old: str, new: str, message
     ],
 )
 def test_verdict_of_a_criterion(verdicts: list[str], expected: str) -> None:
-    assert verdict_of(verdicts) == expected
+    assert combine_verdicts(verdicts) == expected
