@@ -243,13 +243,13 @@ def _load_played_suite(content: PlayedContent, where: str, **changes: Any) -> An
 
 def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: str) -> None:
     """Check that an envelope is about its submission and has the rows of the table, with bounds on the grid of the search."""
-    from ccenv.proofs.claims.envelope import METRICS, places
+    from ccenv.proofs.claims.envelope import METRICS, list_cells
 
     if envelope.player_sha256 != submission.sha256:
         raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {submission.sha256[:12]}")
     rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
-    if rows != (places() if rows else []) or (envelope.setting_name == "none") != (not rows):
-        raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(places())} of its table in order, or none at all")
+    if rows != (list_cells() if rows else []) or (envelope.setting_name == "none") != (not rows):
+        raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(list_cells())} of its table in order, or none at all")
     if rows and not _is_encoded(submission):
         raise InputError(f"{where}: rows: {len(rows)} of {submission.record.card.name!r}, of which the solver has no encoding")
     for row in envelope.rows:
