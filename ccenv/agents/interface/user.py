@@ -38,7 +38,11 @@ _PROBES, _WIDEST = 8, 16.0  # random observations of the smoke test, and the lar
 
 
 class OwnSignals(StrictModel):
-    """A user function that adds elements to an observation; ``spec``: its file or plugin, empty for a function object."""
+    """A user function that adds elements to an observation.
+
+    Attributes:
+        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``, or the name of a plugin; empty for a function object.
+    """
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
@@ -309,7 +313,11 @@ _REWARD_FUNCTION = "reward"
 
 
 class OwnReward(StrictModel):
-    """A user-defined reward; ``spec`` is its Python file, empty for a function object."""
+    """A user-defined reward.
+
+    Attributes:
+        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``; empty for a function object.
+    """
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
