@@ -17,6 +17,7 @@ from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
     call,
+    describe_error,
     find_line,
     get_attribute,
     is_python_file,
@@ -25,7 +26,6 @@ from ccenv.base.user.python_file import (
     read_spec,
     require_arguments,
     require_parameters,
-    said,
 )
 from ccenv.network.adversary import Adversary, ScriptedAdversary
 
@@ -127,7 +127,7 @@ def _smoke_test(adversary: ScriptedAdversary, path: FilePath) -> None:
             with limits.limited(name, limits.CALL_LIMIT_S):
                 function(*records)
         except Exception as error:
-            raise InputError(f"{place(path, error)}: {said(error)}") from error
+            raise InputError(f"{place(path, error)}: {describe_error(error)}") from error
 
     with np.errstate(all="ignore"):
         turn("init", adversary.init, state, view)

@@ -24,6 +24,7 @@ from ccenv.base.registry import parse_parameters
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
     call,
+    describe_error,
     find_line,
     get_attribute,
     is_python_file,
@@ -32,7 +33,6 @@ from ccenv.base.user.python_file import (
     read_spec,
     require_arguments,
     require_parameters,
-    said,
 )
 
 MSS_BYTES = 1500.0
@@ -43,7 +43,7 @@ TIMEOUT_AT = 25  # round
 SILENCE_AT = 30  # round, of one second
 
 
-def rehearse_sender(sender: ClassicSender, path: FilePath) -> None:
+def smoke_test(sender: ClassicSender, path: FilePath) -> None:
     """Smoke-test the uncompiled functions of a sender in file ``path``: round trips with ACKs, losses, a time-out and a silence.
 
     Raises:
@@ -76,7 +76,7 @@ def _play(sender: ClassicSender, path: FilePath) -> None:
             with limits.limited(name, limits.CALL_LIMIT_S):
                 function(state, *signal)
         except Exception as error:
-            raise InputError(f"{place(path, error)}: {said(error)}") from error
+            raise InputError(f"{place(path, error)}: {describe_error(error)}") from error
         for field in ("cwnd_bytes", "pacing_rate_Bps"):
             if not state[field] > 0:
                 after = f"after {name}, {field} is {state[field]:g}; it must be above 0"
@@ -228,7 +228,7 @@ def _build(definition: Any, parameters: dict[str, Any], label: str, location: st
         raise InputError(f"{location} returned {shown(type(definition).__name__)}, not a sender")
     if not isinstance(definition, ClassicSender):
         return definition  # type: ignore[no-any-return]
-    rehearse_sender(definition, path)
+    smoke_test(definition, path)
     return replace(definition, name=label, source_sha256=sha256)
 
 
@@ -263,7 +263,9 @@ def python_sender(
         call(kind, arguments, label or kind.__name__, FilePath(source))
     except InputError as error:
         raise (
-            error if error.__cause__ is None else InputError(f"{place(source, error.__cause__)}: {said(error.__cause__)}")
+            error
+            if error.__cause__ is None
+            else InputError(f"{place(source, error.__cause__)}: {describe_error(error.__cause__)}")
         ) from error
     settings = ",".join(f"{key}={value}" for key, value in sorted(arguments.items()))
     state = state_record(STATE_FIELD)

@@ -189,13 +189,13 @@ def _index(text: bytes) -> dict[str, Any]:
     statements = [node for node in body if not isinstance(node, (ast.Import, ast.ImportFrom))]
     names: dict[str, list[int]] = {}
     for i, node in enumerate(statements):
-        for name in _defined(node):
+        for name in _find_definitions(node):
             names.setdefault(name, []).append(i)
     visible = names.keys() | imports.keys()
     return {
         "names": names,
         "imports": imports,
-        "registries": [name for node in statements if _makes_registry(node) for name in _defined(node)],
+        "registries": [name for node in statements if _makes_registry(node) for name in _find_definitions(node)],
         "always": [i for i, node in enumerate(statements) if _acts(node)],
         "statements": [_statement(node, visible) for node in statements],
     }
@@ -256,7 +256,7 @@ def _is_aside(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def _defined(node: ast.AST) -> set[str]:
+def _find_definitions(node: ast.AST) -> set[str]:
     if isinstance(node, _DEFINITIONS):
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else [node]

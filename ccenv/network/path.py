@@ -67,7 +67,7 @@ class RedParameters(StrictModel):
     weight: float = Field(0.1, gt=0, le=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> RedParameters:
+    def _check_order(self) -> RedParameters:
         if self.max_bytes <= self.min_bytes:
             raise ValueError(f"max_bytes {self.max_bytes} is not above min_bytes {self.min_bytes}")
         return self

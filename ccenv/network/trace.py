@@ -112,8 +112,8 @@ class Trace:
 
     def __post_init__(self) -> None:
         for name in PER_FLOW + PER_PATH:
-            object.__setattr__(self, name, _frozen(name, getattr(self, name)))
-        object.__setattr__(self, "beliefs", {name: _frozen(name, array) for name, array in self.beliefs.items()})
+            object.__setattr__(self, name, _freeze(name, getattr(self, name)))
+        object.__setattr__(self, "beliefs", {name: _freeze(name, array) for name, array in self.beliefs.items()})
         _check_header(self.header)
         self._check_arrays()
 
@@ -216,7 +216,7 @@ class Trace:
         return load_trace(path, max_bytes)
 
 
-def _frozen(name: str, array: object) -> Floats:
+def _freeze(name: str, array: object) -> Floats:
     try:
         out = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError):

@@ -23,7 +23,13 @@ UNITS = {"_ms": ("_s", 1e-3), "_mbps": ("_Bps", MBPS_IN_BPS)}
 
 
 class Reference(StrictModel):
-    """Measurements of a paper in this setting, if published: throughputs by flow, and the largest over the smallest."""
+    """Measurements of a paper in this setting.
+
+    Attributes:
+        source: paper and section.
+        throughput_mbps: per flow, if published.
+        ratio: largest throughput over smallest, if published.
+    """
 
     source: str
     throughput_mbps: tuple[Positive, ...] = ()

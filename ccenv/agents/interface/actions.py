@@ -214,11 +214,11 @@ def _respond(monitor, m):
     monitor.moved_window = DECAY * monitor.moved_window + monitor.level_change * moved
     change = np.log2(m.srtt_s / monitor.srtt_before_s)
     monitor.moved_rtt = DECAY * monitor.moved_rtt + monitor.level_change * change
-    rest, before = change - _response(monitor) * moved, monitor.rest
-    monitor.roughness += REST_WEIGHT * (abs(rest - before) - monitor.roughness)
-    product = rest * before / (rest * rest + before * before + LEAST_SQUARES)
+    residual, before = change - _response(monitor) * moved, monitor.rest
+    monitor.roughness += REST_WEIGHT * (abs(residual - before) - monitor.roughness)
+    product = residual * before / (residual * residual + before * before + LEAST_SQUARES)
     monitor.persistence += REST_WEIGHT * (product - monitor.persistence)
-    monitor.rest = rest
+    monitor.rest = residual
 
 
 @kernel(inline="always")

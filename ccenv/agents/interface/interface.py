@@ -75,7 +75,7 @@ class Interface(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _named_set(cls, data: Any) -> Any:
+    def _expand_set(cls, data: Any) -> Any:
         """Expand the name of a set of signals; its history is the default."""
         if isinstance(data, dict) and isinstance(data.get("signals"), str):
             if data["signals"] not in SIGNAL_SETS and data["signals"] not in SIGNAL_NUMBERS:

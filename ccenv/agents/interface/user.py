@@ -20,6 +20,7 @@ from ccenv.base.errors import CcenvWarning, InputError, did_you_mean, shown, unk
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
     call,
+    describe_error,
     find_line,
     find_source,
     get_attribute,
@@ -28,7 +29,6 @@ from ccenv.base.user.python_file import (
     place,
     read_spec,
     require_arguments,
-    said,
 )
 
 MAX_ELEMENTS = 64
@@ -38,7 +38,11 @@ _PROBES, _WIDEST = 8, 16.0  # random observations of the smoke test, and the lar
 
 
 class OwnSignals(StrictModel):
-    """A user function that adds elements to an observation; ``spec``: its file or plugin, empty for a function object."""
+    """A user function that adds elements to an observation.
+
+    Attributes:
+        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``, or the name of a plugin; empty for a function object.
+    """
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
@@ -47,7 +51,7 @@ class OwnSignals(StrictModel):
     _bound: dict[Any, BoundSignals] = PrivateAttr(default_factory=dict)
 
     @model_serializer
-    def _as_written(self) -> str:
+    def _serialize(self) -> str:
         return self.spec or f"{FilePath(self._source).name}, function {self.label}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,7 +108,9 @@ class BoundSignals:
             raise
         except Exception as error:
             location = place(function._source, error)
-            raise InputError(f"{location if ':' in location else self._location}: {function.label}: {said(error)}") from error
+            raise InputError(
+                f"{location if ':' in location else self._location}: {function.label}: {describe_error(error)}"
+            ) from error
 
     def _split_intervals(self, row: list[float]) -> list[Any]:
         n = self._width
@@ -307,14 +313,18 @@ _REWARD_FUNCTION = "reward"
 
 
 class OwnReward(StrictModel):
-    """A user-defined reward; ``spec`` is its Python file, empty for a function object."""
+    """A user-defined reward.
+
+    Attributes:
+        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``; empty for a function object.
+    """
 
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
     _source: str = PrivateAttr()
 
     @model_serializer
-    def _as_written(self) -> str:
+    def _serialize(self) -> str:
         name = getattr(self._function, "__name__", _REWARD_FUNCTION)
         return self.spec or f"{FilePath(self._source).name}, function {name}"
 
@@ -324,7 +334,7 @@ class OwnReward(StrictModel):
 
     def vector(self) -> np.ndarray:
         """Raise InputError: a user-defined reward has no weights."""
-        raise InputError(f"the reward is {self._as_written()}, plain Python; weights of terms by name are needed here")
+        raise InputError(f"the reward is {self._serialize()}, plain Python; weights of terms by name are needed here")
 
     def values(self, terms: np.ndarray) -> np.ndarray:
         """Return the rewards of terms (..., N_TERMS) of the table: (...), float64.
@@ -337,7 +347,7 @@ class OwnReward(StrictModel):
             with limits.limited(_REWARD_FUNCTION, limits.CALL_LIMIT_S):
                 rewards = [float(self._function(StepTerms._make(row))) for row in rows]
         except Exception as error:
-            raise InputError(f"{place(self._source, error)}: {said(error)}") from error
+            raise InputError(f"{place(self._source, error)}: {describe_error(error)}") from error
         for row, value in zip(rows, rewards, strict=True):
             if not math.isfinite(value):
                 raise InputError(f"{FilePath(self._source).name}: the reward is {value} for {StepTerms._make(row)}")

@@ -105,7 +105,11 @@ def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
 
 
 class PreferenceCard(PolicyCard):
-    """The card of a policy whose last inputs are a preference."""
+    """The card of a policy that sees a preference.
+
+    Attributes:
+        preference: the last inputs.
+    """
 
     preference: Preference
 
@@ -116,7 +120,11 @@ class PreferenceCard(PolicyCard):
 
 
 class ContractCard(PolicyCard):
-    """The card of a policy that chooses inside a contract, which is a belief program of version 2."""
+    """The card of a policy that chooses inside a contract.
+
+    Attributes:
+        contract: a belief program of version 2.
+    """
 
     contract: dict[str, Any]
 

@@ -145,12 +145,12 @@ def _read_cell(node: _Node, inputs: list[np.ndarray | None], file: FilePath) -> 
     if bias is not None and bias.shape != (1, 2 * gates * n):
         raise InputError(f"{file}: {node.operation} with a bias of shape {shapes[2]}")
 
-    def sorted_gates(array: np.ndarray) -> np.ndarray:
+    def sort_gates(array: np.ndarray) -> np.ndarray:
         return np.concatenate([array[gate * n : (gate + 1) * n] for gate in order]).T
 
     biases = np.zeros(2 * gates * n) if bias is None else bias[0]
-    input_bias, state_bias = sorted_gates(biases[: gates * n]), sorted_gates(biases[gates * n :])
-    return Cell(node.operation.lower(), sorted_gates(weight[0]), input_bias, sorted_gates(hidden[0]), state_bias)
+    input_bias, state_bias = sort_gates(biases[: gates * n]), sort_gates(biases[gates * n :])
+    return Cell(node.operation.lower(), sort_gates(weight[0]), input_bias, sort_gates(hidden[0]), state_bias)
 
 
 def _convert_node(node: _Node, free: str, constants: dict[str, np.ndarray], file: FilePath) -> list[Step]:

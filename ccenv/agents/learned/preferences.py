@@ -23,7 +23,12 @@ MAX_OBJECTIVES = 8
 
 
 class Preference(StrictModel):
-    """The preference in a card: objectives, in the order of the inputs that follow the signals, and their default weights."""
+    """The preference in a card.
+
+    Attributes:
+        objectives: names, in the order of the inputs that follow the signals.
+        default: default weight of each.
+    """
 
     objectives: tuple[str, ...] = Field(min_length=2, max_length=MAX_OBJECTIVES)
     default: tuple[float, ...]

@@ -34,9 +34,14 @@ Layers = tuple[Annotated[int, Field(ge=1, strict=True)], ...]
 
 
 class Card(StrictModel):
-    """The card of a learned sender or adversary: name, activation, widths of the layers (input first), hash of the tensors' file.
+    """The card of a learned sender or adversary; each form adds fields.
 
-    Each form adds fields. ``notes`` hold training, versions and scores.
+    Attributes:
+        name: of the agent.
+        activation: between the layers.
+        layers: widths, input first.
+        sha256: of the tensors' file.
+        notes: how it was trained, versions, scores.
     """
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")

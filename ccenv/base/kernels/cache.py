@@ -66,10 +66,10 @@ def _content(file: Path) -> bytes:
 
 @cache
 def _imports(file: Path) -> tuple[Path, ...]:
-    return tuple(module for name in _imported_names(_content(file)) if (module := _module_file(name)))
+    return tuple(module for name in _find_imports(_content(file)) if (module := _module_file(name)))
 
 
-def _imported_names(text: bytes) -> Iterator[str]:
+def _find_imports(text: bytes) -> Iterator[str]:
     for package, names, module in _IMPORT.findall(text):
         if module:
             yield module.decode()

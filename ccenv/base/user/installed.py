@@ -16,7 +16,7 @@ from typing import Any
 
 from ccenv.base.errors import InputError
 from ccenv.base.user import limits
-from ccenv.base.user.python_file import said
+from ccenv.base.user.python_file import describe_error
 
 PLURALS = {"sender": "senders", "adversary": "adversaries", "metric": "metrics", "suite": "suites", "signals": "signals"}
 GROUPS = {kind: f"ccenv.{plural}" for kind, plural in PLURALS.items()}
@@ -110,7 +110,7 @@ def load(plugin: Plugin) -> tuple[Any, FilePath, str]:
             loaded = metadata.EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
             source = inspect.getsourcefile(sys.modules[module])
     except Exception as error:
-        raise InputError(f"{label}: {_find_line(error) or plugin.target}: {said(error)}") from error
+        raise InputError(f"{label}: {_find_line(error) or plugin.target}: {describe_error(error)}") from error
     file = FilePath(source or plugin.target)
     return loaded, file, hashlib.sha256(file.read_bytes() if file.is_file() else plugin.package.encode()).hexdigest()
 
@@ -129,5 +129,5 @@ def check(plugin: Plugin, build: Callable[[str], Any]) -> Plugin:
     try:
         build(plugin.name)
     except Exception as error:
-        return replace(plugin, problem=said(error))
+        return replace(plugin, problem=describe_error(error))
     return plugin

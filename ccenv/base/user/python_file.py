@@ -118,7 +118,7 @@ def _run(path: FilePath, content: bytes, sha256: str) -> ModuleType:
         del sys.modules[name]
         if not isinstance(error, (Exception, SystemExit)):
             raise
-        raise InputError(f"{place(path, error)}: {said(error)}") from error
+        raise InputError(f"{place(path, error)}: {describe_error(error)}") from error
     return module
 
 
@@ -171,7 +171,7 @@ def place(path: FilePath | str, error: BaseException) -> str:
     return f"{file.name}:{lines[-1]}" if lines else file.name
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the message of an error, with its type unless it is one of ccenv's."""
     return str(error) if isinstance(error, (CcenvError, TimeoutError)) else f"{type(error).__name__}: {error}"
 
@@ -233,4 +233,4 @@ def call(factory: Callable[..., Any], arguments: Mapping[str, Any], where: str, 
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{place(path, error)}: {said(error)}") from error
+        raise InputError(f"{place(path, error)}: {describe_error(error)}") from error

@@ -113,11 +113,11 @@ class CcenvVecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """Return an attribute of the batch, once per index."""
-        return [getattr(self, attr_name)] * len(self._chosen(indices))
+        return [getattr(self, attr_name)] * len(self._select_rows(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
         """Set an attribute of the whole batch. Raises InputError for a part of the environments."""
-        if len(self._chosen(indices)) != self.num_envs:
+        if len(self._select_rows(indices)) != self.num_envs:
             raise InputError(f"attribute {attr_name!r} belongs to the whole batch and cannot be set for some environments only")
         setattr(self, attr_name, value)
 
@@ -126,13 +126,13 @@ class CcenvVecEnv(VecEnv):
     ) -> list[Any]:
         """Call a method of the batch once; return its result once per index."""
         result = getattr(self, method_name)(*method_args, **method_kwargs)
-        return [result] * len(self._chosen(indices))
+        return [result] * len(self._select_rows(indices))
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: int | Iterable[int] | None = None
     ) -> list[bool]:
         """Return False: no environment has a Gymnasium wrapper."""
-        return [False] * len(self._chosen(indices))
+        return [False] * len(self._select_rows(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """Return an image of each environment's episode so far; None without a render mode."""
@@ -140,7 +140,7 @@ class CcenvVecEnv(VecEnv):
             return [None] * self.num_envs
         return [draw(self.task.core, row // self._rows) for row in range(self.num_envs)]
 
-    def _chosen(self, indices: int | Iterable[int] | None) -> list[int]:
+    def _select_rows(self, indices: int | Iterable[int] | None) -> list[int]:
         return list(self._get_indices(indices))
 
 

@@ -27,7 +27,7 @@ def as_numbers(actions: Any) -> np.ndarray:
     return numbers
 
 
-def checked_seed(seed: int) -> int:
+def check_seed(seed: int) -> int:
     """Return the seed. Raises InputError if it is out of range."""
     if not 0 <= seed < SEED_LIMIT:
         raise InputError(f"seed {seed} is not in [0, 2**53)")

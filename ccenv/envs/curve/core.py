@@ -15,7 +15,7 @@ import numpy as np
 from ccenv.agents.sender import ExternalSender, Sender
 from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
-from ccenv.envs.common.episodes import HELD_OUT_SEED, checked_seed
+from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
 from ccenv.envs.curve.distribution import Episodes, PathSource
 from ccenv.envs.curve.settings import REWARD_TERMS, EnvSettings, interval_terms
 from ccenv.network.adversary import Adversary
@@ -114,7 +114,7 @@ class Core:
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[indices] = checked_seed(int(seed))
+            self._seed[indices] = check_seed(int(seed))
             self._lane[indices] = indices
             self._episode[indices] = 0
         elif seed is not None:
@@ -123,7 +123,7 @@ class Core:
             for b in indices.tolist():
                 env_seed = seed[b]
                 if env_seed is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(env_seed)), 0, 0
+                    self._seed[b], self._lane[b], self._episode[b] = check_seed(int(env_seed)), 0, 0
         self._seeded = True
         self._start(indices)
 

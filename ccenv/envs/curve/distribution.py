@@ -22,20 +22,20 @@ DRAWN = -1  # of an environment whose paths are drawn, in a batch where others a
 _KEY, _LINK_RATE, _RTT, _JITTER, _BUFFER, _SEEDED, _C_L, _STAGGER, _DRAWS = range(9)
 
 
-def _ordered(values: tuple[float, float]) -> tuple[float, float]:
+def _check_range(values: tuple[float, float]) -> tuple[float, float]:
     if not (math.isfinite(values[0]) and math.isfinite(values[1]) and 0 <= values[0] <= values[1]):
         raise ValueError(f"a range needs 0 <= low <= high, both finite, not {list(values)}")
     return values
 
 
-def _ordered_positive(values: tuple[float, float]) -> tuple[float, float]:
-    if not _ordered(values)[0] > 0:
+def _check_positive_range(values: tuple[float, float]) -> tuple[float, float]:
+    if not _check_range(values)[0] > 0:
         raise ValueError(f"a range on a logarithmic scale needs low > 0, not {list(values)}")
     return values
 
 
-Range = Annotated[tuple[float, float], AfterValidator(_ordered)]
-LogRange = Annotated[tuple[float, float], AfterValidator(_ordered_positive)]
+Range = Annotated[tuple[float, float], AfterValidator(_check_range)]
+LogRange = Annotated[tuple[float, float], AfterValidator(_check_positive_range)]
 
 
 class PathDistribution(StrictModel):

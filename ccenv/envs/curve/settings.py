@@ -206,7 +206,11 @@ def _check_model(name: str) -> str:
 
 
 class TableReward(StrictModel):
-    """A reward by weights of the table's terms (``ccenv.agents.interface.rewards``)."""
+    """A reward of the table's terms (``ccenv.agents.interface.rewards``).
+
+    Attributes:
+        weights: by name of the term.
+    """
 
     weights: Weights = Field(min_length=1)
 

@@ -20,7 +20,7 @@ from ccenv.agents.sender import Sender
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER, ordered
 from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.common.episodes import HELD_OUT_SEED, checked_seed
+from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
 from ccenv.envs.packet.episodes import Draws, build
 from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
 from ccenv.network.adversary import ScriptedAdversary
@@ -142,14 +142,14 @@ class PacketCore:
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[indices], self._lane[indices], self._episode[indices] = checked_seed(int(seed)), indices, 0
+            self._seed[indices], self._lane[indices], self._episode[indices] = check_seed(int(seed)), indices, 0
         elif seed is not None:
             if len(seed) != self.num_envs:
                 raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
             for b in indices.tolist():
                 env_seed = seed[b]
                 if env_seed is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(env_seed)), 0, 0
+                    self._seed[b], self._lane[b], self._episode[b] = check_seed(int(env_seed)), 0, 0
         self._seeded = True
         self._start(indices)
 

@@ -99,7 +99,7 @@ class PacketSettings(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _inside(cls, data: Any) -> Any:
+    def _set_contract_defaults(cls, data: Any) -> Any:
         """Set the defaults of flows inside a contract: beliefs, and the contract's action and clock."""
         if isinstance(data, Mapping) and data.get("contract") is not None:
             return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}

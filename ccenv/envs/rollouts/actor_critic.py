@@ -155,8 +155,8 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
             f"{MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}"
         )
     longest, width = (-(-n // WIDE) * WIDE for n in (max(max(row) for row in widths), most))
-    weights = _aligned((2, max(map(len, both)), longest, width))
-    biases = _aligned((*weights.shape[:2], width))
+    weights = _allocate_aligned((2, max(map(len, both)), longest, width))
+    biases = _allocate_aligned((*weights.shape[:2], width))
     shapes = np.zeros((2, FIRST_WIDTH + MAX_LAYERS + 1), np.int64)
     for side, layers in enumerate(both):
         shapes[side, LAYERS], shapes[side, ACTIVATION], shapes[side, LEVELS] = len(layers), ACTIVATIONS[activation], levels
@@ -167,7 +167,7 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
     return ActorCritic(weights, biases, shapes, np.ascontiguousarray(log_std, np.float32))
 
 
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+def _allocate_aligned(shape: tuple[int, ...]) -> np.ndarray:
     """Return float32 zeros that start at a cache line."""
     room = np.zeros(int(np.prod(shape)) + _LINE, np.float32)
     first = -room.ctypes.data % (4 * _LINE) // 4

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown, unknown_name
 from ccenv.base.user import installed, limits
 from ccenv.base.user.python_file import (
+    describe_error,
     find_line,
     find_source,
     get_attribute,
@@ -23,7 +24,6 @@ from ccenv.base.user.python_file import (
     place,
     read_spec,
     require_arguments,
-    said,
 )
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
@@ -128,7 +128,7 @@ def _guard(function: Callable[[Any], Any] | None, name: str, path: FilePath) -> 
         except CcenvError as error:
             problem = str(error)
         except Exception as error:
-            problem = f"{place(path, error)}: {said(error)}"
+            problem = f"{place(path, error)}: {describe_error(error)}"
         else:
             if isinstance(result, Real) and math.isfinite(result):
                 return float(result)

@@ -16,7 +16,12 @@ MAX_OBJECTS = 10_000
 
 
 class Objects(StrictModel):
-    """Equal objects of a page that are requested together."""
+    """Objects of a page that are requested together.
+
+    Attributes:
+        count: number of objects.
+        size_bytes: of each.
+    """
 
     count: Count
     size_bytes: Bytes
