@@ -226,13 +226,15 @@ def _suite_of(content: PlayedContent, where: str, **changes: Any) -> Any:
 
 def _check_envelope(envelope: Envelope, known: Known, where: str) -> None:
     """Check that an envelope is about its submission, and has the rows of the table, each with a bound that was tried."""
-    from ccenv.proofs.claims.envelope import METRICS, places
+    from ccenv.proofs.claims.envelope import METRICS, list_cells
 
     if envelope.player_sha256 != known.sha256:
         raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {known.sha256[:12]}")
     rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
-    if rows != (places() if rows else []) or (envelope.setting_name == "none") != (not rows):
-        raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(places())} of its table in order, or none at all")
+    if rows != (list_cells() if rows else []) or (envelope.setting_name == "none") != (not rows):
+        raise InputError(
+            f"{where}: rows: {len(rows)}; an envelope has the {len(list_cells())} of its table in order, or none at all"
+        )
     if rows and not _is_encoded(known):
         raise InputError(f"{where}: rows: {len(rows)} of {known.record.card.name!r}, of which the solver has no encoding")
     for row in envelope.rows:
