@@ -238,7 +238,7 @@ def _build_promise(
     premise: Callable[[View], Formula] = lambda v: True,
     ends: Callable[[View], Formula] = lambda v: True,
 ) -> Property:
-    """Build a guarantee: ``obligations`` in each trace; assumptions on its start, ``premise`` and beliefs, also hold at its end."""
+    """Build a guarantee: ``obligations`` in each trace; assumptions on its start (``premise``, beliefs) also hold at its end."""
     needs = sender.needs(setting) | more
 
     def holds(v: View) -> Formula:

@@ -88,8 +88,9 @@ def _satisfiable(query: Query, program: Program, view: View) -> str:
     """Ask the solver whether the full encoding has this very trace as a violation."""
     encoding = encode(query.setting(), ProgramSmtSender(program), Needs(BOUNDS))
     v, parts = encoding.view, prove_module._parts_from_right if consistent(view, 0) else prove_module._parts_from_wrong
-    fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in collect_values(view).items()
-             if name in encoding.variables.all]  # fmt: skip
+    variables = encoding.variables.all
+    values = {name: x for name, x in collect_values(view).items() if name in variables}
+    fixed = [variables[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()]
     violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))
     return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
 
