@@ -26,10 +26,10 @@ PROVED = ("ccac", "arbitrary", "utilisation")
 
 def envelope_rows(**changes: Any) -> list[Content]:
     """The table of an envelope in which one bound is proved and the others are unknown."""
-    from ccenv.proofs.claims.envelope import METRICS, places
+    from ccenv.proofs.claims.envelope import METRICS, list_cells
 
     rows = []
-    for place in places():
+    for place in list_cells():
         row: Content = dict(zip(("model", "buffer", "metric"), place, strict=True))
         row |= {"unit": METRICS[row["metric"]].unit, "verdict": "unknown", "bound": None, "beyond": None, "seconds": 1.0}
         row |= {"reason": "the budget is used up", "query_sha256": None}

@@ -249,7 +249,9 @@ def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: st
         raise InputError(f"{where}: about the player {envelope.player_sha256[:12]}; the submission is {submission.sha256[:12]}")
     rows = [(row.model, row.buffer, row.metric) for row in envelope.rows]
     if rows != (list_cells() if rows else []) or (envelope.setting_name == "none") != (not rows):
-        raise InputError(f"{where}: rows: {len(rows)}; an envelope has the {len(list_cells())} of its table in order, or none at all")
+        raise InputError(
+            f"{where}: rows: {len(rows)}; an envelope has the {len(list_cells())} of its table in order, or none at all"
+        )
     if rows and not _is_encoded(submission):
         raise InputError(f"{where}: rows: {len(rows)} of {submission.record.card.name!r}, of which the solver has no encoding")
     for row in envelope.rows:

@@ -163,7 +163,7 @@ def stays_below(
 ) -> Property:
     """Build the guarantee of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
 
-    def kept(v: View) -> list[Formula]:
+    def obligations(v: View) -> list[Formula]:
         bound = at_most * (1 + v.setting.jitter_steps)
         return [measure(v, t) <= bound for t in range(FIRST, v.setting.samples)]
 
@@ -176,7 +176,7 @@ def stays_below(
 
     start, most = float(REST * at_most), float(at_most)
     text = f"with at most {start:.4g} C(Rm+D) at the start, {metric} is at most {most:.4g} C(Rm+D) for ever"
-    return _build_promise(metric, text, kept, setting, sender, Needs(), at_rest, rests)
+    return _build_promise(metric, text, obligations, setting, sender, Needs(), at_rest, rests)
 
 
 def inflight(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
@@ -192,25 +192,25 @@ def queue(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
 def waits_below(setting: Setting, sender: SmtSender, steps: int) -> Property:
     """Build the guarantee of a delay: with at most half of it queued at the start, no byte ever waits ``steps`` whole Rm."""
 
-    def kept(v: View) -> list[Formula]:
+    def obligations(v: View) -> list[Formula]:
         return [negate(v.late[t][steps]) for t in range(FIRST, v.setting.samples)]
 
     text = f"with at most {steps / 2:g} C Rm queued at the start, no byte waits {steps} Rm or more, for ever"
     needs = Needs(delays=frozenset({steps}))
     half = Fraction(steps, 2)
     return _build_promise(
-        "rtt", text, kept, setting, sender, needs, lambda v: v.queue(0) <= half, lambda v: v.queue(v.last) <= half
+        "rtt", text, obligations, setting, sender, needs, lambda v: v.queue(0) <= half, lambda v: v.queue(v.last) <= half
     )
 
 
 def loss_per_step(setting: Setting, sender: SmtSender, at_most_bdp: Fraction) -> Property:
     """Build the guarantee of a loss: from any state with true beliefs no step loses more than x*C*Rm, and they stay true."""
 
-    def kept(v: View) -> list[Formula]:
+    def obligations(v: View) -> list[Formula]:
         return [v.lost[t] <= at_most_bdp for t in range(FIRST, v.setting.samples)] if v.setting.has_loss else []
 
     text = f"from any start with true beliefs, no Rm loses more than {float(at_most_bdp):.4g} C Rm"
-    return _build_promise("loss per Rm", text, kept, setting, sender, Needs())
+    return _build_promise("loss per Rm", text, obligations, setting, sender, Needs())
 
 
 _NAMES: dict[Mark, str] = {"C_L": "C_L", "C_L_lambda": "C_L_lambda", "speed": "its window or rate"}
@@ -231,20 +231,20 @@ def _beliefs_true(v: View, t: int, sender: SmtSender) -> Formula:
 def _build_promise(
     name: str,
     text: str,
-    kept: Callable[[View], list[Formula]],
+    obligations: Callable[[View], list[Formula]],
     setting: Setting,
     sender: SmtSender,
     more: Needs,
     premise: Callable[[View], Formula] = lambda v: True,
     ends: Callable[[View], Formula] = lambda v: True,
 ) -> Property:
-    """Build a guarantee: ``kept`` in each trace; the assumptions on its start, ``premise`` and beliefs, also hold at its end."""
+    """Build a guarantee: ``obligations`` in each trace; assumptions on its start (``premise``, beliefs) also hold at its end."""
     needs = sender.needs(setting) | more
 
     def holds(v: View) -> Formula:
-        return all_of([*kept(v), ends(v), _beliefs_true(v, v.last, sender)])
+        return all_of([*obligations(v), ends(v), _beliefs_true(v, v.last, sender)])
 
     def assumed(v: View) -> Formula:
         return all_of([_beliefs_true(v, 0, sender), premise(v)])
 
-    return Property(name, text, holds, needs, assumed, repeated=lambda v: all_of(kept(v)))
+    return Property(name, text, holds, needs, assumed, repeated=lambda v: all_of(obligations(v)))

@@ -17,7 +17,7 @@ from ccenv.base.workers import Workers
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import Run, advance, arrive, observe, replay, update_beliefs
-from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide, values_of
+from ccenv.proofs.synthesis.prove import Decision, Task, claims, collect_values, decide
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
 from ccenv.proofs.synthesis.search.cegis import WAVE
 from ccenv.proofs.synthesis.search.cegis import Run as SearchRun
@@ -34,7 +34,7 @@ def broken_query(moves: View, queries: list[Query]) -> str | None:
     if played is None:
         return None
     first = queries[0]
-    exact = replay(first.setting, values_of(played), BOUNDS, 1, first.sender.decider(), first.flows)
+    exact = replay(first.setting, collect_values(played), BOUNDS, 1, first.sender.decider(), first.flows)
     return next((query.name for query in queries if query.claim.violation(exact) is True), None)
 
 
@@ -66,7 +66,7 @@ def _start(moves: View, query: Query) -> dict[str, Any]:
     Delays that the counterexample does not distinguish are as short as possible; E of older samples is that of the oldest one.
     """
     delays = query.claim.needs.delays
-    values: dict[str, Any] = values_of(moves)
+    values: dict[str, Any] = collect_values(moves)
     newest = max([m for m, late in moves.late[0].items() if late], default=0)
     past = [*moves.E_before]
     past += [past[-1] if past else moves.E[0]] * (len(delays) - len(past))

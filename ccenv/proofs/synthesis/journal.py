@@ -51,7 +51,7 @@ def is_line(data: Any) -> bool:
     return all(_is_decision(item, data["kind"] == "pairs") for item in data.get("decisions", ()))
 
 
-def classes_of(line: Mapping[str, Any]) -> list[int]:
+def list_classes(line: Mapping[str, Any]) -> list[int]:
     """Return the numbers of all classes that a line names."""
     named = [line] if "class" in line else line.get("decisions", [])
     return [number for item in named for number in (item["class"], *item.get("dropped", ()))]

@@ -277,7 +277,7 @@ def require_consistent_beliefs(query: SynthesisQuery) -> Decision:
     return base
 
 
-def values_of(view: View) -> dict[str, Fraction | bool]:
+def collect_values(view: View) -> dict[str, Fraction | bool]:
     """Return a view as named values for ``ccenv.proofs.replay.exact.replay``. Raises CcenvError for a view in terms."""
     out: dict[str, Fraction | bool] = {"alpha": Fraction(view.alpha)}
     if view.beta is not None:

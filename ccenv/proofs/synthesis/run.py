@@ -16,14 +16,14 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.flows import flow_wave, note_flows
-from ccenv.proofs.synthesis.journal import Journal, classes_of, trace_data, trace_from
+from ccenv.proofs.synthesis.journal import Journal, list_classes, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import Decision, broken_parts, recheck, require_consistent_beliefs
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.flows import check_flows
 from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import Space
-from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, candidate_of, decide_in_waves
+from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, decide_in_waves, make_candidate
 from ccenv.proofs.synthesis.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.proofs.synthesis.search.search import Simulator
 
@@ -67,7 +67,7 @@ def _restore(run: Run) -> None:
         run.journal.drop("counterexample")
     n_classes = len(run.simulator.rows)
     for line in run.journal.lines:
-        wrong = [number for number in classes_of(line) if number >= n_classes]
+        wrong = [number for number in list_classes(line) if number >= n_classes]
         if wrong:
             raise InputError(f"{run.journal.file}: class {wrong[0]}; the query has {n_classes}: --fresh starts anew")
         if line["kind"] == "counterexample":
@@ -155,7 +155,7 @@ def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -
     curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
     row = simulator.rows[number]
     simulate(trace, simulator.goal(trace), rates, row, simulator.conditions, simulator.rates, curves)
-    program = simulator.space.program(candidate_of(row, rates), f"class{number}")
+    program = simulator.space.program(make_candidate(row, rates), f"class{number}")
     check_breaks(simulator.objectives, view_of_trace(trace, simulator.setting, program, curves), f"class {number}")
 
 

@@ -186,9 +186,9 @@ class Prover:
 
         Raises ReplayError if the replayer or the checker of traces does not accept a solver's trace (a bug, not a verdict).
         """
-        shown: list[Shown] = []
+        witnesses: list[Shown] = []
         for name, query in possibilities(loaded):
-            first = next((one for one in shown if one.view is not None and query.claim.premise(one.view) is True), None)
+            first = next((one for one in witnesses if one.view is not None and query.claim.premise(one.view) is True), None)
             if first is not None:
                 first.names.append(name)
                 continue
@@ -198,8 +198,8 @@ class Prover:
             if view is not None and (broken := check_trace(as_trace(view, loaded.program.name))):
                 raise ReplayError(f"{name}: {broken[0].message}")
             verdict: Verdict = "verified" if view else "refuted" if answer.status == "unsat" else "unknown"
-            shown.append(Shown([name], verdict, answer, view))
-        return shown
+            witnesses.append(Shown([name], verdict, answer, view))
+        return witnesses
 
     def decide(self, asked: LemmaQuery, *, twin: bool = True) -> Decided:
         """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""

@@ -66,9 +66,9 @@ def _describe_reason(proof: Proof, folder: FilePath) -> str | None:
         if one.verdict == "refuted":
             trace_text = _write_broken(one, proof, folder)
             return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {trace_text}"
-    for shown in proof.possible:
-        if shown.verdict != "verified":
-            return f"{shown.names[0]}: {'impossible: no trace' if shown.verdict == 'refuted' else shown.answer.reason}"
+    for case in proof.possible:
+        if case.verdict != "verified":
+            return f"{case.names[0]}: {'impossible: no trace' if case.verdict == 'refuted' else case.answer.reason}"
     for step in proof.steps:
         if step.verdict == "refuted":
             witness = ", ".join(f"{name} = {value}" for name, value in step.witness.items())

@@ -197,7 +197,7 @@ def _journal_head() -> bytes:
 def _journal(content: bytes, folder: Path) -> object:
     """Put lines behind a good head, and use what is read as a run does."""
     from ccenv.proofs.synthesis import journal
-    from ccenv.proofs.synthesis.journal import classes_of
+    from ccenv.proofs.synthesis.journal import list_classes
 
     (folder / "journal.jsonl").write_bytes(_journal_head() + content)
     lines = journal.Journal(folder, "query", True, "code").lines
@@ -206,7 +206,7 @@ def _journal(content: bytes, folder: Path) -> object:
     for line in lines:
         decisions = line.get("decisions", ())
         traces = [item["trace"] for item in (line, *decisions) if item.get("trace") is not None]
-        _ = classes_of(line), [journal.trace_from(trace) for trace in traces]
+        _ = list_classes(line), [journal.trace_from(trace) for trace in traces]
     return lines
 
 

@@ -15,7 +15,7 @@ from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.synthesis import flows as waves
 from ccenv.proofs.synthesis.flows import BOUNDS, broken_query, replay_moves
-from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide, values_of
+from ccenv.proofs.synthesis.prove import Decision, Task, claims, collect_values, decide
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
 from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
 from ccenv.proofs.synthesis.query.query import load_query
@@ -63,7 +63,7 @@ def test_replay_reproduces_a_counterexample_and_exact_numbers_refuse_another_pro
         assert (played.E, played.S, played.rate, played.C_L) == (told.E, told.S, told.rate, told.C_L)
     assert broken_query(moves, qdel) == "fairness"
     with pytest.raises(ReplayError, match="first in, first out"):
-        replay(SETTING, values_of(again), BOUNDS, 1, halved[0].sender.decider(), 2)
+        replay(SETTING, collect_values(again), BOUNDS, 1, halved[0].sender.decider(), 2)
 
 
 def test_three_flows_of_a_program_that_shares_the_link() -> None:

@@ -23,10 +23,10 @@ from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
 from ccenv.proofs.solver.terms import all_of, any_of
 from ccenv.proofs.synthesis.exchange import view_of_trace
-from ccenv.proofs.synthesis.prove import Task, claims, decide, values_of
+from ccenv.proofs.synthesis.prove import Task, claims, collect_values, decide
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.search.cegis import candidate_of
+from ccenv.proofs.synthesis.search.cegis import make_candidate
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, simulate
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
@@ -102,7 +102,7 @@ def test_simulator_replayer_and_encoding_agree_where_the_readings_differ() -> No
             if ILLEGAL in (said for said, _ in runs.values()) or (runs["kept"][1][10] == runs["seen"][1][10]).all():
                 continue
             differ += 1
-            program = space.program(candidate_of(row, 2), "p")
+            program = space.program(make_candidate(row, 2), "p")
             for reading, query in queries.items():
                 view = view_of_trace(trace, query.setting(), program, runs[reading][1])
                 if differ % 8 == 0:
@@ -121,7 +121,7 @@ def _simulated(simulator: Simulator, trace: np.ndarray, row: np.ndarray, kept: b
 def _is_in_the_encoding(query: Query, program: Program, view: View) -> bool:
     """Fix every number of an exact trace, moving bounds included, and ask the solver."""
     encoding = encode(query.setting(), ProgramSmtSender(program), Needs(frozenset({"C_L_lambda", "q_U"})))
-    values = values_of(view)
+    values = collect_values(view)
     assert view.C_L_lambda is not None
     values |= {f"C_L_lambda_{t}": Fraction(x) for t, x in enumerate(view.C_L_lambda)}
     known = encoding.variables.all

@@ -11,10 +11,10 @@ from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
 from ccenv.proofs.solver.terms import all_of
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
-from ccenv.proofs.synthesis.prove import BOUNDS, broken_parts, values_of
+from ccenv.proofs.synthesis.prove import BOUNDS, broken_parts, collect_values
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.search.cegis import candidate_of
+from ccenv.proofs.synthesis.search.cegis import make_candidate
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
@@ -65,7 +65,7 @@ def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
         said = simulate(trace, goal, query.template.rates, row, simulator.conditions, simulator.rates, curves)
         if said == ILLEGAL or (said == SURVIVES and goal["transient"] == 0 and curves[5, query.T - 1] == 0):
             continue
-        program = simulator.space.program(candidate_of(row, query.template.rates), "p")
+        program = simulator.space.program(make_candidate(row, query.template.rates), "p")
         view = None
         if said != SURVIVES or goal["transient"] != 0:
             view = view_of_trace(trace, simulator.setting, program, curves)
@@ -92,7 +92,7 @@ def _satisfiable(query: Query, program, view) -> str:  # type: ignore[no-untyped
     encoding = encode(setting, sender, Needs(BOUNDS))
     v = encoding.view
     holds = all_of([goals.probing(v), goals.steady(v)])
-    values = values_of(view)
+    values = collect_values(view)
     fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()
              if name in encoding.variables.all and not (name.startswith("late_") and setting.delay_rule == "sound")]  # fmt: skip
     import z3
@@ -112,7 +112,7 @@ def _violations(name: str, wanted: int) -> int:
         for simulator, _, number, said, view in _runs(query, 300, 100 + seed):
             if said == SURVIVES:
                 continue
-            program = simulator.space.program(candidate_of(simulator.rows[number], query.template.rates), "p")
+            program = simulator.space.program(make_candidate(simulator.rows[number], query.template.rates), "p")
             assert _satisfiable(query, program, view) == "sat"
             done += 1
             if done == wanted:

@@ -24,14 +24,14 @@ from ccenv.proofs.solver.terms import any_of, choose, larger, negate
 from ccenv.proofs.synthesis import prove as prove_module
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
-from ccenv.proofs.synthesis.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, values_of
+from ccenv.proofs.synthesis.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, collect_values
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.objectives import mislead
 from ccenv.proofs.synthesis.query.query import BeliefSpec, Query, load_query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.cegis import candidate_of, cegis
+from ccenv.proofs.synthesis.search.cegis import cegis, make_candidate
 from ccenv.proofs.synthesis.search.groups import GroupTask
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
@@ -57,7 +57,7 @@ def _runs(query: Query, count: int, seed: int) -> Iterator[tuple[Simulator, int,
         row, goal = simulator.rows[number], simulator.goal(trace)
         said = simulate(trace, goal, query.template.rates, row, simulator.conditions, simulator.rates, curves)
         if said != ILLEGAL:
-            program = space.program(candidate_of(row, query.template.rates), "p")
+            program = space.program(make_candidate(row, query.template.rates), "p")
             yield simulator, number, program, said, view_of_trace(trace, simulator.setting, program, curves)
 
 
@@ -88,8 +88,9 @@ def _satisfiable(query: Query, program: Program, view: View) -> str:
     """Ask the solver whether the full encoding has this very trace as a violation."""
     encoding = encode(query.setting(), ProgramSmtSender(program), Needs(BOUNDS))
     v, parts = encoding.view, prove_module._parts_from_right if consistent(view, 0) else prove_module._parts_from_wrong
-    fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values_of(view).items()
-             if name in encoding.variables.all]  # fmt: skip
+    variables = encoding.variables.all
+    values = {name: x for name, x in collect_values(view).items() if name in variables}
+    fixed = [variables[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()]
     violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))
     return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
 

@@ -189,12 +189,12 @@ class Objectives:
         if self.transient == "none" or not v.setting.has_loss:
             return True
         if self.transient == "falls":
-            met = any_of([self.small_steps(v), properties.falls(v)])
+            holds = any_of([self.small_steps(v), properties.falls(v)])
         else:
-            met = implies(v.rate[v.last] > v.rate[properties.FIRST], self.small_steps(v))
+            holds = implies(v.rate[v.last] > v.rate[properties.FIRST], self.small_steps(v))
         if self.transient_buffer is None:
-            return met
-        return implies(v.beta >= self.transient_buffer.of(v.setting.jitter_steps, v.alpha), met)
+            return holds
+        return implies(v.beta >= self.transient_buffer.of(v.setting.jitter_steps, v.alpha), holds)
 
     def goal(self, setting: Setting, link: int, alpha: int, beta: int) -> np.ndarray:
         """Return the objectives as a GOAL record in a trace's integer units: C*Rm, MSS and buffer (-1: infinite)."""

@@ -68,7 +68,7 @@ class Run:
 
     def candidate(self, number: int) -> Candidate:
         """Return a class's representative."""
-        return candidate_of(self.simulator.rows[number], self.query.template.rates)
+        return make_candidate(self.simulator.rows[number], self.query.template.rates)
 
     @property
     def timed(self) -> bool:
@@ -106,7 +106,7 @@ class Run:
         self.unknown = {n: reason for n, reason in self.unknown.items() if n in still_unknown}
 
 
-def candidate_of(row: np.ndarray, rates: int) -> Candidate:
+def make_candidate(row: np.ndarray, rates: int) -> Candidate:
     """Return a simulator row as a candidate."""
     return Candidate(tuple(int(c) for c in row[: rates - 1]), tuple(int(e) for e in row[rates - 1 :]))
 
@@ -163,7 +163,7 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
     begin = time.process_time()
     while possible.any() and time.process_time() - begin < budget_s:
         number = int(possible.argmax())
-        program = space.program(candidate_of(rows[number], query.template.rates), "proposal")
+        program = space.program(make_candidate(rows[number], query.template.rates), "proposal")
         decision = decide(Task(query.setting(), query.goals(), program, query.limits.call_s, query.seed, True, wrong_start))
         iterations += 1
         possible[number] = False
@@ -176,7 +176,7 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
     solutions = [
         candidate
         for number in proved
-        for candidate in ([candidate_of(rows[number], query.template.rates)] if wrong_start else members(space, rows[number]))
+        for candidate in ([make_candidate(rows[number], query.template.rates)] if wrong_start else members(space, rows[number]))
     ]
     return {
         "query": query.name,
