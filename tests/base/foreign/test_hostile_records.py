@@ -25,9 +25,9 @@ from ccenv.training.run import read_code
 
 def test_hostile_cells_are_read_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cells.jsonl").write_text('{"key": "a", "metrics": {}}\n')
-    assert bench_store.cells_of(tmp_path) == bench_store.RunFolder(tmp_path).read_cells() == [{"key": "a", "metrics": {}}]
+    assert bench_store.load_cells(tmp_path) == bench_store.RunFolder(tmp_path).read_cells() == [{"key": "a", "metrics": {}}]
     monkeypatch.setattr(bench_store, "MAX_BYTES", 20)
-    for read in (lambda: bench_store.cells_of(tmp_path), bench_store.RunFolder(tmp_path).read_cells):
+    for read in (lambda: bench_store.load_cells(tmp_path), bench_store.RunFolder(tmp_path).read_cells):
         with pytest.raises(InputError, match=r"cells\.jsonl: longer than 20 bytes"):
             read()
 
