@@ -76,7 +76,7 @@ def run(
     Example: ccenv live reno_hold --json
     """
     from ccenv.live import load_live_scenario, valid_run
-    from ccenv.live.beside import plot_beside, simulate_live
+    from ccenv.live.comparison import plot_beside, simulate_live
     from ccenv.live.kernel_records import control_scenarios
 
     settings = load_live_scenario(scenario)
@@ -122,7 +122,7 @@ def attack(
     Example: ccenv live attack reno
     """
     from ccenv.live.attacks import moves_against, play_attack
-    from ccenv.live.beside import COUNTERPARTS
+    from ccenv.live.comparison import COUNTERPARTS
     from ccenv.live.scenario import KERNEL
 
     file = moves_against(sender, moves)
@@ -161,7 +161,7 @@ def load(
 
     from ccenv.live.export import export_bpf
     from ccenv.live.export.bpf import COMPILED, USER, compile_bpf, kernel_name, load_exported
-    from ccenv.live.needs import require_bpf
+    from ccenv.live.requirements import require_bpf
     from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccenv.base.config import data_folder
 from ccenv.base.errors import unknown_name
-from ccenv.live.beside import COUNTERPARTS, plot_beside, simulate_live
+from ccenv.live.comparison import COUNTERPARTS, plot_beside, simulate_live
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.network.adversary import SUFFIX, StoredMoves, load_moves

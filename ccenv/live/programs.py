@@ -19,7 +19,7 @@ from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, compile_bpf, load_exported
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
-from ccenv.live.needs import bpf_needs, require_bpf
+from ccenv.live.requirements import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.sockets import available_controls, has_congestion_control
 

@@ -31,8 +31,8 @@ from ccenv.live.emulator.build import (
 )
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
 from ccenv.live.emulator.loop import run_until
-from ccenv.live.needs import Refused, require_live
 from ccenv.live.programs import LiveSender, Recording, compile_programs, make_senders
+from ccenv.live.requirements import Refused, require_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 from ccenv.live.system.loader import Program, Refusal, count_time

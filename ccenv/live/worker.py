@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from ccenv.base.interrupts import end_with_parent
-from ccenv.live.needs import Refused
+from ccenv.live.requirements import Refused
 
 _SENDERS, _RECEIVERS = 0, 1
 

@@ -18,7 +18,7 @@ from ccenv.cli.demo import Plan, run_demo
 from ccenv.proofs.synthesis.journal import Journal
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.training.contracts.known import AnswerStore
+from ccenv.training.contracts.answers import AnswerStore
 from ccenv.training.distill.run import DistillSettings, distill
 
 LINE = {"kind": "foundation", "calls": 3, "seconds": 0.1}

@@ -23,7 +23,7 @@ from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
 from ccenv.live import live_needs, run_live
 from ccenv.live.export import ExportError
 from ccenv.live.export.bpf import POSITION_BITS, load_exported
-from ccenv.live.needs import bpf_needs
+from ccenv.live.requirements import bpf_needs
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)

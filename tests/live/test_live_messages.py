@@ -18,14 +18,14 @@ from ccenv.live import LiveError, live_needs, needs, programs, read_live_scenari
 from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import record_scenario
-from ccenv.live.needs import Needs, bpf_needs, require_bpf
 from ccenv.live.programs import make_senders
+from ccenv.live.requirements import Needs, bpf_needs, require_bpf
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
 from ccenv.live import worker
-from ccenv.live.needs import Refused
+from ccenv.live.requirements import Refused
 from ccenv.live.system import spaces
 from ccenv.live.system.loader import Program, Refusal
 

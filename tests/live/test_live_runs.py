@@ -20,8 +20,8 @@ import pytest
 
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live import LiveError, LiveResult, live_needs, read_live_scenario, run_live, valid_run
-from ccenv.live.beside import simulated_summary
-from ccenv.live.needs import bpf_needs
+from ccenv.live.comparison import simulated_summary
+from ccenv.live.requirements import bpf_needs
 from ccenv.live.system.sockets import available_controls
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace

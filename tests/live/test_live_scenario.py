@@ -15,7 +15,7 @@ from ccenv.base.errors import CcenvError, InputError, UnknownNameError
 from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.live import LiveError, LiveResult, load_live_scenario, read_live_scenario, run, valid_run
 from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
-from ccenv.live.beside import simulated_summary
+from ccenv.live.comparison import simulated_summary
 from ccenv.live.emulator.layout import BACKLOG, FLOW_DTYPE, HOST, MACHINE, RUN_DTYPE, STALL_DTYPE, STALLS, UNKNOWN
 from ccenv.live.kernel_records import (
     PLACE,

@@ -20,7 +20,6 @@ from ccenv.training.config import TrainConfig, load_config
 pytest.importorskip("stable_baselines3")
 
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
-from ccenv.training import look
 from ccenv.training import run as run_module
 from ccenv.training.checkpoint import read_checkpoint
 from ccenv.training.run import train

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ccenv.base.errors import InputError
-from ccenv.training import look
+from ccenv.training import analysis
+from ccenv.training.analysis import Look
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
-from ccenv.training.look import Look
 from ccenv.training.opened import open_run
 
 pytest.importorskip("stable_baselines3")
@@ -37,7 +37,7 @@ def small(*more: str):
 def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
-        patch.setattr(look, "FRAMES", 2)
+        patch.setattr(analysis, "FRAMES", 2)
         folder = tmp_path_factory.mktemp("logs") / "run"
         train(small(EVALUATED, "log.tensorboard=true log.wandb.enabled=true"), folder)
     return folder

@@ -14,7 +14,7 @@ from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, UserAdditions, nan_t
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.packet import NETWORK, LiveSuite
 from ccenv.live.attacks import TRIES, attack_scenario, moves_against
-from ccenv.live.beside import simulate_live
+from ccenv.live.comparison import simulate_live
 from ccenv.live.run import valid_run
 from ccenv.network.adversary import SUFFIX
 from ccenv.network.metrics.table import measure_run

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
-from ccenv.live.needs import LIBRARY
+from ccenv.live.requirements import LIBRARY
 from ccenv.live.scenario import LiveError
 
 BPF_F_LINK, BPF_STRUCT_OPS = 1 << 13, 44

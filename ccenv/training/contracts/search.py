@@ -28,8 +28,8 @@ from ccenv.proofs.claims.lemmas import LoadedSuite, Suite, constants_of, expecte
 from ccenv.proofs.claims.verifier import Query, Verdict, Verifier
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Store
+from ccenv.training.contracts.answers import Answer, AnswerStore
 from ccenv.training.contracts.boxes import Levels, Side, by_side, directions, is_below, most_inside, widen_program
-from ccenv.training.contracts.known import Answer, AnswerStore
 from ccenv.training.contracts.obstacles import Obstacle, allows_trace, find_widest
 from ccenv.training.distill.claims import SAMPLES, SETTING, ClaimNumbers, numbers_for, require_timeouts, suite_data
 

@@ -11,8 +11,8 @@ from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
 from ccenv.base.files import Format, locked, make_folder, plain, write_atomic
 from ccenv.base.provenance import machine, versions
 from ccenv.base.workers import Workers
+from ccenv.training.contracts.answers import AnswerStore
 from ccenv.training.contracts.boxes import Levels, directions, widen_program
-from ccenv.training.contracts.known import AnswerStore
 from ccenv.training.contracts.search import Search, Widening
 from ccenv.training.contracts.width import gains, visits, width_log2
 from ccenv.training.distill.claims import suite_text

@@ -14,7 +14,7 @@ from ccenv.agents.programs import Leaf, parse_program, to_data
 from ccenv.base.config import find_data
 from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
-from ccenv.training.contracts import known as known_module
+from ccenv.training.contracts import answers as known_module
 from ccenv.training.contracts import search as search_module
 from ccenv.training.contracts.boxes import directions, move_end
 from ccenv.training.contracts.obstacles import SHAPE
