@@ -87,7 +87,7 @@ _LAZY = {
     "make_adversary": "ccenv.adversaries.load:load_adversary",
     "make_path": "ccenv.network.path:make_path",
     "make_sender": "ccenv.agents.load:load_sender",
-    "open_run": "ccenv.training.opened:open_run",
+    "open_run": "ccenv.training.analysis:open_run",
     "run_suite": "ccenv.benchmarks.run.runner:run_suite",
     "save_policy": "ccenv.agents.learned:save_policy",
     "simulate": "ccenv.simulation:simulate",
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     from ccenv.network.trace import load_trace as load_trace
     from ccenv.proofs.claims.ask import verify as verify
     from ccenv.simulation import simulate as simulate
-    from ccenv.training.opened import open_run as open_run
+    from ccenv.training.analysis import open_run
     from ccenv.training.run import train as train
 
 

@@ -504,7 +504,7 @@ def add(
     Example: ccenv verify property cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """
     from ccenv.base.foreign import read_json
-    from ccenv.leaderboard.evaluate.proofs import store_report
+    from ccenv.leaderboard.evaluate.score import store_report
 
     folder = store_report(read_json(report), str(report), records, agent)
     if json:

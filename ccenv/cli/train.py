@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import (
+    JobsOption,
+    JsonOption,
+    configs,
+    fresh_option,
+    names,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
@@ -94,8 +104,7 @@ def command(
 
 def _train_shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
     from ccenv.cli.shared import progress_bar
-    from ccenv.training.page import check_page, write_table
-    from ccenv.training.records import DEFAULT_FOLDER, train_shipped
+    from ccenv.training.records import DEFAULT_FOLDER, check_page, train_shipped, write_table
 
     if page is not None:
         check_page(page)

@@ -25,8 +25,8 @@ from ccenv.network.trace import Trace
 from ccenv.proofs.claims.ask import Answer
 from ccenv.proofs.claims.lemma_run import LemmaReport
 from ccenv.simulation import Result
+from ccenv.training.analysis import TrainingRun
 from ccenv.training.evaluation import Evaluation
-from ccenv.training.opened import TrainingRun
 from ccenv.training.run import TrainingResult
 
 RESULTS = (

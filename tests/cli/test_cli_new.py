@@ -165,7 +165,7 @@ def test_overlapping_intervals_are_a_tie(monkeypatch: pytest.MonkeyPatch) -> Non
     values = {"a": [9.0, 10.0], "b": [8.0, 9.5], "c": [1.0, 2.0]}
     records = [{"agent": name, "metrics": {"power": v}} for name, runs in values.items() for v in runs]
     suite = which.load_suite("networks").model_copy(update={"metrics": ("power",)})
-    rows = which._of_kind(suite, "cable", records, "power")
+    rows = which._rank_senders(suite, "cable", records, "power")
     assert {row.sender: row.place for row in rows} == {"a": 1, "b": 1, "c": 3}
 
 

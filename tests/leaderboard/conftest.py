@@ -14,8 +14,8 @@ from submission_folders import CARD, make_good
 
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.leaderboard.evaluate import limits
-from ccenv.leaderboard.evaluate.proofs import store_report
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
+from ccenv.leaderboard.evaluate.score import store_report
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
 from ccenv.leaderboard.site.exchange import export_board
 from ccenv.leaderboard.store.database import BoardStore

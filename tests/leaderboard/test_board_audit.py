@@ -157,7 +157,7 @@ def test_damage(store: BoardStore) -> None:
     assert same.damage == 0.0  # against itself, to the last bit
     slowed, _ = measure_damage(cell, make_adversary("slowest"))
     assert slowed.damage > 0.05
-    assert trace.header.adversary == "kind"
+    assert trace.header.adversary == "benign"
 
 
 def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from board_records import build_folders, edit, report
 
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.benchmarks.store import CELLS, MANIFEST
-from ccenv.leaderboard.evaluate.proofs import store_report
+from ccenv.leaderboard.evaluate.score import store_report
 from ccenv.leaderboard.store.records import VERIFICATION
 from ccenv.network.trace import load_trace
 

@@ -210,7 +210,7 @@ def test_hostile_authors_that_hold_the_projects_name_are_refused(author: str) ->
 
 
 def test_names_that_ccenv_registers_differ_in_more_than_separators() -> None:
-    assert len(registered_names()) == len({*AGENTS.names(), *ADVERSARIES.names()})
+    assert len(registered_names()) == len({*AGENTS.names(), *ADVERSARIES.names(aliases=True)})
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")

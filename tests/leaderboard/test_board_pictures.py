@@ -21,7 +21,7 @@ from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.drawing import place_names
 from ccenv.leaderboard.site.sections import Certified
 from ccenv.leaderboard.site.sources import from_folders
-from ccenv.leaderboard.site.viewer import explain, trace_view
+from ccenv.leaderboard.site.views import explain, trace_view
 from ccenv.network.metrics.trace import Window
 from ccenv.network.path import make_path
 from ccenv.network.trace import Trace

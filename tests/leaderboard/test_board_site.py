@@ -18,7 +18,7 @@ from ccenv.base.files import hash_of
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
-from ccenv.leaderboard.evaluate.proofs import make_record, store_report
+from ccenv.leaderboard.evaluate.score import make_record, store_report
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sections import Certified

@@ -8,10 +8,9 @@ import pytest
 
 from ccenv.base.errors import InputError
 from ccenv.training import analysis
-from ccenv.training.analysis import Look
+from ccenv.training.analysis import Look, open_run
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
-from ccenv.training.opened import open_run
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("tensorboard")

@@ -15,8 +15,7 @@ from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.network.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
-from ccenv.training.page import PLACE, table, write_table
-from ccenv.training.records import ATTACK_SCENES, read_data
+from ccenv.training.records import ATTACK_SCENES, PLACE, read_data, table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -91,7 +90,7 @@ def test_the_page_shows_the_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.training.page.write_table makes the tables"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.write_table makes the tables"
     copy.write_text(PLACE.start)
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)

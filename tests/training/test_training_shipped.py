@@ -16,8 +16,7 @@ from ccenv.cli.main import main
 from ccenv.training import records
 from ccenv.training import records as record
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training.page import PLACE
-from ccenv.training.records import shipped_runs, train_shipped
+from ccenv.training.records import PLACE, shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
 

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_json
 from ccenv.benchmarks import speed
-from ccenv.benchmarks.fluid.page import published_distance, report_html
+from ccenv.benchmarks.fluid.page import STATEMENTS, Table, judge, published_distance, report_html
 from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
-from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
 from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.base.errors import InputError, UnknownNameError
-from ccenv.configs import env as shipped
 from ccenv.simulation.ranges import Leaf, load_distribution, read_distribution
 from ccenv.simulation.scenario import load_scenario
 
@@ -40,7 +39,6 @@ def test_a_scenario_is_a_distribution_of_one() -> None:
 
 @pytest.mark.parametrize("name", ["single", "aurora", "beside", "four", "jittered", "duel"])
 def test_shipped_distributions_are_read(name: str) -> None:
-    assert shipped.__doc__
     assert load_distribution(name).leaves
 
 

@@ -19,8 +19,7 @@ from ccenv.proofs.replay.exact import ReplayError
 from ccenv.training.contracts.answers import AnswerStore
 from ccenv.training.contracts.boxes import by_side, directions, is_below, widen_program
 from ccenv.training.contracts.obstacles import SHAPE, allows_trace, find_obstacle, find_widest, obstacle_around
-from ccenv.training.contracts.widen import Widening
-from ccenv.training.contracts.width import Visits, gains, visits, width_log2
+from ccenv.training.contracts.widen import Visits, Widening, gains, visits, width_log2
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program

@@ -19,8 +19,7 @@ from ccenv.training.contracts import search as search_module
 from ccenv.training.contracts.boxes import directions, move_end
 from ccenv.training.contracts.obstacles import SHAPE
 from ccenv.training.contracts.report import read_data, write_report
-from ccenv.training.contracts.widen import Widening, widen
-from ccenv.training.contracts.width import LEAST_SHARE, visits
+from ccenv.training.contracts.widen import LEAST_SHARE, Widening, visits, widen
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
