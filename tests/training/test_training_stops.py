@@ -81,9 +81,9 @@ def stop_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: int
     ("module", "name", "when", "steps"),
     [
         (learner_module, "find_patterns", 0, 256),  # the attack that starts a round: its iteration is done again
-        (run_module, "evaluate_player", 2, 256),  # stop set of the second evaluation
-        (run_module, "evaluate_player", 3, 256),  # its select set
-        (run_module, "evaluate_player", 8, 1024),  # the final one: nothing of the training is lost
+        (run_module, "evaluate_policy", 2, 256),  # stop set of the second evaluation
+        (run_module, "evaluate_policy", 3, 256),  # its select set
+        (run_module, "evaluate_policy", 8, 1024),  # the final one: nothing of the training is lost
     ],
 )
 def test_ctrl_c_inside_an_attack_or_an_evaluation_changes_nothing(
