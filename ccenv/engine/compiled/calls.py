@@ -290,3 +290,19 @@ def store(typing_context, address, index, value):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.float64), generate
+
+
+@intrinsic
+def prefetch(typing_context, address, index):
+    """Bring element ``index`` of a float64 array near, before it is needed; it may lie outside of the array."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, word = cgutils.voidptr_t, ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [pointer, word, word, word]), "llvm.prefetch.p0"
+        )
+        element = builder.bitcast(_emit_element(builder, *arguments), pointer)
+        builder.call(function, [element, word(0), word(3), word(1)])  # for reading, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate

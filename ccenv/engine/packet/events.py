@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
-from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, prefetch
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.arrivals import arrival_time_s, begin_application, begin_slot, offer, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
@@ -256,6 +256,7 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
+        prefetch(fl.ack_ring_at, ack_entry + 8 * PIPE_STRIDE)
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]
