@@ -99,6 +99,8 @@ RUN_DTYPE = np.dtype(
         ("ticks", "<i8"),
         ("tree_at", "<i8"),  # winner tree over all event sources: times, then winners
         ("tree_leaves", "<i8"),
+        ("first_s", "<f8"),  # of all sources the next time, and whose it is; sources.UNKNOWN: to be looked for
+        ("first_source", "<i8"),
         ("packet_log_at", "<i8"),
         ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
         ("packet_log_limit", "<i8"),  # 0: no packet log

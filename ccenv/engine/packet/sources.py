@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.calls import load, smallest_of, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -53,7 +53,9 @@ class Sources(NamedTuple):
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
-MAX_FLAT = 16  # leaves up to which a look at all of them is faster than matches
+FEW, MAX_FLAT = 8, 16  # leaves up to which all are looked at before each event; up to which there are no matches
+UNKNOWN = -1  # which source is first
+_first_of_8, _first_of_16 = smallest_of(FEW), smallest_of(16)
 
 
 @kernel(inline="always")
@@ -72,25 +74,47 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
 def next_event(run):
     """Return time and number of the source whose event comes next."""
     tree, leaves = run.tree_at, run.tree_leaves
-    if leaves > MAX_FLAT:
-        return load(tree, 1), int(load(tree, 2 * leaves + 1))
-    time_s = load(tree, leaves)
-    winner = 0
-    for source in range(1, leaves):
-        other_s = load(tree, leaves + source)
-        if other_s < time_s:
-            time_s = other_s
-            winner = source
-    return time_s, winner
+    if leaves == FEW:
+        return _first_of_8(tree, leaves, UNKNOWN)
+    if leaves <= MAX_FLAT and run.first_source == UNKNOWN:
+        run.first_s, run.first_source = _first_of_16(tree, leaves, UNKNOWN)
+    return run.first_s, run.first_source
+
+
+@kernel(inline="always")
+def take_event(run, source):
+    """Let the event of the first source happen, which sets its next time: look for the first one of all others.
+
+    That is needed at the end of the event only; a processor that works ahead has found it by then.
+    """
+    if FEW < run.tree_leaves <= MAX_FLAT:
+        run.first_s, run.first_source = _first_of_16(run.tree_at, run.tree_leaves, source)
 
 
 @kernel(forceinline=True)
-def set_source(tree, leaves, source, time_s):
-    """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
-    node = leaves + source
-    store(tree, node, time_s)
-    if leaves <= MAX_FLAT:
+def set_source(run, source, time_s):
+    """Set the next time of an event source, and which source is first."""
+    store(run.tree_at, run.tree_leaves + source, time_s)
+    if run.tree_leaves == FEW:
         return
+    if run.tree_leaves > MAX_FLAT:
+        _play_matches(run, source, time_s)
+    elif source == run.first_source:
+        if time_s > run.first_s:
+            run.first_source = UNKNOWN
+            run.first_s = -np.inf
+        else:
+            run.first_s = time_s
+    elif time_s < run.first_s or (time_s == run.first_s and source < run.first_source):
+        run.first_source = source
+        run.first_s = time_s
+
+
+@kernel
+def _play_matches(run, source, time_s):
+    """Play the matches of a source in the winner tree, up to the root."""
+    tree, leaves = run.tree_at, run.tree_leaves
+    node = leaves + source
     winner = float(source)
     node >>= 1
     while node >= 1:
@@ -105,6 +129,8 @@ def set_source(tree, leaves, source, time_s):
         store(tree, node, time_s)
         store(tree, 2 * leaves + node, winner)
         node >>= 1
+    run.first_s = time_s
+    run.first_source = int(winner)
 
 
 @kernel(forceinline=True)
@@ -174,7 +200,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         put_in(run, flows, ln, fl, tx, hop, now_s)
         if ln.busy == 0:
             serve_next(run, flows, ln, now_s)
-            set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+            set_source(run, FIRST_LINK + ln.index, ln.finish_s)
     elif ln.busy == 1:
         count_queue(ln, now_s, mss_bytes)
         append(ln, fl.index, tx, hop, now_s)
@@ -186,7 +212,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         ln.serving_tx = tx
         ln.serving_hop = hop
         ln.finish_s = service_end_s(ln, now_s, size_bytes)
-        set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+        set_source(run, FIRST_LINK + ln.index, ln.finish_s)
 
 
 @kernel

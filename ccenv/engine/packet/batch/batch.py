@@ -104,7 +104,7 @@ class PacketBatch:
         )
         self._memory = Memory(
             rings=_zeros_on_lines(size, words),
-            trees=np.zeros((size, 4 * int(run["tree_leaves"]))),
+            trees=_zeros_on_lines(size, 4 * int(run["tree_leaves"])),
             shares=np.zeros((size, monitors, flows, SHARE_STRIDE)),
             box_words=np.zeros((size, counts["boxes"], ADVERSARY_SLOTS)),
             policies=np.zeros((size, *form.tables.policies.shape), np.uint8),
