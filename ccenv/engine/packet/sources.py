@@ -53,9 +53,10 @@ class Sources(NamedTuple):
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
-FEW, MAX_FLAT = 8, 16  # leaves up to which all are looked at before each event; up to which there are no matches
+FEW, MAX_FLAT = 8, 128  # leaves up to which all are looked at before each event; up to which there are no matches
 UNKNOWN = -1  # which source is first
-_first_of_8, _first_of_16 = smallest_of(FEW), smallest_of(16)
+_SPAN = 16
+_first_of_few, _first_of_span = smallest_of(FEW), smallest_of(_SPAN)
 
 
 @kernel(inline="always")
@@ -70,14 +71,25 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1, tick + 2)
 
 
+@kernel(forceinline=True)
+def _look_at_all(tree, leaves, left_out):
+    """Return time and number of the first source but one."""
+    time_s, winner = _first_of_span(tree, leaves, left_out)
+    for begin in range(_SPAN, leaves, _SPAN):
+        other_s, other = _first_of_span(tree, leaves + begin, left_out - begin)
+        if other_s < time_s:
+            time_s, winner = other_s, begin + other
+    return time_s, winner
+
+
 @kernel(inline="always")
 def next_event(run):
     """Return time and number of the source whose event comes next."""
     tree, leaves = run.tree_at, run.tree_leaves
     if leaves == FEW:
-        return _first_of_8(tree, leaves, UNKNOWN)
+        return _first_of_few(tree, leaves, UNKNOWN)
     if leaves <= MAX_FLAT and run.first_source == UNKNOWN:
-        run.first_s, run.first_source = _first_of_16(tree, leaves, UNKNOWN)
+        run.first_s, run.first_source = _look_at_all(tree, leaves, UNKNOWN)
     return run.first_s, run.first_source
 
 
@@ -88,7 +100,7 @@ def take_event(run, source):
     That is needed at the end of the event only; a processor that works ahead has found it by then.
     """
     if FEW < run.tree_leaves <= MAX_FLAT:
-        run.first_s, run.first_source = _first_of_16(run.tree_at, run.tree_leaves, source)
+        run.first_s, run.first_source = _look_at_all(run.tree_at, run.tree_leaves, source)
 
 
 @kernel(forceinline=True)
