@@ -24,6 +24,7 @@ from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ACK_HOP,
+    AHEAD,
     CHANGE_LINK,
     CHANGE_RATE,
     CHANGE_TIME,
@@ -256,7 +257,7 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
-        prefetch(fl.ack_ring_at, ack_entry + 8 * PIPE_STRIDE)
+        prefetch(fl.ack_ring_at, ack_entry + AHEAD * PIPE_STRIDE)
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]

@@ -2,8 +2,8 @@
 
 Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and RTO timers, start), pipes
 (arrival at a further hop), boxes (an adversary's decision), grids (steps of beliefs), monitors (decisions of policies), the tick
-of all CCAs, the log. A winner tree holds the next time of each; at equal times the source with the lowest number is first, so a
-run is a function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
+of all CCAs, the log. At equal times the source with the lowest number is first, so a run is a
+function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
 its time is up or a decision is awaited from outside.
 """
 

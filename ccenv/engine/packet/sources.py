@@ -1,4 +1,8 @@
-"""Sources of events: the winner tree of their next times, and what events do to links, pipes and jitter boxes. Compiled."""
+"""Sources of events: their next times, which of them is first, and what events do to links, pipes and jitter boxes. Compiled.
+
+While an event happens the first of all other sources is already known; a time that is set then only has to be compared with it.
+Only a source that was first and is put off makes all be looked at again. Very many sources play matches in a winner tree instead.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +57,9 @@ class Sources(NamedTuple):
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
-FEW, MAX_FLAT = 8, 128  # leaves up to which all are looked at before each event; up to which there are no matches
+FEW, MAX_FLAT = 8, 128  # leaves up to which all are looked at before each event; beyond which there are matches
 UNKNOWN = -1  # which source is first
-_SPAN = 16
+_SPAN = 16  # leaves that are compared at once
 _first_of_few, _first_of_span = smallest_of(FEW), smallest_of(_SPAN)
 
 
@@ -95,10 +99,7 @@ def next_event(run):
 
 @kernel(inline="always")
 def take_event(run, source):
-    """Let the event of the first source happen, which sets its next time: look for the first one of all others.
-
-    That is needed at the end of the event only; a processor that works ahead has found it by then.
-    """
+    """Look for the first source but the one whose event happens now; what sets a next time compares it with that one's."""
     if FEW < run.tree_leaves <= MAX_FLAT:
         run.first_s, run.first_source = _look_at_all(run.tree_at, run.tree_leaves, source)
 
