@@ -134,6 +134,27 @@ class TestCalls:
     def test_an_address_is_that_of_the_machine_code(self) -> None:
         assert inner.address(types.int64, types.Array(types.float64, 1, "C")) > 0
 
+    def test_a_part_of_others_gets_machine_code_when_its_address_is_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+        @kernel
+        def part(x):  # type: ignore[no-untyped-def]
+            return 2.0 * x
+
+        @kernel
+        def user(x):  # type: ignore[no-untyped-def]
+            return part(x) + 1.0
+
+        assert user(3.0) == 7.0
+        assert [file.name.split("-")[0].rpartition(".")[2] for file in tmp_path.rglob("*.py3*") if file.suffix != ".lock"] == [
+            "user"
+        ]
+        assert part.address(types.float64) > 0
+        assert part(3.0) == 6.0
+        assert user(4.0) == 9.0
+
 
 class TestFolder:
     @pytest.fixture

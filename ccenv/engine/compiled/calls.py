@@ -290,3 +290,61 @@ def store(typing_context, address, index, value):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.float64), generate
+
+
+@intrinsic
+def prefetch(typing_context, address, index):
+    """Bring element ``index`` of a float64 array near, before it is needed; it may lie outside of the array."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, word = cgutils.voidptr_t, ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [pointer, word, word, word]), "llvm.prefetch.p0"
+        )
+        element = builder.bitcast(_emit_element(builder, *arguments), pointer)
+        builder.call(function, [element, word(0), word(3), word(1)])  # for reading, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+def smallest_of(count: int) -> Any:
+    """Return an intrinsic ``(address, index, left_out)`` that finds the smallest of ``count`` float64 from an element on.
+
+    Value and place of the first one that is smallest, by vector comparisons; none may be NaN. The one at ``left_out`` counts as
+    infinite; -1 leaves out none.
+
+    Args:
+        count: a power of two.
+    """
+    word = ir.IntType(64)
+    vector, lanes = ir.VectorType(ir.DoubleType(), count), ir.VectorType(word, count)
+
+    @intrinsic
+    def smallest(typing_context, address, index, left_out):
+        def generate(context, builder, signature, arguments):
+            element = _emit_element(builder, *arguments[:2])
+            values = builder.load(builder.bitcast(element, vector.as_pointer()), align=8)
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.IntType(32)(0))
+            out = builder.icmp_signed("==", _emit_shuffle(builder, one, [0] * count), ir.Constant(lanes, list(range(count))))
+            values = least = builder.select(out, ir.Constant(vector, [float("inf")] * count), values)
+            half = count // 2
+            while half:
+                upper = _emit_shuffle(builder, least, [half + lane for lane in range(half)])
+                lower = _emit_shuffle(builder, least, list(range(half)))
+                least = builder.select(builder.fcmp_ordered("<", upper, lower), upper, lower)
+                half //= 2
+            every = _emit_shuffle(builder, least, [0] * count)
+            equal = builder.bitcast(builder.fcmp_ordered("==", values, every), ir.IntType(count))
+            place = builder.cttz(equal, ir.IntType(1)(1))
+            value = builder.extract_element(least, ir.IntType(32)(0))
+            return context.make_tuple(builder, signature.return_type, [value, builder.zext(place, word)])
+
+        return types.Tuple((types.float64, types.int64))(types.int64, types.int64, types.int64), generate
+
+    return smallest
+
+
+def _emit_shuffle(builder: Any, values: Any, lanes: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    return builder.shuffle_vector(values, ir.Constant(values.type, ir.Undefined), mask)

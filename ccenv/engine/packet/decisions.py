@@ -37,7 +37,7 @@ def monitor_ack(run, sources, fl, monitor, now_s):
             and monitor.decisions > 0
             and (monitor.common == 0 or run.leader == fl.monitor)
         ):
-            set_source(run.tree_at, run.tree_leaves, sources.monitors + fl.monitor, now_s)
+            set_source(run, sources.monitors + fl.monitor, now_s)
 
 
 @kernel
@@ -48,7 +48,7 @@ def wake_monitor(a, run, sources, row, now_s):
         ask_monitor(a, run, row, now_s)
         return _go_on(a, run, sources, row, row, now_s)
     if run.leader >= 0 and run.leader != row:  # a flow begins whose times are those of another one
-        set_source(run.tree_at, run.tree_leaves, sources.monitors + row, np.inf)
+        set_source(run, sources.monitors + row, np.inf)
         return 0, -1
     run.leader = row
     for other in range(run.n_monitors):
@@ -93,7 +93,7 @@ def _go_on(a, run, sources, first, last, now_s):
     for row in range(first, last + 1):
         monitor = a.monitors[row]
         if monitor.due == 1:
-            set_source(run.tree_at, run.tree_leaves, sources.monitors + row, np.inf)
+            set_source(run, sources.monitors + row, np.inf)
         if monitor.due != 2:
             continue
         monitor.due = 0
@@ -113,7 +113,7 @@ def _go_on(a, run, sources, first, last, now_s):
             run.outside -= 1
             if run.outside == 0:
                 run.over = 1
-        set_source(run.tree_at, run.tree_leaves, sources.monitors + row, next_s)
+        set_source(run, sources.monitors + row, next_s)
         first_flow = min(first_flow, monitor.flow)
         last_flow = max(last_flow, monitor.flow)
     if common and run.due == 0:
@@ -132,4 +132,4 @@ def _choose_leader(a, run, sources):
         if run.leader < 0:
             run.leader = row
         else:
-            set_source(run.tree_at, run.tree_leaves, sources.monitors + row, np.inf)
+            set_source(run, sources.monitors + row, np.inf)

@@ -17,13 +17,14 @@ import numpy as np
 from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
-from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, prefetch
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.arrivals import arrival_time_s, begin_application, begin_slot, offer, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ACK_HOP,
+    AHEAD,
     CHANGE_LINK,
     CHANGE_RATE,
     CHANGE_TIME,
@@ -107,7 +108,7 @@ def deliver(a, run, sources, fl, tx, release_s):
             pipe.head += 1
             receive(run, fl, int(load(pipe.ring_at, at + TX)), load(pipe.ring_at, at + TIME_S))
         receive(run, fl, tx, release_s)
-    set_source(run.tree_at, run.tree_leaves, sources.pipes + fl.late_pipe, late_time_s(pipe))
+    set_source(run, sources.pipes + fl.late_pipe, late_time_s(pipe))
 
 
 @kernel(inline="always")
@@ -121,7 +122,7 @@ def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
     """Let a packet arrive at a hop at time_s."""
     p = int(load(run.route_at, (run.n_flows + flow) * HOPS + hop))
     if put_pipe(a.pipes[p], tx, time_s):
-        set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
+        set_source(run, sources.pipes + p, time_s)
 
 
 @kernel
@@ -134,8 +135,8 @@ def go_on_back(a, run, sources, fl):
             pipe.tail = fl.ack_out_tail
             if empty:
                 time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
-                set_source(run.tree_at, run.tree_leaves, sources.pipes + fl.ack_pipe, time_s)
-    set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+                set_source(run, sources.pipes + fl.ack_pipe, time_s)
+    set_source(run, sources.flows + fl.index, flow_time_s(fl))
 
 
 STATE_BYTES = 8 * STATE_SLOTS
@@ -155,11 +156,11 @@ def change_rate(a, run, sources, now_s):
     if ln.busy == 1 and ln.finish_s == np.inf and ln.rate_Bps > 0.0:
         size_bytes = packet_bytes(a.flows[ln.serving_flow], ln.serving_hop) if ln.mixed == 1 else run.mss_bytes
         ln.finish_s = now_s + size_bytes / ln.rate_Bps
-        set_source(run.tree_at, run.tree_leaves, sources.links + ln.index, ln.finish_s)
+        set_source(run, sources.links + ln.index, ln.finish_s)
     row += 1
     run.next_change = row
     next_s = a.changes[row, CHANGE_TIME] if row < a.changes.shape[0] else np.inf
-    set_source(run.tree_at, run.tree_leaves, RATE_CHANGES, next_s)
+    set_source(run, RATE_CHANGES, next_s)
 
 
 @kernel(inline="always")
@@ -185,20 +186,20 @@ def end_service(a, run, sources, ln, fl, now_s):
         serve_next(run, a.flows, ln, now_s)
     else:
         start_service(run, a.flows, ln, now_s)
-    set_source(run.tree_at, run.tree_leaves, sources.links + ln.index, ln.finish_s)
+    set_source(run, sources.links + ln.index, ln.finish_s)
     time_s = now_s + ln.delay_s if ln.trace_kind == NO_TRACE else arrival_s(ln, now_s, row)
     if hop >= ACK_HOP:
         if hop + 1 < ACK_HOP + fl.ack_hops:
             put_on_pipe(a, run, sources, fl.index, hop + 1, tx, time_s)
         else:
             return_ack(run, fl, tx, time_s + fl.return_s)
-            set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+            set_source(run, sources.flows + fl.index, flow_time_s(fl))
     elif hop + 1 < fl.n_hops:
         put_on_pipe(a, run, sources, fl.index, hop + 1, tx, time_s)
     elif fl.jitter_kind == _ADVERSARY:
         box = a.boxes[fl.box]
         put_pipe(box, tx, now_s)
-        set_source(run.tree_at, run.tree_leaves, sources.boxes + fl.box, box_time_s(box, fl))
+        set_source(run, sources.boxes + fl.box, box_time_s(box, fl))
     elif fl.reorders == 1:
         deliver(a, run, sources, fl, tx, release_time_s(fl, time_s, run.seed))
         go_on_back(a, run, sources, fl)
@@ -208,7 +209,7 @@ def end_service(a, run, sources, ln, fl, now_s):
         if fl.ack_path == 1:
             go_on_back(a, run, sources, fl)
         elif not waited or fl.ack_tail - fl.ack_head == 1:
-            set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+            set_source(run, sources.flows + fl.index, flow_time_s(fl))
 
 
 @kernel(inline="always")
@@ -238,7 +239,7 @@ def admit(a, run, sources, now_s):
         start_flow(a, run, slot)
         a.flows[slot].app_segments = offered_segments(run, a.flows[slot])
     run.next_arrival += 1
-    set_source(run.tree_at, run.tree_leaves, sources.arrivals, arrival_time_s(run))
+    set_source(run, sources.arrivals, arrival_time_s(run))
     return slot
 
 
@@ -256,6 +257,7 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
+        prefetch(fl.ack_ring_at, ack_entry + AHEAD * PIPE_STRIDE)
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]
@@ -300,7 +302,7 @@ def leave_pipe(a, run, sources, p, now_s):
     time_s = np.inf
     if pipe.head < pipe.tail:
         time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
-    set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
+    set_source(run, sources.pipes + p, time_s)
     if pipe.hop == LATE_HOP:
         receive(run, a.flows[pipe.flow], tx, now_s)
         go_on_back(a, run, sources, a.flows[pipe.flow])
@@ -339,7 +341,7 @@ def open_box(a, run, sources, row, now_s):
         box.decisions += 1
         box.decision_s = box.decisions * run.tick_s
     release_box(run, box, fl, now_s, share)
-    set_source(run.tree_at, run.tree_leaves, sources.boxes + row, box_time_s(box, fl))
+    set_source(run, sources.boxes + row, box_time_s(box, fl))
     go_on_back(a, run, sources, fl)
 
 
@@ -357,7 +359,7 @@ def step_grid(a, run, sources, row, now_s):
         state.pacing_rate_Bps = grid.rate_Bps
         pace_on(fl, grid.rate_Bps, now_s)
         take_cca(run, fl, state)
-    set_source(run.tree_at, run.tree_leaves, sources.grids + row, grid.next_s)
+    set_source(run, sources.grids + row, grid.next_s)
     return waits
 
 
@@ -377,7 +379,7 @@ def tick_flows(a, run, sources, now_s):
             call_2(on_tick, run.states_at + i * STATE_BYTES, run.tick_at)
             take_cca(run, fl, a.states[i])
     run.ticks += 1
-    set_source(run.tree_at, run.tree_leaves, sources.tick, run.ticks * run.tick_s)
+    set_source(run, sources.tick, run.ticks * run.tick_s)
 
 
 @kernel(inline="always")
@@ -414,7 +416,7 @@ def write_log(a, run, sources, now_s):
         entry.rate_Bps = shown_rate_Bps(ln, now_s, run.log_s)
     run.log_rows = row + 1
     next_s = (row + 1) * run.log_s if row + 1 < a.flow_log.shape[0] else np.inf
-    set_source(run.tree_at, run.tree_leaves, sources.log, next_s)
+    set_source(run, sources.log, next_s)
 
 
 @kernel(inline="always")
@@ -461,4 +463,4 @@ def send_packets(a, run, sources, fl, first, now_s):
             arrive(run, a.flows, first, fl, tx, 0, now_s)
     if fl.rack == 1 and fl.next_tx > first_tx:
         arm_after_sending(fl, now_s, run.rto_min_s)
-    set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+    set_source(run, sources.flows + fl.index, flow_time_s(fl))

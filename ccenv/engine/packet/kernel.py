@@ -2,8 +2,8 @@
 
 Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and RTO timers, start), pipes
 (arrival at a further hop), boxes (an adversary's decision), grids (steps of beliefs), monitors (decisions of policies), the tick
-of all CCAs, the log. A winner tree holds the next time of each; at equal times the source with the lowest number is first, so a
-run is a function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
+of all CCAs, the log. At equal times the source with the lowest number is first, so a run is a
+function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
 its time is up or a decision is awaited from outside.
 """
 
@@ -33,7 +33,7 @@ from ccenv.engine.packet.events import (
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
 from ccenv.engine.packet.single import advance_single, is_single
-from ccenv.engine.packet.sources import next_event, set_source, sources_of
+from ccenv.engine.packet.sources import next_event, set_source, sources_of, take_event
 
 
 class PacketArrays(NamedTuple):
@@ -111,7 +111,7 @@ def advance(which, arrays, until_s, max_events):
                 if a.flows[i].started == 1:
                     send_packets(a, run, sources, a.flows[i], link_at(a, run, i, 0), now_s)
                     if a.flows[i].pool >= 0 and leave_slot(run, a.flows[i]):
-                        set_source(run.tree_at, run.tree_leaves, sources.flows + i, np.inf)
+                        set_source(run, sources.flows + i, np.inf)
             if run.error != 0 or run.due > 0 or run.over == 1:
                 break
             if single and a.flows[0].started == 1:
@@ -126,6 +126,7 @@ def advance(which, arrays, until_s, max_events):
                 break
             run.events += 1
             run.now_s = now_s
+            take_event(run, source)
             first_sender, last_sender = 0, -1
             if sources.flows <= source < sources.pipes:
                 first_sender = last_sender = source - sources.flows

@@ -57,6 +57,9 @@ SEGMENT_STRIDE = 2
 TIME_S, TX = range(2)
 PIPE_STRIDE = 2
 
+# How many entries ahead a ring is brought near (``prefetch``): transmissions, one in a cache line; others, of which it holds 4.
+TX_AHEAD, AHEAD = 2, 8
+
 # Entry of the packet log.
 LOG_TIME, LOG_EVENT, LOG_FLOW, LOG_LINK, LOG_TX, LOG_SEGMENT = range(6)  # LOG_LINK: -1 at the ends
 EVENT_STRIDE = 6
@@ -97,8 +100,10 @@ RUN_DTYPE = np.dtype(
         ("log_rows", "<i8"),
         ("next_change", "<i8"),
         ("ticks", "<i8"),
-        ("tree_at", "<i8"),  # winner tree over all event sources: times, then winners
+        ("tree_at", "<i8"),  # of all event sources: next times as a winner tree, then winners
         ("tree_leaves", "<i8"),
+        ("first_s", "<f8"),  # the next time of the first of all sources
+        ("first_source", "<i8"),  # sources.UNKNOWN: to be looked for
         ("packet_log_at", "<i8"),
         ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
         ("packet_log_limit", "<i8"),  # 0: no packet log

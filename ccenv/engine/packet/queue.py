@@ -15,7 +15,7 @@ import math
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
-from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.calls import load, prefetch, store
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
@@ -201,9 +201,11 @@ def take_head(ln):
 def serve_head(run, flows, ln, now_s):
     """Take the head of the queue into service."""
     take_head(ln)
+    fl = flows[ln.serving_flow]
+    prefetch(fl.tx_at, (ln.serving_tx & fl.mask) * TX_STRIDE)  # for the receiver
     size_bytes = run.mss_bytes
     if ln.mixed == 1:
-        size_bytes = packet_bytes(flows[ln.serving_flow], ln.serving_hop)
+        size_bytes = packet_bytes(fl, ln.serving_hop)
         ln.waiting_bytes -= size_bytes
     ln.busy = 1
     ln.finish_s = service_end_s(ln, now_s, size_bytes)

@@ -17,11 +17,12 @@ import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
-from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.calls import load, prefetch, store
 from ccenv.engine.packet.layout import (
     ACK_COUNTER,
     ACK_LOSS_COUNTER,
     AGGREGATIONS,
+    AHEAD,
     ARRIVED,
     BURST_COUNTER,
     DELIVER,
@@ -160,6 +161,7 @@ def return_ack(run, fl, tx, time_s):
     at = (fl.ack_tail & fl.mask) * PIPE_STRIDE
     store(fl.ack_ring_at, at + TIME_S, time_s)
     store(fl.ack_ring_at, at + TX, float(tx))
+    prefetch(fl.ack_ring_at, at + AHEAD * PIPE_STRIDE)
     fl.ack_tail += 1
 
 
@@ -195,6 +197,7 @@ def receive(run, fl, tx, now_s):
     segment = int(load(entry, at + SEGMENT))
     in_order = segment == fl.received_below and fl.received_high <= segment
     seat = (segment & fl.mask) * SEGMENT_STRIDE + RECEIVED
+    prefetch(fl.segment_at, ((segment + AHEAD) & fl.mask) * SEGMENT_STRIDE)
     if load(fl.segment_at, seat) != segment + 1.0:
         store(fl.segment_at, seat, segment + 1.0)
         fl.goodput_bytes += fl.mss_bytes

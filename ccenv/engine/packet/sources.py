@@ -1,4 +1,8 @@
-"""Sources of events: the winner tree of their next times, and what events do to links, pipes and jitter boxes. Compiled."""
+"""Sources of events: their next times, which of them is first, and what events do to links, pipes and jitter boxes. Compiled.
+
+While an event happens the first of all other sources is already known; a time that is set then only has to be compared with it.
+Only a source that was first and is put off makes all be looked at again. Very many sources play matches in a winner tree instead.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.calls import load, smallest_of, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -53,7 +57,10 @@ class Sources(NamedTuple):
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
-MAX_FLAT = 16  # leaves up to which a look at all of them is faster than matches
+FEW, MAX_FLAT = 8, 128  # leaves up to which all are looked at before each event; beyond which there are matches
+UNKNOWN = -1  # which source is first
+_SPAN = 16  # leaves that are compared at once
+_first_of_few, _first_of_span = smallest_of(FEW), smallest_of(_SPAN)
 
 
 @kernel(inline="always")
@@ -68,29 +75,59 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1, tick + 2)
 
 
+@kernel(forceinline=True)
+def _look_at_all(tree, leaves, left_out):
+    """Return time and number of the first source but one."""
+    time_s, winner = _first_of_span(tree, leaves, left_out)
+    for begin in range(_SPAN, leaves, _SPAN):
+        other_s, other = _first_of_span(tree, leaves + begin, left_out - begin)
+        if other_s < time_s:
+            time_s, winner = other_s, begin + other
+    return time_s, winner
+
+
 @kernel(inline="always")
 def next_event(run):
     """Return time and number of the source whose event comes next."""
     tree, leaves = run.tree_at, run.tree_leaves
-    if leaves > MAX_FLAT:
-        return load(tree, 1), int(load(tree, 2 * leaves + 1))
-    time_s = load(tree, leaves)
-    winner = 0
-    for source in range(1, leaves):
-        other_s = load(tree, leaves + source)
-        if other_s < time_s:
-            time_s = other_s
-            winner = source
-    return time_s, winner
+    if leaves == FEW:
+        return _first_of_few(tree, leaves, UNKNOWN)
+    if leaves <= MAX_FLAT and run.first_source == UNKNOWN:
+        run.first_s, run.first_source = _look_at_all(tree, leaves, UNKNOWN)
+    return run.first_s, run.first_source
+
+
+@kernel(inline="always")
+def take_event(run, source):
+    """Look for the first source but the one whose event happens now; what sets a next time compares it with that one's."""
+    if FEW < run.tree_leaves <= MAX_FLAT:
+        run.first_s, run.first_source = _look_at_all(run.tree_at, run.tree_leaves, source)
 
 
 @kernel(forceinline=True)
-def set_source(tree, leaves, source, time_s):
-    """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
-    node = leaves + source
-    store(tree, node, time_s)
-    if leaves <= MAX_FLAT:
+def set_source(run, source, time_s):
+    """Set the next time of an event source, and which source is first."""
+    store(run.tree_at, run.tree_leaves + source, time_s)
+    if run.tree_leaves == FEW:
         return
+    if run.tree_leaves > MAX_FLAT:
+        _play_matches(run, source, time_s)
+    elif source == run.first_source:
+        if time_s > run.first_s:
+            run.first_source = UNKNOWN
+            run.first_s = -np.inf
+        else:
+            run.first_s = time_s
+    elif time_s < run.first_s or (time_s == run.first_s and source < run.first_source):
+        run.first_source = source
+        run.first_s = time_s
+
+
+@kernel
+def _play_matches(run, source, time_s):
+    """Play the matches of a source in the winner tree, up to the root."""
+    tree, leaves = run.tree_at, run.tree_leaves
+    node = leaves + source
     winner = float(source)
     node >>= 1
     while node >= 1:
@@ -105,6 +142,8 @@ def set_source(tree, leaves, source, time_s):
         store(tree, node, time_s)
         store(tree, 2 * leaves + node, winner)
         node >>= 1
+    run.first_s = time_s
+    run.first_source = int(winner)
 
 
 @kernel(forceinline=True)
@@ -174,7 +213,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         put_in(run, flows, ln, fl, tx, hop, now_s)
         if ln.busy == 0:
             serve_next(run, flows, ln, now_s)
-            set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+            set_source(run, FIRST_LINK + ln.index, ln.finish_s)
     elif ln.busy == 1:
         count_queue(ln, now_s, mss_bytes)
         append(ln, fl.index, tx, hop, now_s)
@@ -186,7 +225,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         ln.serving_tx = tx
         ln.serving_hop = hop
         ln.finish_s = service_end_s(ln, now_s, size_bytes)
-        set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+        set_source(run, FIRST_LINK + ln.index, ln.finish_s)
 
 
 @kernel

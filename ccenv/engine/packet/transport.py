@@ -21,10 +21,11 @@ import math
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
-from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.calls import load, prefetch, store
 from ccenv.engine.compiled.holds import next_hold
 from ccenv.engine.packet.layout import (
     ACKED,
+    AHEAD,
     APP_LIMITED,
     ARRIVED,
     CONFIRMED,
@@ -41,6 +42,7 @@ from ccenv.engine.packet.layout import (
     SENT_S,
     SENT_WITH_STRIDE,
     STATUS,
+    TX_AHEAD,
     TX_STRIDE,
     WITH_INFLIGHT,
     WITH_LOST,
@@ -255,6 +257,7 @@ def confirm(fl, tx, mss_bytes):
         fl.acked_below_scan += 1
     segment = int(load(fl.tx_at, at + SEGMENT))
     seat = (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED
+    prefetch(fl.segment_at, ((segment + AHEAD) & fl.mask) * SEGMENT_STRIDE)
     if load(fl.segment_at, seat) == segment + 1.0:
         return 0.0, 0.0
     store(fl.segment_at, seat, segment + 1.0)
@@ -293,6 +296,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
 
     entry = fl.tx_at
     at = (newest_tx & fl.mask) * TX_STRIDE
+    prefetch(entry, ((newest_tx + TX_AHEAD) & fl.mask) * TX_STRIDE)
     sent_s = load(entry, at + SENT_S)
     take_rtt(fl, now_s - sent_s)
     fl.delivered_bytes += acked_bytes
@@ -445,6 +449,7 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     tx = fl.next_tx
     at = (tx & fl.mask) * TX_STRIDE
     entry = fl.tx_at
+    prefetch(entry, at + TX_AHEAD * TX_STRIDE)
     store(entry, at + SENT_S, now_s)
     store(entry, at + DELIVERED, fl.delivered_bytes)
     store(entry, at + DELIVERED_S, fl.delivered_s)

@@ -56,7 +56,7 @@ def move_link(arrays, b, share, least_share):  # type: ignore[no-untyped-def]
     if ln.busy == 1:
         ln.finish_s = now_s + (ln.finish_s - now_s) * (ln.rate_Bps / rate_Bps)
         sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids, run.n_monitors)
-        set_source(run.tree_at, run.tree_leaves, sources.links, ln.finish_s)
+        set_source(run, sources.links, ln.finish_s)
     ln.rate_Bps = rate_Bps
     return rate_Bps
 

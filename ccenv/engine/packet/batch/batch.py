@@ -103,8 +103,8 @@ class PacketBatch:
             link_log=np.zeros((size, log_rows, counts["links"]), [(name, "<f8") for name in LINK_LOG]),
         )
         self._memory = Memory(
-            rings=np.zeros((size, words)),  # untouched pages take no memory
-            trees=np.zeros((size, 4 * int(run["tree_leaves"]))),
+            rings=_zeros_on_lines(size, words),
+            trees=_zeros_on_lines(size, 4 * int(run["tree_leaves"])),
             shares=np.zeros((size, monitors, flows, SHARE_STRIDE)),
             box_words=np.zeros((size, counts["boxes"], ADVERSARY_SLOTS)),
             policies=np.zeros((size, *form.tables.policies.shape), np.uint8),
@@ -182,6 +182,18 @@ class PacketBatch:
             target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
         wire_networks(self._all, self.arrays, self.form.tables, self._memory)
         self._point_at_logs()
+
+
+_LINE = 64  # bytes of a cache line
+
+
+def _zeros_on_lines(rows: int, words: int) -> np.ndarray:
+    """Return (rows, words) zeros, each row at the beginning of a cache line; untouched pages take no memory."""
+    per_line = _LINE // 8
+    width = -(-words // per_line) * per_line
+    memory = np.zeros(rows * width + per_line)
+    first = -memory.ctypes.data % _LINE // 8
+    return memory[first : first + rows * width].reshape(rows, width)
 
 
 def needed_words(form: Form, beginnings: Beginnings) -> int:

@@ -339,6 +339,8 @@ def _begin_tree(a, run, tree):
         best = 2 * node if tree[2 * node] <= tree[2 * node + 1] else 2 * node + 1
         tree[node] = tree[best]
         tree[2 * leaves + node] = tree[2 * leaves + best]
+    run.first_s = tree[1]
+    run.first_source = int(tree[2 * leaves + 1])
 
 
 @kernel

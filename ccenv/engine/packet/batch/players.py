@@ -79,7 +79,7 @@ class Memory(NamedTuple):
 
     Attributes:
         rings: (B, words) float64.
-        trees: (B, words) winner trees of event sources.
+        trees: (B, words) next times of event sources.
         shares: (B, monitors, flows, 2) of the monitors.
         box_words: (B, boxes, ADVERSARY_SLOTS) states of the adversaries of jitter boxes.
         policies: (B, monitors, bytes) uint8: records of policies.
