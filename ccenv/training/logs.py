@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.foreign import parse_json, read_text
-from ccenv.training.analysis import Look
 from ccenv.training.config import TrainConfig
+from ccenv.training.monitoring import Look
 from ccenv.training.settings import LogSettings
 
 MAX_BYTES = 64 << 20

@@ -18,11 +18,11 @@ from ccenv.base.foreign import read_json
 from ccenv.base.provenance import code_hash
 from ccenv.envs.packet.task import make_senders
 from ccenv.network.adversary import MlpAdversary
-from ccenv.training.analysis import NOTHING, check_look, look_at
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, as_config, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_mixture, evaluate_packet, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
+from ccenv.training.monitoring import NOTHING, check_look, look_at
 from ccenv.training.path_sets import PathSet
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from ccenv.agents.synthesized import shipped_program
 from ccenv.base.errors import InputError
 from ccenv.cli import main as cli
-from ccenv.live import LiveError, live_needs, needs, programs, read_live_scenario, run
+from ccenv.live import LiveError, live_needs, programs, read_live_scenario, requirements, run
 from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import record_scenario
@@ -75,16 +75,16 @@ def test_old_kernel(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
 
 
 def test_no_type_information(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(needs, "BTF", tmp_path / "vmlinux")
-    assert needs._kernel().found == f"this kernel is {platform.release()} without BTF"
+    monkeypatch.setattr(requirements, "BTF", tmp_path / "vmlinux")
+    assert requirements._kernel().found == f"this kernel is {platform.release()} without BTF"
 
 
 @pytest.mark.parametrize(
     ("held", "words"), [(0, "CAP_BPF and CAP_PERFMON not held"), (1 << 39, "CAP_PERFMON not held"), (1 << 38, "CAP_BPF not held")]
 )
 def test_missing_capabilities(monkeypatch: pytest.MonkeyPatch, held: int, words: str) -> None:
-    monkeypatch.setattr(needs, "capabilities", lambda: held)
-    need = needs._capabilities()
+    monkeypatch.setattr(requirements, "capabilities", lambda: held)
+    need = requirements._capabilities()
     assert (need.ok, need.found) == (False, words)
     assert need.advice == "run as root, or let root load: sudo ccenv live load PROGRAM"
 
@@ -100,14 +100,14 @@ def test_a_program_without_the_right_to_load(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "find_compiler", lambda: None)
+    monkeypatch.setattr(requirements, "find_compiler", lambda: None)
     need = needs._compiler()
     assert (need.ok, need.found) == (False, "no compiler for BPF")
     assert need.advice == "apt install clang (version 12 or newer), or pip install ziglang"
 
 
 def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "LIBRARY", "libnosuch.so.1")
+    monkeypatch.setattr(requirements, "LIBRARY", "libnosuch.so.1")
     assert needs._library() == Needs("BPF loader", False, "no libnosuch.so.1", "apt install libbpf1")
 
 

@@ -107,9 +107,9 @@ def test_what_no_chooser_is_is_refused(more: str, said: str) -> None:
 def test_videos_show_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.image import imread
 
-    from ccenv.training import analysis
+    from ccenv.training import monitoring
 
-    monkeypatch.setattr(analysis, "FRAMES", 2)
+    monkeypatch.setattr(monitoring, "FRAMES", 2)
     train(small("aurora", "evaluation.every_steps=256", "log.video=true"), tmp_path)
     assert sorted(file.name for file in (tmp_path / "videos").iterdir()) == ["256.gif", "512.gif"]
     assert imread(tmp_path / "videos" / "512.gif").std() > 1

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ccenv.base.errors import InputError
-from ccenv.training import analysis
-from ccenv.training.analysis import Look, open_run
+from ccenv.training import monitoring
+from ccenv.training.analysis import open_run
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
+from ccenv.training.monitoring import Look
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("tensorboard")
@@ -36,7 +37,7 @@ def small(*more: str):
 def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
-        patch.setattr(analysis, "FRAMES", 2)
+        patch.setattr(monitoring, "FRAMES", 2)
         folder = tmp_path_factory.mktemp("logs") / "run"
         train(small(EVALUATED, "log.tensorboard=true log.wandb.enabled=true"), folder)
     return folder
