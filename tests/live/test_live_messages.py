@@ -101,14 +101,14 @@ def test_a_program_without_the_right_to_load(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "find_compiler", lambda: None)
-    need = needs._compiler()
+    need = requirements._compiler()
     assert (need.ok, need.found) == (False, "no compiler for BPF")
     assert need.advice == "apt install clang (version 12 or newer), or pip install ziglang"
 
 
 def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "LIBRARY", "libnosuch.so.1")
-    assert needs._library() == Needs("BPF loader", False, "no libnosuch.so.1", "apt install libbpf1")
+    assert requirements._library() == Needs("BPF loader", False, "no libnosuch.so.1", "apt install libbpf1")
 
 
 def test_what_the_verifier_said_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
