@@ -17,7 +17,7 @@ from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined
 from numba.core.registry import CPUDispatcher
 
 
-class _Part(JITCodeLibrary):  # type: ignore[misc]
+class _Part(JITCodeLibrary):
     """A function as part of others: optimised as numba does it, but without machine code of its own."""
 
     def _finalize_final_module(self) -> None:

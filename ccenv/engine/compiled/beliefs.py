@@ -398,16 +398,16 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
         if not np.isfinite(fl.rtt_min_steps):
             return  # nothing was acknowledged yet: no RTT, no bound
         rtt_extra = max(0.0, fl.rtt_min_steps - fl.lag_steps)
-    told = fl.jitter_steps  # D as the sender takes it
+    sender_jitter = fl.jitter_steps  # D as the sender takes it
     if settings.jitter_known == 0:
         go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes)
-        told = fl.rtt_steps
+        sender_jitter = fl.rtt_steps
     rtt = fl.rtt_steps
     # Three times D: in differences of S alone; in what is sent and delivered, where Rm may be too long; from a step to its judge.
-    judge = told + np.int64(math.ceil(rtt_extra))
+    judge = sender_jitter + np.int64(math.ceil(rtt_extra))
     jitter, loose = judge, judge
     if settings.jitter_known == 0:  # by how much Rm is too long is unknown then: by D and a step's own burst at most
-        jitter, loose = told, 2 * told + 1
+        jitter, loose = sender_jitter, 2 * sender_jitter + 1
     served = load(ring, at(s_at, n, mask))
     newest = at(s_at, n, mask) + mask + 1
     window = min(settings.window_rtts * rtt, mask - fl.lag_steps)
@@ -458,10 +458,10 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
     # The smallest RTT, which stands for Rm where Rm is not known, may hold D of jitter and a step's burst of its own.
-    hidden_steps = told + 1 if settings.rtt_known == 0 else 0
+    hidden_steps = sender_jitter + 1 if settings.rtt_known == 0 else 0
     fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
-    fl.qdel_L_exact_s = max(0.0, delay_steps - told) * dt_s
-    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - told) * dt_s
+    fl.qdel_L_exact_s = max(0.0, delay_steps - sender_jitter) * dt_s
+    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - sender_jitter) * dt_s
 
     empty = fl.C_L_Bps > fl.C_U_Bps * MARGIN
     due = n - fl.timeout_step >= settings.period_rtts * rtt

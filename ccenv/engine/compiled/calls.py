@@ -1,10 +1,9 @@
-"""Calls of compiled CCA and adversary functions through a table of addresses.
+"""Calls of CCAs and adversaries by address, and access to raw memory, for compiled code.
 
 The engine kernel is compiled once; a new CCA only compiles its own functions. A function over records
 (``ccenv.agents.callbacks``) is compiled for ``void(Record, ...)`` with numba's own calling convention,
-``int32 f(void** ret, void** excinfo, record* ...)``, and called by address from the kernel.
-
-Plain Python behind an address: what ``calls`` does for functions that are compiled, for methods of a Bridge.
+``int32 f(void** ret, void** excinfo, record* ...)``, and called by address from the kernel. Methods of a Bridge, which are plain
+Python, get addresses of the same kind.
 """
 
 from __future__ import annotations
@@ -86,8 +85,8 @@ def extra_address(extra: ExtraSignals) -> int:
 def extras_of(senders: Iterable[object]) -> tuple[ExtraSignals, ...]:
     """Return what functions of users add to the observations of senders, one entry for each policy with some."""
     policies = [getattr(sender, "policy", None) or sender for sender in senders]
-    found = [policy.interface.extra for policy in policies if isinstance(policy, PolicySender)]
-    return tuple({id(extra): extra for extra in found if extra is not None}.values())
+    extras = [policy.interface.extra for policy in policies if isinstance(policy, PolicySender)]
+    return tuple({id(extra): extra for extra in extras if extra is not None}.values())
 
 
 def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows: Iterable[int]) -> None:

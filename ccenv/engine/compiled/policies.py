@@ -1,10 +1,9 @@
 """Policies of senders in the kernels: measures -> signals -> history -> network -> action.
 
-All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.agents.interface.signals`` when a flow
-decides. What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its
-history (the oldest interval first), what functions of a user add to it, then the states of its recurrent cells.
-
-Small fully connected networks, evaluated in the kernels from one flat weight array.
+Shared by both engines: an engine fills a record of ``ccenv.agents.interface.signals`` when a flow decides. A flow's memory
+between decisions is a row of float64: whether it has decided yet, its history (the oldest interval first), what functions of a
+user add to it, then the states of its recurrent cells. The networks are small, fully connected, with all weights in one flat
+array.
 """
 
 from __future__ import annotations
@@ -275,8 +274,8 @@ def memory_words(policy: PolicySender) -> int:
     """Return how many float64 a flow with this policy remembers."""
     states = {"gru": 1, "lstm": 2}
     cells = [kind for kind in policy.stage_kinds if kind in GATES]
-    own = sum(states[kind] * len(weight) for kind, weight in zip(cells, policy.hidden_weights, strict=True))
-    return FIRST_HISTORY + policy.interface.width + own
+    state_words = sum(states[kind] * len(weight) for kind, weight in zip(cells, policy.hidden_weights, strict=True))
+    return FIRST_HISTORY + policy.interface.width + state_words
 
 
 def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, beliefs: bool = True) -> None:
@@ -293,8 +292,8 @@ def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, b
         if engine not in row.engines:
             raise InputError(f"policy {policy.name!r} sees {row.name!r}, which the {engine} engine does not have")
         lacks = {"truth": "no sender can measure", "finite": "only a flow of finite size has", "beliefs": "needs belief bounds"}
-        given = {"": True, "truth": False, "finite": finite, "beliefs": beliefs}
-        if not given[row.needs]:
+        available = {"": True, "truth": False, "finite": finite, "beliefs": beliefs}
+        if not available[row.needs]:
             raise InputError(f"policy {policy.name!r} sees {row.name!r}, which {lacks[row.needs]}")
     needs = action(sees.action).needs
     if needs == "contract":
@@ -308,8 +307,8 @@ def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, b
 def _check(policy: PolicySender) -> None:
     widths = checked_widths(policy, f"policy {policy.name!r}")
     last = widths[-1] >= 2 if policy.head == "categorical" else widths[-1] == 1
-    known = policy.activation in ACTIVATIONS and policy.head in HEADS and set(policy.stage_kinds) <= set(STAGES)
-    if not known or not last or max(widths[1:]) > MAX_WIDTH or policy.stage_kinds[-1] != "dense":
+    is_known = policy.activation in ACTIVATIONS and policy.head in HEADS and set(policy.stage_kinds) <= set(STAGES)
+    if not is_known or not last or max(widths[1:]) > MAX_WIDTH or policy.stage_kinds[-1] != "dense":
         raise InputError(
             f"policy {policy.name!r}: layers {widths} with {policy.activation!r}, stages {', '.join(policy.stage_kinds)} and "
             f"head {policy.head!r}; at most {MAX_LAYERS} layers of {MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}, stages "
@@ -335,13 +334,13 @@ def _sigmoid(x):
 def _gru(weights, at, n_in, n, x, state, gates, out):
     """Advance a GRU (Cho et al. 2014, in PyTorch's form); return where its weights end. ``state`` is (n,); out gets it too."""
     affine(weights, at, n_in, 3 * n, x, gates)
-    own = gates[3 * n :]
+    hidden_gates = gates[3 * n :]
     hidden_at = at + (n_in + 1) * 3 * n
-    affine(weights, hidden_at, n, 3 * n, state, own)
+    affine(weights, hidden_at, n, 3 * n, state, hidden_gates)
     for o in range(n):
-        reset = _sigmoid(gates[o] + own[o])
-        update = _sigmoid(gates[n + o] + own[n + o])
-        new = np.tanh(gates[2 * n + o] + reset * own[2 * n + o])
+        reset = _sigmoid(gates[o] + hidden_gates[o])
+        update = _sigmoid(gates[n + o] + hidden_gates[n + o])
+        new = np.tanh(gates[2 * n + o] + reset * hidden_gates[2 * n + o])
         out[o] = (1.0 - update) * new + update * state[o]
     for o in range(n):
         state[o] = out[o]
@@ -352,14 +351,14 @@ def _gru(weights, at, n_in, n, x, state, gates, out):
 def _lstm(weights, at, n_in, n, x, state, gates, out):
     """Advance an LSTM (Hochreiter, Schmidhuber 1997, with forget gate); ``state`` is (2n,): output, then cell."""
     affine(weights, at, n_in, 4 * n, x, gates)
-    own = gates[4 * n :]
+    hidden_gates = gates[4 * n :]
     hidden_at = at + (n_in + 1) * 4 * n
-    affine(weights, hidden_at, n, 4 * n, state, own)
+    affine(weights, hidden_at, n, 4 * n, state, hidden_gates)
     for o in range(n):
-        enter = _sigmoid(gates[o] + own[o])
-        forget = _sigmoid(gates[n + o] + own[n + o])
-        new = np.tanh(gates[2 * n + o] + own[2 * n + o])
-        leave = _sigmoid(gates[3 * n + o] + own[3 * n + o])
+        enter = _sigmoid(gates[o] + hidden_gates[o])
+        forget = _sigmoid(gates[n + o] + hidden_gates[n + o])
+        new = np.tanh(gates[2 * n + o] + hidden_gates[2 * n + o])
+        leave = _sigmoid(gates[3 * n + o] + hidden_gates[3 * n + o])
         state[n + o] = forget * state[n + o] + enter * new
         out[o] = leave * np.tanh(state[n + o])
     for o in range(n):
@@ -384,14 +383,14 @@ def network_outputs(policy, weights, x, states, scratch):
     state_at = 0
     row = 1
     for stage in range(stages):
-        n_in, n_out, kind = policy.widths[stage], policy.widths[stage + 1], policy.kinds[stage]
+        n_in, n_out, stage_kind = policy.widths[stage], policy.widths[stage + 1], policy.kinds[stage]
         source = x if stage == 0 else scratch[1 - row]
-        if kind == _DENSE:
+        if stage_kind == _DENSE:
             affine(weights, at, n_in, n_out, source, scratch[row])
             if stage < stages - 1:
                 activate(policy.activation, n_out, scratch[row])
             at += (n_in + 1) * n_out
-        elif kind == _GRU:
+        elif stage_kind == _GRU:
             at = _gru(weights, at, n_in, n_out, source, states[state_at : state_at + n_out], gates, scratch[row])
             state_at += n_out
         else:

@@ -138,10 +138,10 @@ def _leaf_at(nodes_at: int, first_row: int, inputs_at: int) -> int:
     """Return where the row of the leaf starts that the inputs lead to."""
     at = first_row * WIDTH
     while load(nodes_at, at + KIND) != LEAF:
-        kind = load(nodes_at, at + KIND)
-        if kind == LINEAR:
+        node = load(nodes_at, at + KIND)
+        if node == LINEAR:
             holds = _positive(nodes_at, at, inputs_at)
-        elif kind == UTILISED:
+        elif node == UTILISED:
             holds = load(inputs_at, _IN_UTILISED) != 0.0
         else:
             holds = load(inputs_at, _IN_LOSS) != 0.0

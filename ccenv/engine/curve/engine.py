@@ -1,7 +1,4 @@
-"""The curve engine: many environments, each a bottleneck with its flows, advanced by a compiled kernel.
-
-Logs of the curve engine, the traces made of them, and snapshots.
-"""
+"""The curve engine: environments of one bottleneck and its flows each, advanced by a compiled kernel; its logs and snapshots."""
 
 from __future__ import annotations
 
@@ -357,8 +354,8 @@ class CurveEngine:
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays that a snapshot holds, beside the logs."""
-        own = {name: getattr(self, name) for name in _STATE}
-        return own | ({f"watch.{name}": getattr(self.watch, name) for name in WATCH_STATE} if self.watch.is_used else {})
+        arrays = {name: getattr(self, name) for name in _STATE}
+        return arrays | ({f"watch.{name}": getattr(self.watch, name) for name in WATCH_STATE} if self.watch.is_used else {})
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
@@ -461,8 +458,8 @@ class CurveEngine:
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
         names = ("_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
-        own = sum(array.nbytes for array in self._state().values())
-        return float((own + sum(getattr(self, name).nbytes for name in names)) / self.n_envs)
+        state_bytes = sum(array.nbytes for array in self._state().values())
+        return float((state_bytes + sum(getattr(self, name).nbytes for name in names)) / self.n_envs)
 
     def trace(self, env: int = 0) -> Trace:
         """Return what environment env has done since its reset. Needs ``record=True``."""

@@ -250,6 +250,6 @@ def _workload_numbers(workload: Workload) -> tuple[float, float]:
 
 
 def _workload_of(code: int, a: float, b: float) -> Workload:
-    kind = next(name for name, number in WORKLOADS.items() if number == code)
-    numbers = {"bulk": {}, "rate": {"rate_Bps": a}, "on_off": {"on_s": a, "off_s": b}, "finite": {"size_bytes": a}}[kind]
-    return Workload.model_validate({"kind": kind, **numbers})
+    workload = next(name for name, number in WORKLOADS.items() if number == code)
+    numbers = {"bulk": {}, "rate": {"rate_Bps": a}, "on_off": {"on_s": a, "off_s": b}, "finite": {"size_bytes": a}}[workload]
+    return Workload.model_validate({"kind": workload, **numbers})

@@ -130,7 +130,7 @@ class SenderTable:
         probe = {id(s): s.program.probe_window_rtts for s in programs}
         self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
         self.index = np.array([[index.get(id(_rule(bare(s))), NO_INNER) for s in row] for row in table], np.int64)
-        choices = [[_choice(s, index) for s in row] for row in table]
+        choices = [[_find_choice(s, index) for s in row] for row in table]
         self.chooser, self.chooser_index, self.position = np.moveaxis(np.array(choices, np.float64), 2, 0)
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
@@ -157,7 +157,7 @@ def _rule(player: Any) -> Any:
     return player.inner if isinstance(player, ExternalSender) else player
 
 
-def _choice(sender: Sender, index: dict[int, int]) -> tuple[int, int, float]:
+def _find_choice(sender: Sender, index: dict[int, int]) -> tuple[int, int, float]:
     """Return code of the chooser, row of its policy and its position; zeros for senders without a contract."""
     contract = bare(sender)
     return chooser_of(contract, index.get(id(contract.policy), 0)) if isinstance(contract, ContractSender) else (0, 0, 0.0)
@@ -165,8 +165,8 @@ def _choice(sender: Sender, index: dict[int, int]) -> tuple[int, int, float]:
 
 def chooser_of(contract: ContractSender, policy_row: int) -> tuple[int, int, float]:
     """Return the code of a contract's chooser, the row of its policy, and where in the interval it starts."""
-    kind = "fixed" if contract.chooser in _FIXED_POSITION else contract.chooser
-    return CHOOSER_CODES[kind], policy_row, _FIXED_POSITION.get(contract.chooser, 0.0)
+    chooser = "fixed" if contract.chooser in _FIXED_POSITION else contract.chooser
+    return CHOOSER_CODES[chooser], policy_row, _FIXED_POSITION.get(contract.chooser, 0.0)
 
 
 def stack_senders(senders: Sequence[ProgramSender | ContractSender]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,4 @@
-"""How many steps the rings of a batch must hold, and the records of freshly reset environments.
-
-Checks of the curve engine's arguments before a kernel runs, and the error of one that stopped.
-"""
+"""What a batch of the curve engine starts from: lengths of rings, records of fresh environments, checks of arguments, errors."""
 
 from __future__ import annotations
 
@@ -316,13 +313,13 @@ def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) 
     """
     if actions.shape != shape:
         raise InputError(f"actions of shape {actions.shape}; {shape} is needed")
-    given, kind = actions.ravel(), flow["sender_kind"]
-    driven = (kind == SENDER_KINDS["external"]) & ~np.isnan(given)
-    if not (given[driven] > 0).all():
+    values, sender_kinds = actions.ravel(), flow["sender_kind"]
+    driven = (sender_kinds == SENDER_KINDS["external"]) & ~np.isnan(values)
+    if not (values[driven] > 0).all():
         raise InputError("an action (sending rate in bytes/s) is not positive")
-    flow["rate_Bps"][driven] = given[driven]
-    inside = (kind == SENDER_KINDS["contract"]) & (flow["chooser"] == CHOOSER_CODES["external"])
-    flow["position"][inside] = given[inside]
+    flow["rate_Bps"][driven] = values[driven]
+    inside = (sender_kinds == SENDER_KINDS["contract"]) & (flow["chooser"] == CHOOSER_CODES["external"])
+    flow["position"][inside] = values[inside]
 
 
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:

@@ -1,12 +1,8 @@
-"""The parts of a step of the curve engine in the order of docs/curve-engine.md. Compiled; ``kernel.advance_range`` calls them.
+"""The curve engine's kernel, compiled: a step is the list of docs/curve-engine.md; the laws are in docs/traces.md.
 
-``a`` holds the arrays of the batch (``kernel.KernelArrays``), without owners; k is the step. All of it is inlined.
-
-The curve engine's kernel, compiled. A step is the list of docs/curve-engine.md; the laws are in docs/traces.md.
-
-Environments are outer, steps inner: a call advances each environment by n steps. Letters follow [CCmatic] Table 1:
-A sent, L lost, E = A - L enqueued, G tokens admitted, P departed, S delivered; k is the newest step.
-The plain reference is ``tests/oracles/curve.py``.
+Environments are outer, steps inner: a call advances each environment by n steps. Letters follow [CCmatic] Table 1: A sent, L
+lost, E = A - L enqueued, G tokens admitted, P departed, S delivered; k is the newest step. ``a`` holds the arrays of the batch
+(``KernelArrays``), without owners. The parts of a step are inlined. The plain reference is ``tests/oracles/curve.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The sender's half of a step: sending, acknowledgements, loss detection, classic CCAs. Compiled; see ``step``.
+"""Both halves of a step, compiled; see ``step``. The sender's: sending, acknowledgements, loss detection, classic CCAs.
 
-The network's half of a step: moves, link rate, tokens, losses, departures, service. Compiled; see ``step``.
+The network's: moves, link rate, tokens, losses, departures, service.
 """
 
 from __future__ import annotations
@@ -329,8 +329,8 @@ def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, infli
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
     earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, rings.mask))  # older: bytes fewer than a tie
-    known = load(rings.ring, at(rings.s_at, earlier, rings.mask)) if earlier > 0 else 0.0
-    ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
+    acked_before = load(rings.ring, at(rings.s_at, earlier, rings.mask)) if earlier > 0 else 0.0
+    ack.delivery_rate_Bps = (fl.acked_bytes - acked_before) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight
     ack.round_start = 0.0
     if fl.acked_bytes >= fl.round_end_bytes:
@@ -342,7 +342,7 @@ def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, infli
     ack.app_limited = fl.app_limited = 1.0 if limited else 0.0
     ack.ecn_fraction = 0.0
     ack.mss_bytes = mss_bytes
-    ack.prior_delivered_bytes = known
+    ack.prior_delivered_bytes = acked_before
     ack.tx_inflight_bytes = fl.round_inflight_bytes
     ack.lost_since_bytes = fl.found_lost_bytes - fl.round_found_lost_bytes
 

@@ -1,6 +1,4 @@
-"""The parameter sets of the fluid model: `paper`, `artefact` and `calibrated`.
-
-Record layouts of the fluid kernels: what one flow, one link and one configuration hold.
+"""The parameter sets of the fluid model, `paper`, `artefact` and `calibrated`, and the record layouts of its kernels.
 
 Seconds, bytes and bytes/s throughout. The kernels and nothing else index these records, by field name.
 """
@@ -132,8 +130,8 @@ CALIBRATED = Path(__file__).parent / "calibrated.json"
 @cache
 def calibration() -> dict[str, Any]:
     """Return the stored calibration: fitted constants under ``constants``, records, split and errors beside them."""
-    found: dict[str, Any] = json.loads(CALIBRATED.read_text(encoding="utf-8"))
-    return found
+    stored: dict[str, Any] = json.loads(CALIBRATED.read_text(encoding="utf-8"))
+    return stored
 
 
 # `paper` keeps the printed constants; the printed gains of 1 have no unit, and only 1/ms lets the 10 ms windows of

@@ -1,20 +1,9 @@
-"""What BBRv1 and BBRv2 have in common: min-RTT estimate, ProbeRTT, maximum delivery rate ([BBR-fluid] section 3.2).
+"""Senders of the fluid model and the laws that they share: Reno, CUBIC, BBRv1 and BBRv2, printed, as published code, and fitted.
 
-CUBIC as a fluid ([BBR-fluid] appendix B.2).
-
-Reno as a fluid ([BBR-fluid] appendix B.1).
-
-Scalar laws that all parts of the fluid model share: the sigmoid, the smooth ReLU, and loss at a link.
-
-BBRv1 as a fluid ([BBR-fluid] section 3.3).
-
-BBRv2 as a fluid ([BBR-fluid] section 3.4).
-
-CUBIC and BBRv2 as the published simulator of [BBR-fluid] computes them, where that differs from print.
-
-Reference: the simulator that [BBR-fluid] cites as its reference 50. Its BBRv1 and Reno follow the printed equations.
-
-Senders that react to loss once per round trip, as Linux does: the fluid models of the parameter set `calibrated`.
+References: [BBR-fluid] section 3.2 (what both BBRs have in common: min-RTT estimate, ProbeRTT, maximum delivery rate), 3.3
+(BBRv1), 3.4 (BBRv2), appendix B.1 (Reno) and B.2 (CUBIC); for CUBIC and BBRv2 where the code differs from print, the simulator
+that it cites as its reference 50, whose BBRv1 and Reno follow the printed equations. In the parameter set `calibrated` senders
+react to loss once per round trip, as Linux does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Run fluid scenarios: one with traces, or many in parallel.
-
-Metrics of a fluid run, as in [BBR-fluid] section 4.3.
-"""
+"""Run fluid scenarios, one with traces or many in parallel, and compute their metrics ([BBR-fluid] section 4.3)."""
 
 from __future__ import annotations
 

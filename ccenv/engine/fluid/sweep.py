@@ -1,7 +1,4 @@
-"""Sweeps over mixes, queue disciplines and buffers, as the validation of [BBR-fluid] section 4.3.
-
-Scenarios and sweeps by name or file.
-"""
+"""Fluid scenarios and sweeps by name or file; sweeps over mixes, queue disciplines and buffers ([BBR-fluid] section 4.3)."""
 
 from __future__ import annotations
 
@@ -65,8 +62,8 @@ class Sweep(FiniteModel):
             parts = mix.split("/")
             bad = [part for part in parts if part not in CCA_CODES]
             if bad or len(parts) > 2:
-                known = [*CCA_CODES, *(f"{a}/{b}" for a in CCA_CODES for b in CCA_CODES if a != b)]
-                raise ValueError(f"unknown mix {mix!r}.{did_you_mean(mix, known)}")
+                mixes = [*CCA_CODES, *(f"{a}/{b}" for a in CCA_CODES for b in CCA_CODES if a != b)]
+                raise ValueError(f"unknown mix {mix!r}.{did_you_mean(mix, mixes)}")
         return value
 
     @field_validator("disciplines")
@@ -157,21 +154,21 @@ def _read(name: str, kind: str) -> tuple[Any, str]:
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise InputError(f"{path.name}: expected a mapping of keys (got {type(data).__name__})")
-    found = data.get("kind")
-    if found != kind:
-        command = {"scenario": "run", "sweep": "sweep"}.get(str(found))
+    file_kind = data.get("kind")
+    if file_kind != kind:
+        command = {"scenario": "run", "sweep": "sweep"}.get(str(file_kind))
         hint = f"; use `ccenv ode {command}`" if command else ""
-        raise InputError(f"{path.name}: kind must be {kind!r} (got {found!r}){hint}")
+        raise InputError(f"{path.name}: kind must be {kind!r} (got {file_kind!r}){hint}")
     return data, path.name
 
 
-def _changed(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _apply_changes(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return the data with the changes that are not None; overrides are merged, not replaced."""
-    given = {key: value for key, value in changes.items() if value is not None}
+    changed = {key: value for key, value in changes.items() if value is not None}
     old = data.get("overrides")
-    if "overrides" in given and isinstance(old, dict):
-        given["overrides"] = old | given["overrides"]
-    return data | given
+    if "overrides" in changed and isinstance(old, dict):
+        changed["overrides"] = old | changed["overrides"]
+    return data | changed
 
 
 def load_scenario(name: str, **changes: Any) -> Scenario:
@@ -182,7 +179,7 @@ def load_scenario(name: str, **changes: Any) -> Scenario:
         UnknownNameError: if there is no such name or file.
     """
     data, where = _read(name, "scenario")
-    scenario = validate(Scenario, _changed(data, changes), where)
+    scenario = validate(Scenario, _apply_changes(data, changes), where)
     scenario.constants  # noqa: B018 -- an unknown override is an error of the file
     return scenario
 
@@ -190,7 +187,7 @@ def load_scenario(name: str, **changes: Any) -> Scenario:
 def load_sweep(name: str, **changes: Any) -> Sweep:
     """Return the sweep of a shipped name or a YAML file, with changed values where not None. Raises as load_scenario."""
     data, where = _read(name, "sweep")
-    sweep = validate(Sweep, _changed(data, changes), where)
+    sweep = validate(Sweep, _apply_changes(data, changes), where)
     for key in sweep.cells():
         sweep.scenario(*key).constants  # noqa: B018 -- what no cell allows is an error of the file
     return sweep

@@ -1,10 +1,9 @@
-"""Transfers that come and go, compiled: each is a new flow in a free slot, which is free again when nothing of it is left.
+"""What applications offer, in whole segments, and transfers that come and go. Compiled.
 
-The record of a slot goes on counting transmissions and segments, so that no ring is cleared; all that a sender knows begins anew.
-
-What applications offer, in whole segments: bulk, a constant rate, on/off, a finite transfer, batches, web objects.
-
-What an application outside of the kernel asks for (``asked``) is added by ``PacketEngine.offer``.
+Workloads: bulk, a constant rate, on/off, a finite transfer, batches, web objects; what an application outside of the kernel asks
+for (``asked``) is added by ``PacketEngine.offer``. A transfer is a new flow in a slot, which is free again when nothing of it is
+left. The record of a slot goes on counting transmissions and segments, so that no ring is cleared; all that a sender knows begins
+anew.
 """
 
 from __future__ import annotations
@@ -116,17 +115,17 @@ LARGEST_OBJECT = 1e5  # in units of the mean: the tail has no mean square
 @kernel
 def begin_application(fl, mss_bytes):
     """Set what is offered at the start of a flow."""
-    kind = fl.workload
+    workload = fl.workload
     fl.app_next_s = np.inf
     fl.app_segments = UNLIMITED
-    if kind == _FINITE:
+    if workload == _FINITE:
         fl.app_segments = np.int64(math.ceil(fl.workload_a / mss_bytes))
-    elif kind == _ON_OFF:
+    elif workload == _ON_OFF:
         fl.app_next_s = fl.start_s + fl.workload_a
-    elif kind in (_RATE, _BATCHES, _WEB):
+    elif workload in (_RATE, _BATCHES, _WEB):
         fl.app_segments = 0
         fl.app_next_s = fl.start_s
-    elif kind == _ASKED:
+    elif workload == _ASKED:
         fl.app_segments = 0
         fl.app_next_s = LATER_S
 
@@ -134,16 +133,16 @@ def begin_application(fl, mss_bytes):
 @kernel
 def offer(fl, now_s, mss_bytes, seed):
     """Bring what is offered up to now_s; app_next_s is when that changes next."""
-    kind = fl.workload
+    workload = fl.workload
     while fl.app_next_s <= now_s:
-        if kind == _RATE:  # workload_a: bytes/s
+        if workload == _RATE:  # workload_a: bytes/s
             fl.app_segments = 1 + np.int64(min((now_s - fl.start_s) * fl.workload_a / mss_bytes + ROUNDING, LARGEST_OFFER))
             fl.app_next_s = max(fl.start_s + fl.app_segments * mss_bytes / fl.workload_a, now_s + SHORTEST_S)
-        elif kind == _BATCHES:  # workload_a bytes every workload_b seconds
+        elif workload == _BATCHES:  # workload_a bytes every workload_b seconds
             fl.app_segments += np.int64(math.ceil(fl.workload_a / mss_bytes))
             fl.app_draws += 1.0
             fl.app_next_s = fl.start_s + fl.app_draws * fl.workload_b
-        elif kind == _WEB:  # objects of mean size workload_a, exponential gaps of mean workload_b
+        elif workload == _WEB:  # objects of mean size workload_a, exponential gaps of mean workload_b
             size = uniform(seed, 0.0, float(fl.index), WORKLOAD_COUNTER + fl.app_draws)
             gap = uniform(seed, 0.0, float(fl.index), WORKLOAD_COUNTER + fl.app_draws + 1.0)
             fl.app_draws += 2.0

@@ -155,9 +155,9 @@ def take_step(beliefs, flow):
                 beliefs.timeout_step = n
                 beliefs.judged_step = n
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
-        known = load(ring, at(rings.l_at, n, mask))
-        beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
-        beliefs.found_lost_bytes = known
+        learnt_lost_bytes = load(ring, at(rings.l_at, n, mask))
+        beliefs.lost_since_decision_bytes += learnt_lost_bytes - beliefs.found_lost_bytes
+        beliefs.found_lost_bytes = learnt_lost_bytes
         update_beliefs(
             beliefs, rings, n, beliefs.dt_s, 1.0 / beliefs.dt_s, beliefs.mss_bytes, beliefs.mss_bytes, beliefs.loss_proves == 1,
             beliefs, beliefs.reciprocals_at,

@@ -89,7 +89,7 @@ class PacketEngine:
         if len(senders) != len(network.flows):
             raise InputError(f"{len(senders)} senders for {len(network.flows)} flows")
         self._slots = laid_out(network, seed) if any(flow.arrivals for flow in network.flows) else None
-        given = senders
+        flow_senders = senders
         if self._slots is not None:
             if deciders:
                 raise InputError("flows that come and go cannot be monitored")
@@ -119,7 +119,7 @@ class PacketEngine:
             begins.flows["start_s"][0, self._slots.pooled >= 0] = np.inf
         words = needed_words(form, begins)
         if self._slots is not None:
-            check_slots(self._slots, given, words)
+            check_slots(self._slots, flow_senders, words)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
         self._batch.begin(np.zeros(1, np.int64), begins)
         self._extras = extras_of(map(bare, self.senders))
@@ -208,10 +208,10 @@ class PacketEngine:
         ends = self.flow("finished_s")
         if self._slots is None:
             return ends
-        given = np.array([ends[np.argmax(self._slots.owners == flow)] for flow in range(int(self._slots.owners.max()) + 1)])
+        finished = np.array([ends[np.argmax(self._slots.owners == flow)] for flow in range(int(self._slots.owners.max()) + 1)])
         for flow, transfers in self.transfers().items():
-            given[flow] = np.nan_to_num(transfers[:, 2], nan=np.inf).max()
-        return given
+            finished[flow] = np.nan_to_num(transfers[:, 2], nan=np.inf).max()
+        return finished
 
     def packet_log(self) -> np.ndarray:
         """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""

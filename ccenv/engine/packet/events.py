@@ -1,13 +1,10 @@
-"""The events of the packet engine, one function each. Compiled; ``kernel.advance`` calls them.
+"""The events of the packet engine, one function each, and the ways of packets and ACKs from hop to hop. Compiled.
 
-``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` the numbers of sources. All is inlined.
+``kernel.advance`` calls them. ``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` the
+numbers of sources.
 
-Reordering: packets that take a longer way behind the last link, so that others overtake them. Compiled.
-
-The longer way is a pipe of its own, in order by itself. A receiver is told of both ways in the order of time: before a packet of
-the short way arrives, those of the long way do that are due by then.
-
-From hop to hop: the links of data and of ACKs, and what brings packets to them. Compiled.
+Packets that others overtake take a longer way behind the last link: a pipe of its own, in order by itself. A receiver hears from
+both ways in the order of time: before a packet of the short way arrives, those of the long way do that are due by then.
 """
 
 from __future__ import annotations

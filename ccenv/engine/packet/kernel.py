@@ -1,10 +1,10 @@
 """The packet engine's event loop, compiled. The plain reference is ``tests/oracles/packet.py``.
 
-Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and RTO timers, start), pipes
-(arrival at a further hop), boxes (an adversary's decision), grids (steps of beliefs), monitors (decisions of policies), the tick
-of all CCAs, the log. At equal times the source with the lowest number is first, so a run is a
-function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
-its time is up or a decision is awaited from outside.
+Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and RTO timers, start), pipes (arrival at
+a further hop), boxes (an adversary's decision), grids (steps of beliefs), monitors (decisions of policies), the tick of all
+CCAs, the log. At equal times the source with the lowest number is first, so a run is a function of its inputs alone. A batch is
+many networks that share nothing but their tables of senders; each runs until its time is up or a decision is awaited from
+outside.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The packet engine's memory: one record per link, flow, transit pipe and jitter box; rings of float64 by address.
+"""The packet engine's memory: one record per link, flow, transit pipe and jitter box; rings of float64 by address; packet log.
 
 This module alone owns field names and ring offsets. All rings have a power-of-two number of entries; entry n lives at
-``(n & mask) * STRIDE``.
-
-What the record of a flow holds for RACK-TLP (RFC 8985 s.5.3), at its end.
-
-The packet log: what happened to each packet, in the order of time.
+``(n & mask) * STRIDE``. The packet log holds what happened to each packet, in the order of time.
 """
 
 from __future__ import annotations

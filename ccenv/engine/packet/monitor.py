@@ -302,7 +302,7 @@ def _fill_shares(a, run, monitor, now_s, interval_s, m):
             flows += 1.0
             if not is_controlled(a, a.flows[i]):
                 others += 1.0
-    own = 0.0
+    controlled_shares = 0.0
     controlled = 0.0
     total = 0.0
     squares = 0.0
@@ -317,14 +317,14 @@ def _fill_shares(a, run, monitor, now_s, interval_s, m):
             total += share
             squares += share * share
             if is_controlled(a, fl):
-                own += share
+                controlled_shares += share
                 controlled += 1.0
         store(monitor.shares_at, at + SHARE, share)
         store(monitor.shares_at, at + SHARE_DELIVERED, fl.delivered_bytes)
     m.true_flows = flows
     m.true_others = others
     m.true_share = load(monitor.shares_at, monitor.flow * SHARE_STRIDE + SHARE)
-    m.true_own_share_mean = own / controlled if controlled > 0.0 else 1.0
+    m.true_own_share_mean = controlled_shares / controlled if controlled > 0.0 else 1.0
     m.true_jain = total * total / (flows * squares) if squares > 0.0 else 1.0
 
 

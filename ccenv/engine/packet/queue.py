@@ -1,12 +1,11 @@
-"""Links of the packet engine: queue disciplines and service, as functions over a link's record.
+"""Links of the packet engine: queue disciplines and service, as functions over a link's record. Compiled.
 
 The packet being serialised is not counted as waiting. Where all packets have one size buffers are whole packets; a link
 whose packets have several sizes (``mixed``) counts bytes.
 
-PIE (RFC 8033): drops at random on arrival, with a probability that a controller moves by the queueing delay. Compiled.
-
-The delay is what waits over the link rate (s.4.2). The controller has no timer: it catches up with its updates before
-every arrival and every departure, between which nothing changes.
+PIE (RFC 8033) drops at random on arrival, with a probability that a controller moves by the queueing delay, which is what waits
+over the link rate (s.4.2). The controller has no timer: it catches up with its updates before every arrival and every departure,
+between which nothing changes.
 """
 
 from __future__ import annotations

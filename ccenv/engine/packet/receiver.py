@@ -1,12 +1,9 @@
-"""Jitter boxes and receivers of the packet engine.
+"""Jitter boxes, random losses and receivers of the packet engine. Compiled.
 
 A jitter box turns the time a packet leaves its last link into the time it is delivered: in order, and at most D later. The
 receiver acknowledges every n-th packet, or when the delayed-ACK timer ends, and at once where something is missing
-(RFC 5681 s.4.2). On their way back ACKs may be collected and come in bursts, or merged into one each.
-
-Random losses of packets and ACKs: one by one, and in bursts (Gilbert, Elliott). Compiled.
-
-The order in which packets reach a receiver where some overtake others, and up to where ACKs have covered it. Compiled.
+(RFC 5681 s.4.2). On their way back ACKs may be collected and come in bursts, or merged into one each. Packets and ACKs are lost
+one by one, or in bursts (Gilbert, Elliott). Where some packets overtake others, a ring holds the order of arrival.
 """
 
 from __future__ import annotations
@@ -115,20 +112,20 @@ MULTIPLE_TOLERANCE = 1e-9
 def release_time_s(fl, arrival_s, seed):
     """Return when a packet that reaches the box at arrival_s leaves it: in order, within D."""
     release_s = arrival_s
-    kind = fl.jitter_kind
-    if kind == _CONSTANT:
+    jitter = fl.jitter_kind
+    if jitter == _CONSTANT:
         release_s = arrival_s + fl.jitter_s
-    elif kind == _BATCH:  # [CCmatic] App. H: agg_delay ~ U[0, D), drawn anew per batch
+    elif jitter == _BATCH:  # [CCmatic] App. H: agg_delay ~ U[0, D), drawn anew per batch
         while fl.batch_end_s < arrival_s:
             fl.batch_end_s += fl.jitter_s * uniform(seed, 0.0, float(fl.index), JITTER_COUNTER + fl.jitter_draws)
             fl.jitter_draws += 1.0
         release_s = fl.batch_end_s
-    elif kind == _INTERVAL:  # [Starvation] s.5.3
+    elif jitter == _INTERVAL:  # [Starvation] s.5.3
         release_s = math.ceil(arrival_s / fl.jitter_interval_s - MULTIPLE_TOLERANCE) * fl.jitter_interval_s
-    elif kind == _REPLAY:
+    elif jitter == _REPLAY:
         entry = np.int64(arrival_s / fl.jitter_interval_s + MULTIPLE_TOLERANCE) % fl.jitter_table_length
         release_s = arrival_s + load(fl.jitter_table_at, entry)
-    elif kind == _EARLY:  # [Starvation] s.5.1: one packet without the delay that all others have
+    elif jitter == _EARLY:  # [Starvation] s.5.1: one packet without the delay that all others have
         if arrival_s >= fl.jitter_at_s:
             fl.jitter_at_s = fl.jitter_at_s + fl.jitter_interval_s if fl.jitter_interval_s > 0.0 else np.inf
         else:

@@ -1,9 +1,6 @@
 """One flow over one drop-tail link of constant rate: its events with all that changes in registers. Compiled.
 
-The code of the events is that of all networks (``events``); what this network does not have is known when it is compiled, and is
-not there. Rate changes, decisions, ticks and the log come between two calls.
-
-Records in registers: a copy of a record that compiled code works on, with fields whose values are known to the compiler.
+The code of the events is that of all networks (``events``). Rate changes, decisions, ticks and the log come between two calls.
 
 The compiler cannot keep a field of a record in a register across a write to a ring: for all it knows, the write may change the
 field. A local copy has no address that a ring could have, so its fields live in registers. Fields that are known are constants:
@@ -81,12 +78,12 @@ def _read(context: Any, builder: Any, typ: LocalRecord, value: Any, attr: str) -
 
 @lower_setattr_generic(LocalRecord)
 def _write(context: Any, builder: Any, sig: Any, args: Any, attr: str) -> None:
-    typ, given = sig.args
+    typ, value_type = sig.args
     if attr in typ.known:
         raise TypeError(f"{attr!r} is known to be {typ.known[attr]}: nothing may set it")
     target, value = args
     member = typ.record.typeof(attr)
-    converted = context.cast(builder, value, given, member)
+    converted = context.cast(builder, value, value_type, member)
     context.pack_value(builder, member, converted, _member(context, builder, typ, target, attr))
 
 
@@ -124,14 +121,14 @@ def fits(known: Mapping[str, float]) -> Any:
     @intrinsic
     def has_known_values(typing_context, record):
         def generate(context, builder, signature, arguments):
-            found = cgutils.true_bit
+            equals_all = cgutils.true_bit
             for name, value in fixed:
                 member = record.typeof(name)
                 pointer = cgutils.get_record_member(builder, arguments[0], record.offset(name), context.get_data_type(member))
-                present, wanted = context.unpack_value(builder, member, pointer), context.get_constant(member, value)
+                present, expected = context.unpack_value(builder, member, pointer), context.get_constant(member, value)
                 equal = builder.icmp_signed if isinstance(member, types.Integer) else builder.fcmp_ordered
-                found = builder.and_(found, equal("==", present, wanted))
-            return found
+                equals_all = builder.and_(equals_all, equal("==", present, expected))
+            return equals_all
 
         return types.boolean(record), generate
 

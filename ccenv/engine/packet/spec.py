@@ -1,8 +1,6 @@
-"""What the packet engine runs: links, flows with routes, workloads, jitter boxes, receivers. Strict data, SI units.
+"""What the packet engine runs: links, flows with routes, workloads, arrivals, jitter boxes, paths, receivers.
 
-What a path does to the packets and ACKs of a flow. Strict data, SI units.
-
-Arrival processes and size distributions, with sources. Strict data, SI units.
+Strict data, SI units; arrival processes and size distributions with their sources.
 """
 
 from __future__ import annotations
@@ -188,8 +186,8 @@ class Arrivals(StrictModel):
             smallest = self.size_bytes * (PARETO_SHAPE - 1.0) / PARETO_SHAPE
             return np.minimum(smallest * (1.0 - shares) ** (-1.0 / PARETO_SHAPE), LARGEST_PARETO * self.size_bytes)
         points = np.array(CURVES[self.sizes])
-        found: np.ndarray = np.interp(shares, points[:, 1], points[:, 0])
-        return found
+        sizes: np.ndarray = np.interp(shares, points[:, 1], points[:, 0])
+        return sizes
 
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -261,9 +259,9 @@ class LinkSpec(StrictModel):
 
     @model_validator(mode="after")
     def _varies_in_one_way(self) -> LinkSpec:
-        given = [name for name in ("trace", "generator", "rate_steps") if getattr(self, name)]
-        if len(given) > 1:
-            raise ValueError(f"link {self.name!r} has {' and '.join(given)}; one of them is allowed")
+        variations = [name for name in ("trace", "generator", "rate_steps") if getattr(self, name)]
+        if len(variations) > 1:
+            raise ValueError(f"link {self.name!r} has {' and '.join(variations)}; one of them is allowed")
         if self.rate_steps and self.rate_steps[-1].rate_Bps == 0:
             raise ValueError(f"link {self.name!r}: its rate is 0 for ever after {self.rate_steps[-1].time_s:g} s")
         if self.discipline == "pie" and any(step.rate_Bps == 0 for step in self.rate_steps):
@@ -536,9 +534,9 @@ class NetworkSpec(StrictModel):
     def route_of(self, flow: int) -> list[int]:
         """Return the indices of a flow's links."""
         names = [link.name for link in self.links]
-        given = [names.index(name) for name in self.flows[flow].route]
+        route = [names.index(name) for name in self.flows[flow].route]
         back = self.back_of(flow) if self.flows[flow].ack_path else []
-        return given or [index for index in range(len(names)) if index not in back]
+        return route or [index for index in range(len(names)) if index not in back]
 
     def back_of(self, flow: int) -> list[int]:
         """Return the indices of the links of a flow's ACKs."""

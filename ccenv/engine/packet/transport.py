@@ -1,17 +1,12 @@
-"""The sender's transport in the packet engine: acknowledgements, loss detection, timers, samples, what to send next.
+"""The sender's transport in the packet engine: acknowledgements, loss detection, timers, samples, what to send next. Compiled.
 
 Every transmission has its own number, so RTT samples are never ambiguous. The SACK scoreboard is the ring of transmissions: a
 loss is found as RFC 6675 finds it, when three later transmissions were acknowledged, or by the RTO (RFC 6298), which finds
-everything outstanding; with RACK by time (``recovery``). Lost segments are sent again before new ones. Pacing leaves a gap of one
-segment at the CCA's rate.
+everything outstanding. Lost segments are sent again before new ones. Pacing leaves a gap of one segment at the CCA's rate.
 
-RACK: losses by time (RFC 8985 s.6). Compiled.
-
-A transmission is lost when one that was sent later has arrived, and the RTT of that one plus the reordering window has passed
-since it was sent. Transmissions are numbered as they are sent, so "sent later" is a larger number, and which of several
-transmissions of a segment an ACK is for is never in doubt.
-
-The one timer of a sender with RACK-TLP: RTO, reordering timer or tail loss probe (RFC 8985 s.7, 8). Compiled.
+With RACK (RFC 8985 s.6) a transmission is lost when one that was sent later has arrived, and the RTT of that one plus the
+reordering window has passed since it was sent: "sent later" is a larger number, and which of several transmissions of a segment
+an ACK is for is never in doubt. Its one timer is RTO, reordering timer or tail loss probe (s.7, 8).
 """
 
 from __future__ import annotations

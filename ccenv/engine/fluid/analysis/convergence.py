@@ -1,7 +1,4 @@
-"""How much the step of the method of steps matters.
-
-Phase portraits of the reduced models: direction field and trajectories in a plane.
-"""
+"""How much the step of the method of steps matters, and phase portraits of the reduced models."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Equilibria of the reduced models: closed forms of theorems 1, 3 and 4, and a numeric finder.
+"""The reduced models of BBRv1 and BBRv2 for one bottleneck ([BBR-fluid] sections 5.1.1, 5.2.1) and their equilibria.
 
-The reduced models of BBRv1 and BBRv2 for one bottleneck ([BBR-fluid] sections 5.1.1 and 5.2.1).
-
-State: the bottleneck-bandwidth estimates x_btl of N flows and the queue q. Time is in seconds with the printed unit gain of
-eq. 38, so an eigenvalue of -1 means one adaptation per second.
+Closed forms of theorems 1, 3 and 4, and a numeric finder. State: the bottleneck-bandwidth estimates x_btl of N flows and the
+queue q. Time is in seconds with the printed unit gain of eq. 38, so an eigenvalue of -1 means one adaptation per second.
 """
 
 from __future__ import annotations
@@ -308,5 +306,5 @@ def _solve(model: Model, path: Bottleneck, shares: np.ndarray, height: float, fi
 
     start = np.append(shares, height * top) if fixed is None else shares
     upper = np.append(np.full(n, 2.0), top) if fixed is None else np.full(n, 2.0)
-    found = least_squares(rest, start, bounds=(np.zeros_like(upper), upper), xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    return found.x[:n] * c, found.x[n] * scale if fixed is None else fixed
+    solution = least_squares(rest, start, bounds=(np.zeros_like(upper), upper), xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    return solution.x[:n] * c, solution.x[n] * scale if fixed is None else fixed

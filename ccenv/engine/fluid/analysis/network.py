@@ -76,9 +76,9 @@ def network_equilibrium(scenario: Scenario) -> NetworkEquilibrium:
     for _ in range(_SWEEPS):
         moved = 0.0
         for k in range(len(loss)):
-            found = _loss_of_link(scenario, loss, k)
-            moved = max(moved, abs(found - loss[k]) / max(found, loss[k], 1e-300))
-            loss[k] = found
+            link_loss = _loss_of_link(scenario, loss, k)
+            moved = max(moved, abs(link_loss - loss[k]) / max(link_loss, loss[k], 1e-300))
+            loss[k] = link_loss
         if moved < _TOLERANCE:
             return _describe(scenario, loss)
     raise EngineError(f"the equilibrium of {scenario.title!r} was not found in {_SWEEPS} sweeps over its links")

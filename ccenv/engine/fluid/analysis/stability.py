@@ -1,6 +1,6 @@
-"""Stability of the equilibria by Lyapunov's indirect method: Jacobians in closed form and automatic, eigenvalues, verdicts.
+"""Stability of equilibria by Lyapunov's indirect method: Jacobians in closed form and automatic, eigenvalues, verdicts.
 
-Stability of Reno over several RED links, with all delays: the characteristic function of the linearised fluid model.
+For Reno over several RED links with all delays: the characteristic function of the linearised fluid model.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Which packet a link with several queues serves next: FQ-CoDel (RFC 8290) and DualPI2 (RFC 9332 appendix A). Compiled.
 
-FQ-CoDel: every flow has a queue of its own (no collisions of hashes). DualPI2: queue 0 is the classic one, queue 1 that of L4S;
-of both a weighted round robin takes the next packet.
+FQ-CoDel: every flow has a queue of its own (no collisions of hashes). DualPI2: queue 0 is the classic one, queue 1 that of L4S; a
+weighted round robin chooses between them.
 
-Several queues in the memory of one link: linked lists over its ring's entries, a record per queue. Compiled.
-
-A link's ``head`` and ``tail`` then only count: their difference is what waits. Entry n of the pool is entry n of the ring; the
-next one of its queue is at ``classes_at``. Behind these follow the records of the queues.
+The queues are linked lists over the link's ring: entry n of the pool is entry n of the ring, the next one of its queue is at
+``classes_at``, and behind these follow the records of the queues. ``head`` and ``tail`` of the link only count: their difference
+is what waits.
 """
 
 from __future__ import annotations
@@ -374,14 +373,14 @@ def _from_two(run, flows, ln, now_s):
         if l4s > 0.0 and (classic == 0.0 or ln.credit_bytes <= 0.0):
             if classic > 0.0:
                 ln.credit_bytes += ln.classic_share * (first_bytes(flows, ln, L4S) if ln.mixed == 1 else run.mss_bytes)
-            own = 0.0
+            ramp_probability = 0.0
             if l4s > 1.0:  # a packet by itself is no queue
-                own = ramp(ln, delay_s(ln, L4S, now_s))
+                ramp_probability = ramp(ln, delay_s(ln, L4S, now_s))
             pull(ln, L4S)
             if squared >= ln.overload and not few and _draw(run, ln) < squared:
                 drop_taken(run, flows, ln, now_s)
                 continue
-            if _draw(run, ln) < max(own, min(1.0, ln.coupling * ln.probability)):
+            if _draw(run, ln) < max(ramp_probability, min(1.0, ln.coupling * ln.probability)):
                 _mark_taken(run, flows, ln)
             return True
         if l4s > 0.0:

@@ -1,6 +1,4 @@
-"""How networks begin: compiled, so that a reset of many networks costs little.
-
-Addresses: where the rings of a network lie, and what its records point at. Compiled.
+"""How networks begin, and where their rings lie: compiled, so that a reset of many networks costs little.
 
 The memory of a network is one row of float64. What lies in it, in this order: per flow its transmissions, segments, segments to
 send again, ACKs, the order of arrival where some packets overtake others, with RACK the segments that were sent again, what a

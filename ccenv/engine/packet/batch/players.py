@@ -1,10 +1,7 @@
-"""What the kernel reads of a batch besides its records: shared tables, memory, and what networks begin with.
+"""What the kernel reads of a batch besides its records: senders, one row each, shared tables, memory, initial values, policies.
 
-The senders of a batch, as the kernel takes them: one row each, whichever flows they send for.
-
-Policies that decide for packet flows, from what their monitors measure: the same networks and signals as in the curve engine.
-
-A flow's policy is a record of its own, which begins anew with its network: POLICY_DTYPE, then its memory and scratch.
+A policy of a packet flow decides from what its monitor measures, with the networks and signals of the curve engine. It is a
+record that begins anew with its network: POLICY_DTYPE, then its memory and scratch.
 """
 
 from __future__ import annotations
@@ -183,14 +180,14 @@ _SCRATCH_WORDS = N_SIGNALS + SCRATCH_ROWS * MAX_WIDTH
 def decide(policy: Any, measures: Any, monitor: Any) -> None:
     """Let a policy decide at the end of an interval: set ``monitor.asked``."""
     at = monitor.policy_at + _HEAD
-    own = at + _WORD * policy.memory_words
+    scratch_at = at + _WORD * policy.memory_words
     monitor.asked = act(
         policy,
         carray(pointer_at(policy.address), policy.n_weights, np.float64),
         measures,
         carray(pointer_at(at), policy.memory_words, np.float64),
-        carray(pointer_at(own), N_SIGNALS, np.float64),
-        carray(pointer_at(own + _WORD * N_SIGNALS), (SCRATCH_ROWS, MAX_WIDTH), np.float64),
+        carray(pointer_at(scratch_at), N_SIGNALS, np.float64),
+        carray(pointer_at(scratch_at + _WORD * N_SIGNALS), (SCRATCH_ROWS, MAX_WIDTH), np.float64),
     )
 
 

@@ -61,9 +61,9 @@ class Slots:
         first = [int(np.argmax(self.owners == flow)) for flow in range(int(self.owners.max()) + 1)]
         out = log[:, first].copy()
         for flow in sorted({int(owner) for owner in self.owners[self.pooled >= 0]}):
-            own = log[:, self.owners == flow]
+            slot_logs = log[:, self.owners == flow]
             for name in log.dtype.names or ():
-                out[name][:, flow] = own[name].max(axis=1) if name == "rtt_s" else _finite(own[name]).sum(axis=1)
+                out[name][:, flow] = slot_logs[name].max(axis=1) if name == "rtt_s" else _finite(slot_logs[name]).sum(axis=1)
         return out
 
 

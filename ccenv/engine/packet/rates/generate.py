@@ -1,7 +1,4 @@
-"""Generators of traces, compiled: from the numbers in a link's record and the seed to rows of a trace.
-
-Traces that the generators make, outside of a run: to be looked at, and to be stored.
-"""
+"""Generators of traces, compiled: from the numbers in a link's record and the seed to rows of a trace, also outside of a run."""
 
 from __future__ import annotations
 
@@ -114,7 +111,7 @@ def _leo(ln, seed):
     row = 0
     for slot in range(slots):
         first = slot * (3.0 + SECONDS_PER_SLOT)
-        own = ln.generator_mean_Bps * (1.0 + ln.generator_a * (2.0 * draw(ln, seed, first) - 1.0))
+        slot_Bps = ln.generator_mean_Bps * (1.0 + ln.generator_a * (2.0 * draw(ln, seed, first) - 1.0))
         delay_s = ln.generator_c * draw(ln, seed, first + 1.0)
         dark_s = ln.generator_d * draw(ln, seed, first + 2.0)
         put_row(ln, row, slot * SLOT_S, 0.0, delay_s)
@@ -122,7 +119,7 @@ def _leo(ln, seed):
         for second in range(SECONDS_PER_SLOT):
             begin_s = slot * SLOT_S + (dark_s if second == 0 else second * WOBBLE_S)
             end_s = slot * SLOT_S + (second + 1.0) * WOBBLE_S
-            value = own * (1.0 + ln.generator_b * (2.0 * draw(ln, seed, first + 3.0 + second) - 1.0))
+            value = slot_Bps * (1.0 + ln.generator_b * (2.0 * draw(ln, seed, first + 3.0 + second) - 1.0))
             put_row(ln, row, begin_s, value, delay_s)
             ln.trace_bytes += value * (end_s - begin_s)
             row += 1
@@ -203,5 +200,5 @@ def made_trace(given: dict[str, Any], seed: int, link: int = 0) -> LinkTrace:
     generator_record(validate(_Made, {"generator": given}, "generator").generator, record)
     rows = generated(record, seed)
     names = {number: name for name, number in TRACE_KINDS.items()}
-    kind = names[int(record["trace_kind"][0])]
-    return LinkTrace("rate" if kind == "rate" else "opportunities", rows, float(record["trace_length_s"][0]))
+    trace_kind = names[int(record["trace_kind"][0])]
+    return LinkTrace("rate" if trace_kind == "rate" else "opportunities", rows, float(record["trace_length_s"][0]))
