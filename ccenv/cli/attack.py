@@ -15,14 +15,13 @@ import typer
 
 from ccenv.base.files import Format, hash_of, plain
 from ccenv.base.units import STEPS, steps_or_seconds
+from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
     JsonOption,
     budget_option,
     buffer_option,
     choices,
-    configs,
     fresh_option,
-    names,
     out_option,
     print_json,
     print_table,

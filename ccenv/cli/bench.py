@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, names, out_option, print_json, print_table, print_text
+from ccenv.cli.completion import names
+from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.benchmarks.suite.base import SuiteBase

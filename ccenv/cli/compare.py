@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from ccenv.base.units import SHARE
+from ccenv.cli.completion import names
 from ccenv.cli.shared import (
     JsonOption,
     ProcessesOption,
     choices,
     fresh_option,
-    names,
     out_option,
     print_json,
     print_table,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.base.errors import InputError
-from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, names, out_option, print_json, print_text, seconds_option
+from ccenv.cli.completion import names
+from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_text, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.agents.programs import Program

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.base.units import MILLISECONDS
+from ccenv.cli.completion import configs
 from ccenv.cli.shared import (
     JsonOption,
     choices,
-    configs,
     out_option,
     print_json,
     print_table,

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
     JsonOption,
     buffer_option,
-    configs,
     jitter_option,
-    names,
     out_option,
     print_json,
     print_table,

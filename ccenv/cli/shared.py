@@ -1,7 +1,6 @@
 """Options shared by several commands, their output to stdout (strict JSON or a table), and progress on stderr.
 
-Progress is a bar on a terminal, and otherwise an occasional line. No other module writes to stdout for a command. Shell
-completions offer names of ``ccenv list``; those with fixed words are ``choices``.
+Progress is a bar on a terminal, and otherwise an occasional line. No other module writes to stdout for a command.
 """
 
 from __future__ import annotations
@@ -229,26 +228,3 @@ def _working_s() -> float:
 
 def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def names(*kinds: str) -> Callable[[str], list[str]]:
-    """Return a completion with the names of some kinds of ``ccenv list``; without a match a shell completes files."""
-
-    def complete(incomplete: str) -> list[str]:
-        from ccenv.cli.catalog import KINDS
-
-        return [item.name for kind in kinds for item in KINDS[kind]() if item.name.startswith(incomplete)]
-
-    return complete
-
-
-def configs(folder: str) -> Callable[[str], list[str]]:
-    """Return a completion with the shipped configs in a folder, such as ``train``."""
-
-    def complete(incomplete: str) -> list[str]:
-        from ccenv.base.config import shipped_names
-        from ccenv.cli.catalog import CONFIGS
-
-        return [name for name in shipped_names(CONFIGS[folder], ".yaml") if name.startswith(incomplete)]
-
-    return complete

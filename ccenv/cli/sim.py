@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.shared import JsonOption, names, print_json, print_table, print_text, seconds_option
+from ccenv.cli.completion import names
+from ccenv.cli.shared import JsonOption, print_json, print_table, print_text, seconds_option
 
 
 def command(

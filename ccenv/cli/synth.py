@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.base.errors import InputError, require_extra
-from ccenv.cli.shared import (
-    JobsOption,
-    JsonOption,
-    configs,
-    fresh_option,
-    out_option,
-    print_json,
-    print_table,
-    print_text,
-    seconds_option,
-)
+from ccenv.cli.completion import configs
+from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.proofs.synthesis.query.query import Query

@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccenv.cli.shared import (
-    JobsOption,
-    JsonOption,
-    configs,
-    fresh_option,
-    names,
-    out_option,
-    print_json,
-    print_table,
-    print_text,
-    seconds_option,
-)
+from ccenv.cli.completion import configs, names
+from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig

@@ -10,13 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
+from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
     JobsOption,
     JsonOption,
     choices,
-    configs,
     fresh_option,
-    names,
     out_option,
     print_json,
     print_table,
