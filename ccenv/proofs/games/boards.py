@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,8 @@ from ccenv.proofs.games.game import Game
 
 MEMORY_BYTES = 2_000_000_000
 EDGE_BYTES = 6
-_TRIED_EDGES = 150_000  # a part of a game that has so many tells how it grows
+_TRIED_EDGES = 600_000  # a part of a game that has so many tells how it grows
+_GROWING = 2.0  # arrays that grow are held twice for a while
 
 Ints = NDArray[np.int32]
 
@@ -123,26 +125,30 @@ def _too_large(game: Game, size: float) -> str:
 
 
 def estimated_bytes(game: Game) -> float:
-    """Return about how much memory the boards of a game take, told from how parts of it with fewer rates grow."""
-    sizes: list[tuple[int, float]] = []
-    cap = game.most_inflight
-    for count in range(2, len(game.rates) + 1):
+    """Return about how much memory the boards of a game take while they are found, told from how its parts with fewer rates grow."""
+    sizes: list[float] = []
+    for count in range(1, len(game.rates) + 1):
         part = game.narrowed(game.rates[:count])
-        if cap is not None:
-            part = part.changed(most_inflight=max(1, cap * part.rates[-1] // game.rates[-1]))
+        if game.most_inflight is not None:
+            part = part.changed(most_inflight=max(1, game.most_inflight * part.rates[-1] // game.rates[-1]))
         boards = _explored(part, 8 * _TRIED_EDGES)
         if boards is None:
-            return _extrapolated(sizes, game) if len(sizes) > 1 else math.inf
-        sizes.append((count, _bytes(boards)))
+            return _extrapolated(sizes, len(game.rates)) if count > 3 else math.inf
+        sizes.append(_GROWING * _bytes(boards))
         if len(boards.target) > _TRIED_EDGES and count > 3:
-            return _extrapolated(sizes, game)
-    return sizes[-1][1] if sizes else 0.0
+            return _extrapolated(sizes, len(game.rates))
+    return sizes[-1]
 
 
-def _extrapolated(sizes: list[tuple[int, float]], game: Game) -> float:
-    """Return the size at all rates by the power law of the last two sizes."""
-    (fewer, small), (more, large) = sizes[-2:]
-    return float(large * (len(game.rates) / more) ** (math.log(large / small) / math.log(more / fewer)))
+def _extrapolated(sizes: Sequence[float], count: int) -> float:
+    """Return the size at so many rates: its logarithm grows by less and less, each time by the ratio of the last two growths."""
+    first, second, third = np.log(sizes[-3:]).tolist()
+    growth, size = third - second, third
+    ratio = min(1.0, growth / (second - first))
+    for _ in range(count - len(sizes)):
+        growth *= ratio
+        size += growth
+    return math.exp(size) if size < 700 else math.inf
 
 
 def _bytes(boards: Boards) -> float:

@@ -188,7 +188,7 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
                         bits[j], inflight[j], pending[j] = found, then, following
                         boards += 1
                     if edges == target.shape[0]:
-                        if edges >= most_edges:
+                        if 2 * edges > most_edges:
                             return FULL, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                         delivered, lost, target = larger(delivered), larger(lost), larger(target)
                     delivered[edges], lost[edges], target[edges] = key % spread, key // spread, j
