@@ -103,7 +103,11 @@ class Game(StrictModel):
         """The possible paths (C, beta), an infinite beta as UNLIMITED."""
         deepest = math.inf if self.deepest_buffer_bdp is None else self.deepest_buffer_bdp
         found = {
-            (rate, size) for rate in self.rates for buffer in self.buffers for size in _sizes(buffer, rate) if size <= deepest * rate
+            (rate, size)
+            for rate in self.rates
+            for buffer in self.buffers
+            for size in _sizes(buffer, rate)
+            if size <= deepest * rate
         }
         return sorted(found)
 

@@ -96,7 +96,9 @@ def share_kept(boards: Boards) -> Share:
         credit = _credit(boards, part, OF, network=True)
         if credit is not None:
             return Share(Fraction(low, OF), Fraction(part, OF), kept, credit)
-    raise InputError(f"game {boards.game.name!r}: no certificate that the sender is kept below {high}/{OF} of the link, nor above")
+    raise InputError(
+        f"game {boards.game.name!r}: no certificate that the sender is kept below {high}/{OF} of the link, nor above"
+    )
 
 
 def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], of_network: bool) -> bool:
