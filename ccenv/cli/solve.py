@@ -33,8 +33,9 @@ def command(
 ) -> int:
     """Solve a game of sender and network exactly: its boards are all belief sets, its value is the least regret (docs/games.md).
 
-    The regret is the largest C t - S, in packets, over the rates C that are still possible after the game's horizon, and under best
-    play of both sides. Where an allowance starves every sender, its regret has no bound: this is said, with a certificate of the network.
+    The regret is the largest C t - S, in packets, over the rates C that are still possible after the game's horizon, and under
+    best play of both sides. Where an allowance starves every sender, its regret has no bound: this is said, with a certificate of
+    the network.
 
     Example: ccenv solve cbr_small --json; ccenv solve ccac_small --loss 1 --steps --json
     """

@@ -1,7 +1,7 @@
 """Belief sets and values of games by replay of whole histories: the slow plain reference of ccenv.proofs.games.
 
-Nothing is carried from step to step: for every path and every way in which a bucket may have been wasted, the cumulative curves of
-the whole history are checked against the laws of the model.
+Nothing is carried from step to step: for every path and every way in which a bucket may have been wasted, the cumulative curves
+of the whole history are checked against the laws of the model.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _too_large(game: Game, size: float) -> str:
 
 
 def estimated_bytes(game: Game) -> float:
-    """Return about how much memory the boards of a game take while they are found, told from how its parts with fewer rates grow."""
+    """Return about how much memory it takes to find the boards of a game, told from how parts with fewer rates grow."""
     sizes: list[float] = []
     for count in range(1, len(game.rates) + 1):
         part = game.narrowed(game.rates[:count])
@@ -173,7 +173,6 @@ def _explored(game: Game, most_edges: int) -> Boards | None:
     table = np.array(tuples, dtype=np.int64)
     model = ("ideal", "cbr", "ccac").index(game.model)
     most_boards = min(2**31 - 1, MEMORY_BYTES // (8 * len(start) + 16))
-    status, *graph = kernels.explore(
-        model, game.jitter_steps, game.feedback_steps, table, ages, start, game.most_sent, cap, game.allowed_loss, most_boards, most_edges
-    )  # fmt: skip
+    network = (model, game.jitter_steps, game.feedback_steps, table, ages, start)
+    status, *graph = kernels.explore(*network, game.most_sent, cap, game.allowed_loss, most_boards, most_edges)
     return None if status == kernels.FULL else Boards(game, table, *graph)

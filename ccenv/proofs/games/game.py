@@ -39,7 +39,8 @@ class Game(StrictModel):
         buffers: packets, or multiples of C as text (``C``, ``2C``), ``up to C`` for every size from 0 to C, or ``inf``.
         deepest_buffer_bdp: buffers above this multiple of C are left out; None: none is.
         feedback_steps: 0 if the sender sees what a step brought before it decides again, 1 if a step later.
-        loss: the most packets that a step may lose on a path of rate C: a number, ``C``, ``C/2``, ``sqrt(C)``, ``2C+1`` or ``free``.
+        loss: the most packets that a step may lose on a path of rate C: a number, ``C``, ``C/2``, ``sqrt(C)``, ``2C+1`` or
+            ``free``.
         horizon_steps: of the regret.
         most_inflight: most packets that may ever be in flight; None: four times the largest rate.
     """

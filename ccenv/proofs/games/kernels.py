@@ -1,8 +1,8 @@
 """Compiled parts of the solver: what a step does to a path, all boards and moves of a game, and sweeps over them.
 
-A path of the belief set has a level: minus its queue, or its tokens (CCAC), and what is due (D = 2): packets that the jitter box must
-deliver in the next step. A board is the set of such tuples as bits, with the packets in flight and, with late feedback, what is sent
-already. ``tests/oracles/slow_games.py`` says the same by replay of whole histories.
+A path of the belief set has a level: minus its queue, or its tokens (CCAC), and what is due (D = 2): packets that the jitter box
+must deliver in the next step. A board is the set of such tuples as bits, with the packets in flight and, with late feedback, what
+is sent already. ``tests/oracles/slow_games.py`` says the same by replay of whole histories.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
 
 CCAC = 2
 RATE, BUFFER, LEVEL, DUE, BASE = range(5)
 """Columns of the table of tuples; the tuple of a level and of what is due has the place BASE + level * ages + due."""
 FULL, DONE = 0, 1
 NEVER = 1 << 29
+OPTIMAL, DRAWN, GIVEN = 0, 1, 2
+"""How the network answers: one of the worst answers, any answer, or the one that is given."""
 
 
 @kernel(inline="always")
 def step(model, jitter, path, inflight, sent):
-    """Return what a step can do to one tuple: lost, fewest and most delivered, lowest and highest level, served and not delivered."""
+    """Return what a step can do to a tuple: lost, fewest and most delivered, lowest and highest level, served and held before."""
     rate, buffer, level, due = path[0], path[1], path[2], path[3]
     if model == CCAC:
         left = level + rate - sent
@@ -94,11 +97,13 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
         most_sent: largest action.
         cap: most packets in flight.
         allowed: most packets lost in a step, by rate.
-        most_boards, most_edges: where it gives up.
+        most_boards: where it gives up.
+        most_edges: where it gives up, too.
 
     Returns:
-        tuple: DONE or FULL; bits, packets in flight and packets sent already of each board; the first action of each board; the first
-        edge of each action (actions of a board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each edge.
+        tuple: DONE or FULL; bits, packets in flight and packets sent already of each board; the first action of each board; the
+        first edge of each action (actions of a board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each
+        edge.
     """
     width, spread = start.shape[0], cap + most_sent + 1
     bits = np.empty((1024, width), np.uint64)
@@ -241,19 +246,64 @@ def sweep(first_action, first_edge, delivered, target, before, after):
                     worst = cost
                     if worst >= best:
                         break
-            if worst < best:
-                best = worst
+            best = min(best, worst)
         after[i] = best
 
 
 @kernel(nogil=True)
-def follow(first_action, first_edge, delivered, target, action, before, after):
-    """Go one step back where the sender plays a given action on each board: the largest over observations."""
-    for i in range(after.shape[0]):
-        k, worst = first_action[i] + action[i], -NEVER
-        for e in range(first_edge[k], first_edge[k + 1]):
-            worst = max(worst, before[target[e]] - np.int32(delivered[e]))
-        after[i] = worst
+def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward, error, loss):
+    """Take one step of many runs of a game.
+
+    Args:
+        graph: first_action, first_edge, delivered, lost, target.
+        table: cost by steps left and board.
+        fastest: greatest rate of each board.
+        answer: OPTIMAL, DRAWN or GIVEN.
+        keys: (B, 3) seed, environment and episode of each run.
+        steps: (B,) steps taken, raised by one; a run whose steps are taken stays as it is.
+        board: (B,) where each run is, changed.
+        sent: (B,) packets to send; what is more than legal counts as the most that is.
+        given: (B,) answers, for GIVEN.
+        reward: (B,) out: packets delivered less what C_U t grew by; the sum over a run is minus its regret.
+        error: (B,) out: by how many packets the decision is worse than the best.
+        loss: (B,) out: packets lost.
+    """
+    first_action, first_edge, delivered, lost, target = graph
+    horizon = table.shape[0] - 1
+    for b in range(board.shape[0]):
+        reward[b], error[b], loss[b] = 0.0, 0.0, 0.0
+        left = horizon - steps[b]
+        if left <= 0:
+            continue
+        i = board[b]
+        action = first_action[i] + max(0, min(sent[b], first_action[i + 1] - first_action[i] - 1))
+        first, last = first_edge[action], first_edge[action + 1]
+        worst, ties = -NEVER, 0
+        for e in range(first, last):
+            cost = table[left - 1, target[e]] - np.int32(delivered[e])
+            if cost > worst:
+                worst, ties = cost, 0
+            if cost == worst:
+                ties += 1
+        if answer == GIVEN:
+            chosen = first + max(0, min(given[b], last - first - 1))
+        else:
+            draw = uniform(keys[b, 0], keys[b, 1], keys[b, 2], float(steps[b]))
+            chosen = first + np.int64(draw * (last - first))
+            if answer == OPTIMAL:
+                place = np.int64(draw * ties)
+                for e in range(first, last):
+                    if table[left - 1, target[e]] - np.int32(delivered[e]) == worst:
+                        if place == 0:
+                            chosen = e
+                            break
+                        place -= 1
+        error[b] = worst - table[left, i]
+        loss[b] = lost[chosen]
+        j = target[chosen]
+        reward[b] = np.int64(delivered[chosen]) + fastest[i] * steps[b] - fastest[j] * (steps[b] + 1)
+        board[b] = j
+        steps[b] += 1
 
 
 @kernel(nogil=True)
@@ -275,8 +325,7 @@ def reach(first_action, first_edge, target, goal, live, steps):
                         worst = steps[target[e]]
                         if worst + 1 >= best:
                             break
-                if worst + 1 < best:
-                    best = worst + 1
+                best = min(best, worst + 1)
             if best < steps[i]:
                 steps[i] = best
                 changed = True
@@ -284,7 +333,7 @@ def reach(first_action, first_edge, target, goal, live, steps):
 
 @kernel(nogil=True)
 def sender_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
-    """Raise credit to the least with which the sender always has of * delivered >= share * fastest; False where it passes the cap."""
+    """Raise credit to the least with which the sender keeps of * delivered >= share * fastest; False where it passes the cap."""
     changed = True
     while changed:
         changed = False
@@ -301,8 +350,7 @@ def sender_credit(first_action, first_edge, delivered, target, fastest, share, o
                         worst = need
                         if worst >= best:
                             break
-                if worst < best:
-                    best = worst
+                best = min(best, worst)
             if best > credit[i]:
                 credit[i] = best
                 changed = True
@@ -313,7 +361,7 @@ def sender_credit(first_action, first_edge, delivered, target, fastest, share, o
 
 @kernel(nogil=True)
 def network_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
-    """Raise credit to the least with which the network always has of * delivered <= share * fastest; False where it passes the cap."""
+    """Raise credit to the least with which the network keeps of * delivered <= share * fastest; False where it passes the cap."""
     changed = True
     while changed:
         changed = False
@@ -326,10 +374,8 @@ def network_credit(first_action, first_edge, delivered, target, fastest, share, 
                 for e in range(first_edge[k], first_edge[k + 1]):
                     j = target[e]
                     need = credit[j] + of * delivered[e] - share * fastest[j] if credit[j] < cap else cap
-                    if need < best:
-                        best = need
-                if best > worst:
-                    worst = best
+                    best = min(best, need)
+                worst = max(worst, best)
             if worst > credit[i]:
                 credit[i] = min(worst, cap)
                 changed = True

@@ -88,7 +88,7 @@ def _of_program(program: Program, boards: Boards) -> Ints:
 
 
 def bounds_of(boards: Boards, board: int) -> dict[str, Fraction]:
-    """Return the exact bounds of a board under the names that programs read: C_L_lambda is C_L, for the set holds all there is."""
+    """Return the exact bounds of a board under the names that programs read; C_L_lambda is C_L, which holds all there is."""
     inside = boards.members(board)
     delays = [Fraction(max(0, -level), rate) for rate, _, level, _ in inside]
     slowest, queue = Fraction(int(boards.slowest[board])), Fraction(int(boards.most_queue[board]))

@@ -31,7 +31,7 @@ def costs(boards: Boards, horizon_steps: int) -> Ints:
 
 
 def regret(boards: Boards, horizon_steps: int) -> int:
-    """Return the least over senders of the largest over networks of C t - S over the rates C in the belief, after so many steps."""
+    """Return the least over senders of the largest over networks of C t - S, C in the belief, after so many steps."""
     before = (boards.fastest * horizon_steps).astype(np.int32)
     after = np.empty_like(before)
     for _ in range(horizon_steps):
@@ -108,7 +108,8 @@ def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], o
         boards: of the game.
         share: of the link.
         credit: in packets over OF.
-        of_network: whose certificate it is: the sender's needs one action, all answers; the network's all actions, one answer each.
+        of_network: whose certificate it is: the sender's needs one action, all answers; the network's all actions, one answer
+            each.
     """
     parts, cap = share * OF, _cap(boards) * OF
     gain = OF * boards.delivered.astype(np.int64) - int(parts) * boards.fastest[boards.target].astype(np.int64)

@@ -103,7 +103,7 @@ def test_ideal_link_converges_as_theorem_6_1_says(loss: int | str) -> None:
 
 
 def test_starved_senders_have_certificates_of_both_sides() -> None:
-    """Without loss on a link without a buffer the sender keeps one packet a step of four; each certificate is checked edge by edge."""
+    """Without loss and buffer the sender keeps one packet a step of four; each certificate is checked edge by edge."""
     boards = explore(game(loss=0))
     kept = share_kept(boards)
     assert kept.starves
