@@ -19,6 +19,7 @@ from ccenv.base.user import installed
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, Player, TraceCell, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import attack_cells_of, curve_cells_of
+from ccenv.benchmarks.cells.game import game_cells_of, game_player
 from ccenv.benchmarks.cells.live import live_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
@@ -29,6 +30,7 @@ from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import RunFolder
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.benchmarks.suite.references import check_all, table_of
 from ccenv.network.metrics.table import METRICS
@@ -166,7 +168,7 @@ def evaluate(
         raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
-    cells = cells_for(suite, [agent_player(sender, code=True)])
+    cells = cells_for(suite, [game_player(sender) if isinstance(suite, GameSuite) else agent_player(sender, code=True)])
     found: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
         for record in records:
@@ -220,6 +222,8 @@ def _require_list(what: str, given: object) -> None:
 def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     from ccenv.agents import AGENTS
 
+    if isinstance(suite, GameSuite):
+        return [game_player(spec) for spec in dict.fromkeys([*suite.agents, *extra_agents])]
     players = [agent_player(spec, spec) for spec in suite.agents]
     for spec in extra_agents:
         player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None, code=True)
@@ -246,6 +250,8 @@ def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) ->
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
         cells += live_cells_of(suite, own)
+    elif isinstance(suite, GameSuite):
+        cells += game_cells_of(suite, agents, own)
     elif isinstance(suite, Suite) and suite.engine == "attack":
         cells += attack_cells_of(suite, agents, own)
     elif isinstance(suite, Suite):
@@ -296,4 +302,5 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         "summary": summarise(suite, records),
         "references": check_all(suite, records),
         **({"table": table_of(suite, records)} if suite.table else {}),
+        **({"solved": [row for game in games for row in game.rows()]} if (games := getattr(suite, "solved", ())) else {}),
     }

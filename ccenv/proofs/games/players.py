@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccenv.agents.programs.program import BOOLEANS, Program, decide
-from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.errors import InputError, UnknownNameError, unknown_name
 from ccenv.proofs.games.boards import Boards, Ints
 from ccenv.proofs.games.values import costs
 from ccenv.proofs.senders.catalog import program_of
@@ -72,8 +72,14 @@ class Sender:
     actions: Ints | None
 
     def at(self, left: int) -> Ints | None:
-        """Return its actions with so many steps left."""
-        return self.actions if self.actions is None or self.actions.ndim == 1 else self.actions[left]
+        """Return its actions with so many steps left, None if it draws."""
+        return None if self.actions is None else self.moves(left)
+
+    def moves(self, left: int) -> Ints:
+        """Return its actions with so many steps left. Raises InputError for a sender that draws."""
+        if self.actions is None:
+            raise InputError(f"sender {self.name!r} draws its actions: there is no one line of play")
+        return self.actions if self.actions.ndim == 1 else self.actions[left]
 
 
 def _of_program(program: Program, boards: Boards) -> Ints:
@@ -104,13 +110,18 @@ _RULES: Mapping[str, Callable[[Boards], Ints]] = {
     "C_L": lambda boards: boards.slowest,
     "C_L+1": lambda boards: boards.slowest + 1,
 }
-PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow")
-"""Listing 2 of [CCmatic] as far as a board says what they read."""
+PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")
+"""Listing 2 of [CCmatic]."""
 SENDERS = ("optimal", *_RULES, *PROGRAMS, RANDOM)
 
 
 def sender_on(name: str, solved: Solved) -> Sender:
-    """Return a sender of a game by its name. Raises UnknownNameError, or InputError for a program that a board cannot drive."""
+    """Return a sender of a game: one of SENDERS, or a belief program by its name or file.
+
+    Raises:
+        UnknownNameError: if there is neither.
+        InputError: for a program that reads more than a board says.
+    """
     boards = solved.boards
     if name == RANDOM:
         return Sender(name, None)
@@ -118,9 +129,11 @@ def sender_on(name: str, solved: Solved) -> Sender:
         return Sender(name, solved.best_actions())
     if name in _RULES:
         return legal(name, boards, _RULES[name](boards))
-    if name in PROGRAMS:
-        return legal(name, boards, _of_program(program_of(name), boards))
-    raise unknown_name("sender of a game", name, SENDERS)
+    try:
+        program = program_of(name)
+    except UnknownNameError:
+        raise unknown_name("sender of a game", name, SENDERS) from None
+    return legal(name, boards, _of_program(program, boards))
 
 
 def legal(name: str, boards: Boards, actions: NDArray[Any]) -> Sender:
@@ -192,18 +205,15 @@ def line(sender: Sender, solved: Solved) -> list[dict[str, Any]]:
 
     ``error`` is by how many packets the decision is worse than the best one. Raises InputError for a sender that draws.
     """
-    if sender.actions is None:
-        raise InputError(f"sender {sender.name!r} draws its actions: there is no one line of play")
     boards, H = solved.boards, solved.horizon_steps
     after = np.empty_like(solved.table)
     after[0] = solved.table[0]
     for left in range(1, H + 1):
-        after[left] = solved.worst(after[left - 1])[boards.first_action[:-1] + sender.at(left)]
+        after[left] = solved.worst(after[left - 1])[boards.first_action[:-1] + sender.moves(left)]
     board, rows = 0, []
     for left in range(H, 0, -1):
-        actions = sender.at(left)
-        assert actions is not None
-        edges, action = boards.answers(board, int(actions[board])), int(actions[board])
+        action = int(sender.moves(left)[board])
+        edges = boards.answers(board, action)
         inside = slice(edges.start, edges.stop)
         worst = int((after[left - 1][boards.target[inside]] - boards.delivered[inside].astype(np.int32)).argmax())
         error = int((solved.table[left - 1][boards.target[inside]] - boards.delivered[inside].astype(np.int32)).max())
