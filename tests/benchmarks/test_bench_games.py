@@ -55,9 +55,15 @@ def test_runs_are_resumed_and_a_changed_game_is_another_cell(tmp_path):
 def test_senders_that_no_board_can_drive_are_refused(tmp_path):
     with pytest.raises(InputError, match="is no belief program"):
         evaluate(small(), "cubic")
-    program = {"format": "ccenv-program", "version": 1, "name": "again", "source": "", "rule": {"rate": {"rate": 2}}}
+    program = {
+        "format": "ccenv-program",
+        "version": 1,
+        "name": "again",
+        "source": "",
+        "rule": {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}},
+    }
     (tmp_path / "again.json").write_text(json.dumps(program))
-    with pytest.raises(InputError, match="reads rate, which a board does not say"):
+    with pytest.raises(InputError, match="reads loss, which a board does not say"):
         evaluate(small(), str(tmp_path / "again.json"))
     with pytest.raises(InputError, match="unknown agent 'tortoise'"):
         evaluate(small(), "tortoise")

@@ -1,4 +1,4 @@
-"""Cells of solved games: one sender against one network. Nothing is sampled: regrets, and means where somebody draws, are exact."""
+"""Cells of solved games: one sender against one network. Nothing is sampled; means where somebody draws are exact."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GameCell(Cell):
         return self.network
 
     def run(self) -> dict[str, Any]:
-        """Play the cell and return its record: what it was, its metrics, and the line up to the first decision that is no best one."""
+        """Play the cell and return its record: what it was, its metrics, and the line up to the first error."""
         solved = _solved(canonical_json(self.game))
         sender = sender_on(self.agent.spec, solved)
         regret = regret_of(sender, solved, self.network)
@@ -51,11 +51,10 @@ class GameCell(Cell):
             "first_error_step": float(line[-1]["step"]) if line else float("nan"),
             "value": float(solved.value),
         }
-        path = {"link_rate_Bps": solved.boards.game.rates[-1], "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
+        fastest, told = solved.boards.game.rates[-1], {"boards": len(solved.boards)}
+        path = {"link_rate_Bps": fastest, "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
         kept = defined({name: metrics[name] for name in self.metrics})
-        return self.record(
-            str(self.game["model"]), path, parameters={"boards": len(solved.boards)}, metrics=kept, first_error=line
-        )
+        return self.record(str(self.game["model"]), path, parameters=told, metrics=kept, first_error=line)
 
 
 @lru_cache(maxsize=2)
@@ -65,7 +64,7 @@ def _solved(game: str) -> Solved:
 
 
 def game_player(spec: str) -> Player:
-    """Return the player of a sender of games: one of ``SENDERS``, a registered belief program, or the file of one. Raises InputError."""
+    """Return the player of a sender of games: one of ``SENDERS``, or a belief program by name or file. Raises InputError."""
     if spec in SENDERS and spec not in PROGRAMS:
         return Player(spec, "game", spec, hash_of({"kind": "game", "spec": spec}))
     sender = load_sender(spec)

@@ -1,4 +1,4 @@
-"""Suites of solved games: senders on exact belief sets against networks whose best play is known, and exact rows of other suites."""
+"""Suites of solved games: senders on exact belief sets against networks whose best play is known; exact rows for others."""
 
 from __future__ import annotations
 
