@@ -211,7 +211,7 @@ class GameEnv(TaskEnv):
 
     ## Action Space
     `Discrete(2 C_max + 2)`: packets to send. Legal are those up to some number, which keep to the game's allowance of loss and
-    its cap whatever the network answers; a larger one counts as the largest legal. ``action_mask`` of the info has them.
+    its cap whatever the network answers; of any other number nothing is sent. ``action_mask`` of the info has them.
 
     ## Rewards
     Packets delivered less what C_U t has grown by, C_U the greatest rate still possible: the sum over an episode is exactly minus

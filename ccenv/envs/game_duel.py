@@ -109,8 +109,8 @@ class GameDuelEnv(ParallelEnv[str, np.ndarray, Any]):
         reward = 0.0
         infos: dict[str, dict[str, Any]] = {}
         if self._sent is None:
-            legal = int(self.core.legal()[0].sum())
-            self._sent = int(np.clip(whole_actions(actions[SENDER], 1)[0], 0, legal - 1))
+            sent, legal = int(whole_actions(actions[SENDER], 1)[0]), int(self.core.legal()[0].sum())
+            self._sent = sent if 0 <= sent < legal else 0
             infos = self._infos()
         else:
             reward = float(self.core.advance(np.array([self._sent]), whole_actions(actions[NETWORK], 1))[0])

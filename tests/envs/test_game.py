@@ -65,10 +65,11 @@ def test_info_tells_legal_actions_and_the_least_regret():
     env = GameEnv()
     _, info = env.reset(seed=1)
     assert info["action_mask"].tolist() == [1, 1, 1] + [0] * 11
-    _, _, _, _, info = env.step(13)  # counts as 2, the most that is legal: best play
+    _, _, _, _, info = env.step(2)  # the most that is legal: best play
     assert info["decision_regret"] == 0
     assert info["least_regret"] == 34
-    _, _, _, _, info = env.step(0)
+    assert info["action_mask"].tolist() == [1, 1, 1] + [0] * 11
+    _, _, _, _, info = env.step(13)  # not legal: nothing is sent
     assert info["decision_regret"] > 0
     assert info["least_regret"] == 34 + info["decision_regret"]
 

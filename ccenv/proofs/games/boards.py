@@ -158,7 +158,9 @@ def _bytes(boards: Boards) -> float:
 
 def _explored(game: Game, most_edges: int) -> Boards | None:
     """Return the boards of a game, or None if there are more moves than allowed."""
-    cap, tuples, rows = game.inflight_cap, [], {}
+    cap = game.inflight_cap
+    tuples: list[tuple[int, ...]] = []
+    rows: dict[tuple[int, int, int], int] = {}
     ages = cap + 1 if game.jitter_steps == 2 else 1
     for rate, buffer in game.paths:
         lowest, highest = -min(buffer, cap), rate if game.model == "ccac" else 0

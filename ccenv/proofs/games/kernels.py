@@ -262,7 +262,7 @@ def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward,
         keys: (B, 3) seed, environment and episode of each run.
         steps: (B,) steps taken, raised by one; a run whose steps are taken stays as it is.
         board: (B,) where each run is, changed.
-        sent: (B,) packets to send; what is more than legal counts as the most that is.
+        sent: (B,) packets to send; of a number that is not legal none is sent.
         given: (B,) answers, for GIVEN.
         reward: (B,) out: packets delivered less what C_U t grew by; the sum over a run is minus its regret.
         error: (B,) out: by how many packets the decision is worse than the best.
@@ -276,7 +276,7 @@ def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward,
         if left <= 0:
             continue
         i = board[b]
-        action = first_action[i] + max(0, min(sent[b], first_action[i + 1] - first_action[i] - 1))
+        action = first_action[i] + (sent[b] if 0 <= sent[b] < first_action[i + 1] - first_action[i] else 0)
         first, last = first_edge[action], first_edge[action + 1]
         worst, ties = -NEVER, 0
         for e in range(first, last):

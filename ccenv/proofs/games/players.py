@@ -107,6 +107,7 @@ def bounds_of(boards: Boards, board: int) -> dict[str, Fraction]:
 
 
 _RULES: Mapping[str, Callable[[Boards], Ints]] = {
+    "most": lambda boards: boards.actions - 1,
     "C_L": lambda boards: boards.slowest,
     "C_L+1": lambda boards: boards.slowest + 1,
 }
