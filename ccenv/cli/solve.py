@@ -28,7 +28,11 @@ def command(
         bool, typer.Option("--steps", help="Fewest steps until all smaller rates are excluded, for each C.")
     ] = False,
     sender: Annotated[str, typer.Option(help="Whose line of play is shown: optimal, C_L, C_L+1, cc_qdel ...")] = "optimal",
-    out: Annotated[Path | None, out_option("Also write the line of play as a figure (SVG, PNG or PDF).", "FILE")] = None,
+    learn: Annotated[
+        str | None,
+        typer.Option(metavar="CONFIG", help="Let a policy learn the game: ppo, dqn, or a YAML file; exact at each row."),
+    ] = None,
+    out: Annotated[Path | None, out_option("Also write the line of play, or the learning curve, as a figure.", "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
     """Solve a game of sender and network exactly: its boards are all belief sets, its value is the least regret (docs/games.md).
@@ -37,8 +41,10 @@ def command(
     best play of both sides. Where an allowance starves every sender, its regret has no bound: this is said, with a certificate of
     the network.
 
-    Example: ccenv solve cbr_small --json; ccenv solve ccac_small --loss 1 --steps --json
+    Example: ccenv solve cbr_small --json; ccenv solve ccac_small --loss 1 --steps --json; ccenv solve cbr_small --learn ppo
     """
+    if learn is not None:
+        return _learn(name, learn, out, json, plain=loss is None and not steps and sender == "optimal")
     from ccenv.proofs.games.boards import explore
     from ccenv.proofs.games.game import load_game
 
@@ -62,6 +68,31 @@ def command(
         columns = [column for column in data["line"][0] if column != "board"]
         rows = [[row[column] for column in columns] for row in data["line"]]
         print_table(f"{sender} against its worst network", columns, rows)
+    if out is not None:
+        print_text(f"wrote {out}")
+    return 0
+
+
+def _learn(name: str, config: str, out: Path | None, json: bool, plain: bool) -> int:
+    """Let a policy learn a game and print its curve beside the value."""
+    from ccenv.base.errors import InputError
+    from ccenv.network.figure import require_picture
+    from ccenv.proofs.games.figure import draw_learning
+    from ccenv.training.games import learn, load_training
+
+    if not plain:
+        raise InputError("--learn takes a game as its file says: no --loss, --steps or --sender")
+    training = load_training(config)
+    if out is not None:
+        require_picture(out)
+    found = learn(name, training, lambda row: None if json else print_text(f"  {row['steps']} steps: regret {row['regret']:g}"))
+    if out is not None:
+        draw_learning(f"{training.algorithm} on {name}", found.value, found.curve, out)
+    last = found.curve[-1]
+    if json:
+        print_json({"game": name, "value": found.value, "learned": last, "curve": found.curve})
+        return 0
+    print_table(f"{training.algorithm} on {name}; value {found.value}", [*last], [[*row.values()] for row in found.curve])
     if out is not None:
         print_text(f"wrote {out}")
     return 0

@@ -155,10 +155,14 @@ class GameCore:
         return self._legal[self.board].astype(np.int8)
 
     def observations(self) -> np.ndarray:
-        """Return what the board says, (B, n_elements) float32."""
-        seen = np.empty((self.num_envs, self.n_elements), np.float32)
-        seen[:, :-1] = self._regions[self.board]
-        seen[:, -1] = (self.episode_steps - self.elapsed) / self.episode_steps
+        """Return what the boards of all runs say, (B, n_elements) float32."""
+        return self.observations_of(self.board, self.episode_steps - self.elapsed)
+
+    def observations_of(self, boards: np.ndarray, left: np.ndarray | int) -> np.ndarray:
+        """Return what given boards say with so many steps left, (n, n_elements) float32."""
+        seen = np.empty((len(boards), self.n_elements), np.float32)
+        seen[:, :-1] = self._regions[boards]
+        seen[:, -1] = left / self.episode_steps
         return seen
 
 

@@ -1,6 +1,6 @@
 """The engine's belief rules, in proof timing, against exact belief sets on every board that play can reach.
 
-A board is reached by many histories; of each board the shortest that breadth-first search finds is replayed. The rules are those of
+A board is reached by many histories; of each board the first that the solver finds is replayed. The rules are those of
 ``tests/oracles/beliefs.py``, which other tests hold equal to the kernel bit by bit.
 """
 
@@ -70,9 +70,9 @@ def compared(game: Game, settings: BeliefSettings) -> dict[str, Any]:
     unsound, tight = Counter[str](), Counter[str]()
     for board, (_, _, _, q_U, beliefs) in walk(boards, settings):
         slowest, fastest, queue = (int(a[board]) for a in (boards.slowest, boards.fastest, boards.most_queue))
-        unsound["C_L"] += beliefs.C_L > slowest
-        unsound["C_U"] += beliefs.C_U < fastest
-        unsound["C_L_lambda"] += beliefs.C_L_lambda > slowest
+        unsound["C_L"] += slowest < beliefs.C_L
+        unsound["C_U"] += fastest > beliefs.C_U
+        unsound["C_L_lambda"] += slowest < beliefs.C_L_lambda
         unsound["q_U"] += q_U < queue
         inside = [rate for rate in game.rates if beliefs.C_L <= rate <= beliefs.C_U]
         tight["C_L"] += inside[0] == slowest
