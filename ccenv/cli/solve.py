@@ -30,7 +30,7 @@ def command(
     sender: Annotated[str, typer.Option(help="Whose line of play is shown: optimal, C_L, C_L+1, cc_qdel ...")] = "optimal",
     learn: Annotated[
         str | None,
-        typer.Option(metavar="CONFIG", help="Let a policy learn the game: ppo, dqn, or a YAML file; exact at each row."),
+        typer.Option(metavar="CONFIG", help="Let a policy learn the game: ppo, dqn, or a YAML file; each row is exact."),
     ] = None,
     out: Annotated[Path | None, out_option("Also write the line of play, or the learning curve, as a figure.", "FILE")] = None,
     json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""Pictures of games: the belief set in the plane of rate and buffer along a line of play ([CCmatic] figure 5), and learning curves."""
+"""Pictures of games: belief sets in the plane of rate and buffer ([CCmatic] figure 5) along a run, and learning curves."""
 
 from __future__ import annotations
 
