@@ -57,17 +57,21 @@ def command(
         print_json(data)
         return 0
     if steps:
-        rows = zip(data["rates"][1:], data["steps"], data["ramp_steps"] or [None] * len(data["steps"]), strict=True)
-        print_table(f"{game.name}: steps until all smaller rates are excluded", ["C", "steps", "F^-1(C)"], rows)
+        columns = (data["rates"][1:], data["steps"], data["ramp_steps"] or [None] * len(data["steps"]))
+        print_table(
+            f"{game.name}: steps until all smaller rates are excluded",
+            ["C", "steps", "F^-1(C)"],
+            list(zip(*columns, strict=True)),
+        )
         return 0
     if data["starves"]:
         print_text(f"{game.name}: every sender starves: the network keeps it to {data['share_below']} of the link for ever")
     else:
         print_text(f"{game.name}: regret {data['regret']} packets after {game.horizon_steps} steps, {len(boards)} boards")
     if data["line"]:
-        columns = [column for column in data["line"][0] if column != "board"]
-        rows = [[row[column] for column in columns] for row in data["line"]]
-        print_table(f"{sender} against its worst network", columns, rows)
+        shown = [column for column in data["line"][0] if column != "board"]
+        rows = [[row[column] for column in shown] for row in data["line"]]
+        print_table(f"{sender} against its worst network", shown, rows)
     if out is not None:
         print_text(f"wrote {out}")
     return 0

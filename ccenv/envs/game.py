@@ -152,7 +152,7 @@ class GameCore:
 
     def legal(self) -> np.ndarray:
         """Return the legal actions, (B, n_actions) of 0 and 1."""
-        return self._legal[self.board].astype(np.int8)
+        return np.asarray(self._legal[self.board], dtype=np.int8)
 
     def observations(self) -> np.ndarray:
         """Return what the boards of all runs say, (B, n_elements) float32."""
@@ -260,7 +260,7 @@ class GameEnv(TaskEnv):
 
     def action_masks(self) -> np.ndarray:
         """Return the legal actions, as the maskable PPO of sb3-contrib asks for them."""
-        return self.task.core.legal()[0].astype(np.bool_)
+        return np.asarray(self.task.core.legal()[0], dtype=np.bool_)
 
 
 class GameVectorEnv(TaskVectorEnv):

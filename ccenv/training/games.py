@@ -79,8 +79,8 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
     """
     require_extra("stable_baselines3", "train")
     import stable_baselines3
+    import torch
     from stable_baselines3.common.vec_env import VecNormalize
-    from torch import nn
 
     from ccenv.envs.clients.sb3 import make_sb3
 
@@ -89,11 +89,20 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
     core: Any = env.task.core
     played: Any = VecNormalize(env, norm_obs=False, gamma=0.99) if training.normalise_reward else env
     build = {"ppo": stable_baselines3.PPO, "dqn": stable_baselines3.DQN}[training.algorithm]
-    network = {"net_arch": list(training.hidden), "activation_fn": nn.ReLU}
+    network = {"net_arch": list(training.hidden), "activation_fn": torch.nn.ReLU}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # results must not depend on how many there are
     try:
         model: Any = build("MlpPolicy", played, seed=training.seed, device="cpu", policy_kwargs=network, **training.parameters)
+        return _curve(model, core, training, progress)
     except TypeError as error:
         raise InputError(f"parameters: {error}") from None
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _curve(model: Any, core: Any, training: GameTraining, progress: Callable[[dict[str, Any]], None]) -> Learned:
+    """Let a model learn, and judge it now and then."""
     begin, curve = time.process_time(), []
     while model.num_timesteps < training.total_steps:
         model.learn(training.evaluate_every_steps, reset_num_timesteps=False)
@@ -103,7 +112,7 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
         row |= {"regret": regret, "worst": worst, "random": random, "optimal_share": optimal_share(sender, core.solved)}
         curve.append(row)
         progress(row)
-    return Learned(sender, curve, core.solved.value)
+    return Learned(_tabulated(model, core), curve, core.solved.value)
 
 
 def _tabulated(model: Any, core: Any) -> Sender:

@@ -22,9 +22,8 @@ def test_a_short_run_has_an_exact_curve() -> None:
     found = learn("ideal", short)
     assert [row["steps"] for row in found.curve] == [512, 1024]
     assert all(found.value <= row["regret"] <= row["worst"] for row in found.curve)
-    assert found.curve == [
-        row | {"cpu_s": own["cpu_s"]} for row, own in zip(learn("ideal", short).curve, found.curve, strict=True)
-    ]
+    again = learn("ideal", short).curve
+    assert [row | {"cpu_s": 0} for row in again] == [row | {"cpu_s": 0} for row in found.curve]
     with pytest.raises(InputError, match="parameters: "):
         learn("ideal", short.model_copy(update={"parameters": {"n_stepz": 3}}))
 
