@@ -58,11 +58,8 @@ def command(
         return 0
     if steps:
         columns = (data["rates"][1:], data["steps"], data["ramp_steps"] or [None] * len(data["steps"]))
-        print_table(
-            f"{game.name}: steps until all smaller rates are excluded",
-            ["C", "steps", "F^-1(C)"],
-            list(zip(*columns, strict=True)),
-        )
+        title = f"{game.name}: steps until all smaller rates are excluded"
+        print_table(title, ["C", "steps", "F^-1(C)"], list(zip(*columns, strict=True)))
         return 0
     if data["starves"]:
         print_text(f"{game.name}: every sender starves: the network keeps it to {data['share_below']} of the link for ever")

@@ -90,13 +90,14 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
     played: Any = VecNormalize(env, norm_obs=False, gamma=0.99) if training.normalise_reward else env
     build = {"ppo": stable_baselines3.PPO, "dqn": stable_baselines3.DQN}[training.algorithm]
     network = {"net_arch": list(training.hidden), "activation_fn": torch.nn.ReLU}
+    try:
+        model: Any = build("MlpPolicy", played, seed=training.seed, device="cpu", policy_kwargs=network, **training.parameters)
+    except TypeError as error:
+        raise InputError(f"parameters: {error}") from None
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # results must not depend on how many there are
     try:
-        model: Any = build("MlpPolicy", played, seed=training.seed, device="cpu", policy_kwargs=network, **training.parameters)
         return _curve(model, core, training, progress)
-    except TypeError as error:
-        raise InputError(f"parameters: {error}") from None
     finally:
         torch.set_num_threads(threads)
 
