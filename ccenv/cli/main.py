@@ -61,6 +61,7 @@ GROUPS: tuple[Group, ...] = (
     Group("certificate", "ccenv.cli.theorem", "Check certificates of theorems, without the prover.", "app"),
     Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
+    Group("solve", "ccenv.cli.solve", "Solve a game of sender and network on an integer grid exactly."),
     Group("replay", "ccenv.cli.trace", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("export", "ccenv.cli.live", "Write a belief program as C for the congestion controls of a kernel."),
     Group(

@@ -41,6 +41,18 @@ ENVIRONMENTS.add(
     tags=("pettingzoo", "packet"),
     summary="flows and jitter boxes play each other per packet (PettingZoo parallel)",
 )
+ENVIRONMENTS.add(
+    "ccenv/Game-v0",
+    "ccenv.envs.game:GameEnv",
+    tags=("gymnasium", "vector", "sb3", "rllib", "game"),
+    summary="play a solved game of sender and network on an integer grid, with the exact regret of each decision",
+)
+ENVIRONMENTS.add(
+    "ccenv/GameDuel-v0",
+    "ccenv.envs.game_duel:GameDuelEnv",
+    tags=("pettingzoo", "game"),
+    summary="sender and network play a solved game against each other (PettingZoo parallel)",
+)
 
 
 def register() -> None:

@@ -10,8 +10,10 @@ from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import make_curve_cells
+from ccenv.benchmarks.cells.game import game_player
 from ccenv.benchmarks.run.runner import make_cells
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite
 
 
@@ -20,7 +22,9 @@ def test_shipped_suites_make_cells(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
     senders = suite.agents or (() if isinstance(suite, LiveSuite) else ("reno",))
-    cells = make_cells(suite, [agent_player(spec, spec) for spec in senders])
+    cells = make_cells(
+        suite, [game_player(spec) if isinstance(suite, GameSuite) else agent_player(spec, spec) for spec in senders]
+    )
     assert len({cell.key for cell in cells}) == len({cell.name for cell in cells}) == len(cells)
     assert {cell.scenario for cell in cells} == {case.name for case in suite.cases}
 

@@ -47,6 +47,7 @@ ROOMS = {
     "proofs/senders/": "senders as formulas",
     "proofs/claims/": "what is asked: properties, lemmas, envelopes, fairness, and their reports",
     "proofs/theorems/": "theorems about unbounded runs: lemmas, their composition, certificates",
+    "proofs/games/": "games of sender and network on integer grids: all boards, values, optimal play",
     "proofs/replay/": "counterexamples again, in exact arithmetic and in the curve engine",
     "proofs/certificates/": "certificates of theorems, and a checker that shares no code with the prover",
     "proofs/certificates/shipped/": "certificates of the shipped theorems, data only",

@@ -19,6 +19,7 @@ from ccenv.base.user import installed
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
+from ccenv.benchmarks.cells.game import game_player, make_game_cells
 from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.cells.packet import FIXED, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
@@ -29,6 +30,7 @@ from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import RunFolder
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.benchmarks.suite.references import check_all, compute_table
 from ccenv.network.metrics.table import METRICS
@@ -161,7 +163,7 @@ def evaluate(
         raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
-    cells = make_cells(suite, [agent_player(sender, code=True)])
+    cells = make_cells(suite, [game_player(sender) if isinstance(suite, GameSuite) else agent_player(sender, code=True)])
     finished: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
         for record in records:
@@ -215,6 +217,8 @@ def _require_list(what: str, given: object) -> None:
 def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     from ccenv.agents import AGENTS
 
+    if isinstance(suite, GameSuite):
+        return [game_player(spec) for spec in dict.fromkeys([*suite.agents, *extra_agents])]
     players = [agent_player(spec, spec) for spec in suite.agents]
     for spec in extra_agents:
         player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None, code=True)
@@ -241,6 +245,8 @@ def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions 
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
         cells += make_live_cells(suite, additions)
+    elif isinstance(suite, GameSuite):
+        cells += make_game_cells(suite, agents, additions)
     elif isinstance(suite, Suite) and suite.engine == "attack":
         cells += make_attack_cells(suite, agents, additions)
     elif isinstance(suite, Suite):
@@ -291,4 +297,5 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         "summary": summarise(suite, records),
         "references": check_all(suite, records),
         **({"table": compute_table(suite, records)} if suite.table else {}),
+        **({"solved": [row for game in games for row in game.rows()]} if (games := getattr(suite, "solved", ())) else {}),
     }

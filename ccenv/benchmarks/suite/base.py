@@ -238,7 +238,7 @@ class SuiteBase(StrictModel):
     @property
     def sha256(self) -> str:
         """Content hash of everything that affects runs and metrics; texts, published values and figures are left out."""
-        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures"}))
+        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures", "solved"}))
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""

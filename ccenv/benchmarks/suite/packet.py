@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.random import uniform
 from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, check_grid, once
+from ccenv.benchmarks.suite.game import SolvedRows
 from ccenv.benchmarks.suite.template import AGENT, find_parameters
 from ccenv.network.metrics.table import Metric, run_metric
 
@@ -147,6 +148,7 @@ class PacketSuite(SuiteBase):
         warm_up_s: start of a run that metrics leave out.
         log_s: interval of the log from which metrics are computed.
         series_s: interval of the rates over time that are kept of the first seed; 0: none.
+        solved: games whose exact steps of convergence are put beside what is measured.
     """
 
     engine: Literal["packet"]
@@ -155,7 +157,16 @@ class PacketSuite(SuiteBase):
     log_s: float = Field(default=0.01, ge=1e-3, le=1)
     series_s: float = Field(default=0.0, ge=0)
     scenarios: tuple[PacketScenario, ...] = Field(min_length=1)
+    solved: tuple[SolvedRows, ...] = ()
     score: Score = Score(metric="utilisation", adversary=NETWORK)
+
+    @model_serializer(mode="wrap")
+    def _without_no_games(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave ``solved`` out where there is none, so that records of such suites stay what they were."""
+        data: dict[str, Any] = dump(self)
+        if not data.get("solved", True):
+            del data["solved"]
+        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> PacketSuite:

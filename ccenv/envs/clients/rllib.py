@@ -75,6 +75,15 @@ def create_packet_network(env_config: Mapping[str, Any]) -> Any:
 
 
 @_check_user_files
+def create_game(env_config: Mapping[str, Any]) -> Any:
+    """Return ``ccenv/Game-v0``, in the same way."""
+    from ccenv.envs.game import GameEnv, GameVectorEnv
+
+    settings = dict(env_config)
+    return GameVectorEnv(**settings) if "num_envs" in settings else GameEnv(**settings)
+
+
+@_check_user_files
 def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/PacketDuel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -134,4 +143,5 @@ def register_rllib() -> None:
     register_env(PACKET_FLOWS, create_packet_flows)
     register_env("ccenv/Packet-v0", create_packet)
     register_env("ccenv/PacketNetwork-v0", create_packet_network)
+    register_env("ccenv/Game-v0", create_game)
     register_env("ccenv/PacketDuel-v0", create_packet_duel)

@@ -12,12 +12,13 @@ import numpy as np
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.envs.common.adapters import check_render_mode, draw
-from ccenv.envs.common.episodes import Task, episode_metrics, find_interface
+from ccenv.envs.common.episodes import Task, episode_metrics, find_interface, terminates
 from ccenv.envs.curve.interface import WatchedTask, sender_task
 from ccenv.envs.curve.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.curve.network import NetworkTask
 from ccenv.envs.curve.settings import read_settings
 from ccenv.envs.curve.task import SenderTask
+from ccenv.envs.game import GameTask, read_game_settings
 from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
@@ -29,15 +30,16 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  
 
 _TASKS: dict[str, Callable[[int, Any, bool], Any]] = {
     **{"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask},
-    **{"ccenv/Packet-v0": PacketTask, "ccenv/PacketNetwork-v0": PacketNetworkTask},
+    **{"ccenv/Packet-v0": PacketTask, "ccenv/PacketNetwork-v0": PacketNetworkTask, "ccenv/Game-v0": GameTask},
 }
 _READERS: dict[str, Callable[..., Any]] = {
     **{"ccenv/Sender-v0": read_settings, "ccenv/Network-v0": read_settings},
     **{"ccenv/Packet-v0": read_packet_settings, "ccenv/PacketNetwork-v0": read_packet_settings},
+    "ccenv/Game-v0": read_game_settings,
 }
 _DEFAULTS: dict[str, dict[str, Any]] = {
     **{"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS},
-    **{"ccenv/Packet-v0": {}, "ccenv/PacketNetwork-v0": PACKET_NETWORK_DEFAULTS},
+    **{"ccenv/Packet-v0": {}, "ccenv/PacketNetwork-v0": PACKET_NETWORK_DEFAULTS, "ccenv/Game-v0": {}},
 }
 _SHARED: dict[str, Callable[[int, Any, bool], Any]] = {
     "ccenv/Sender-v0": partial(sender_task, shared=True),
@@ -97,7 +99,7 @@ class CcenvVecEnv(VecEnv):
             for row, b in enumerate(np.flatnonzero(ended)):
                 infos[b] |= {name: float(values[row]) for name, values in metrics.items()}
                 infos[b]["terminal_observation"] = observations[b].copy()
-                infos[b]["TimeLimit.truncated"] = True
+                infos[b]["TimeLimit.truncated"] = not terminates(self.task.core)
             self.task.core.reset(over)
             observations[ended] = self.task.observe()[ended]
         return observations, rewards, ended, infos
@@ -172,12 +174,14 @@ def make_sb3(
     """Build a batch for Stable-Baselines3.
 
     Args:
-        env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"`` or ``"ccenv/PacketNetwork-v0"``.
+        env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"``, ``"ccenv/PacketNetwork-v0"`` or
+            ``"ccenv/Game-v0"``.
         num_envs: number of environments.
         render_mode: None or ``"rgb_array"``.
         shared_policy: each controlled flow is its own row (``SharedSenderTask``), so that all of them share one policy; the
             batch's ``num_envs`` is then num_envs times the number of controlled flows.
-        **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``.
+        **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``,
+            of games ``GameSettings``.
 
     Raises:
         UnknownNameError: for another id.

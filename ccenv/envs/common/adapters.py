@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, did_you_mean
-from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, find_interface
+from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, find_interface, terminates
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -74,12 +74,13 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take one step; the info of an episode's last step holds the mean of each reward term."""
         reward = float(self.task.step(as_numbers(action)[None])[0])
-        truncated = bool(self.task.core.truncated()[0])
+        ended = bool(self.task.core.truncated()[0])
         numbers = self.task.core.step_info()
-        if truncated:
+        if ended:
             numbers |= episode_metrics(self.task.core, np.ones(1, np.bool_))
         info = {name: float(values[0]) for name, values in numbers.items()}
-        return self.task.observe()[0].copy(), reward, False, truncated, info
+        by_rule = terminates(self.task.core)
+        return self.task.observe()[0].copy(), reward, ended and by_rule, ended and not by_rule, info
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
         """Return an image of the episode so far: curves and queue."""
@@ -165,7 +166,8 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         if same_step and truncated.any():
             self.task.core.reset(truncated)
             observations[truncated] = self.task.observe()[truncated]
-        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, info
+        none = np.zeros(self.num_envs, np.bool_)
+        return (observations, rewards, *((truncated, none) if terminates(self.task.core) else (none, truncated)), info)
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
         """Return an image of each environment's episode so far."""

@@ -72,3 +72,8 @@ def episode_metrics(core: Any, mask: np.ndarray, rows_per_env: int = 1) -> dict[
     """
     means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
     return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}
+
+
+def terminates(core: object) -> bool:
+    """Return whether the end of an episode is the end of a game, after which nothing is to come, and not a limit of time."""
+    return bool(getattr(core, "terminates", False))

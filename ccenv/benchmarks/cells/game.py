@@ -1,0 +1,94 @@
+"""Cells of solved games: one sender against one network. Nothing is sampled; means where somebody draws are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.load import load_sender
+from ccenv.base.config import validate
+from ccenv.base.errors import InputError
+from ccenv.base.files import canonical_json, hash_of, plain
+from ccenv.base.foreign import parse_json
+from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, nan_to_none
+from ccenv.benchmarks.suite.game import GameSuite
+from ccenv.proofs.games.boards import explore
+from ccenv.proofs.games.game import Game
+from ccenv.proofs.games.players import PROGRAMS, SENDERS, Solved, first_error, optimal_share, regret_of, sender_on
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameCell(Cell):
+    """A sender on a game.
+
+    Attributes:
+        game: its fields.
+        network: who answers.
+    """
+
+    game: dict[str, Any]
+    network: str
+
+    per_task: ClassVar[int] = 8  # cells of one game stand together
+
+    @property
+    def opponent(self) -> str:
+        """The network."""
+        return self.network
+
+    def run(self) -> dict[str, Any]:
+        """Play the cell and return its record: what it was, its metrics, and the line up to the first error."""
+        solved = _solved(canonical_json(self.game))
+        sender = sender_on(self.agent.spec, solved)
+        regret = regret_of(sender, solved, self.network)
+        line = first_error(sender, solved)
+        metrics = {
+            "regret": regret,
+            "exploitability": regret_of(sender, solved) - solved.value,
+            "optimal_share": optimal_share(sender, solved),
+            "first_error_step": float(line[-1]["step"]) if line else float("nan"),
+            "value": float(solved.value),
+        }
+        fastest, told = solved.boards.game.rates[-1], {"boards": len(solved.boards)}
+        path = {"link_rate_Bps": fastest, "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
+        kept = nan_to_none({name: metrics[name] for name in self.metrics})
+        return self.record(str(self.game["model"]), path, parameters=told, metrics=kept, first_error=line)
+
+
+@lru_cache(maxsize=2)
+def _solved(game: str) -> Solved:
+    """Return a game, given as JSON, solved."""
+    return Solved(explore(validate(Game, parse_json(game, "game"), "game")))
+
+
+def game_player(spec: str) -> Player:
+    """Return the player of a sender of games: one of ``SENDERS``, or a belief program by name or file. Raises InputError."""
+    if spec in SENDERS and spec not in PROGRAMS:
+        return Player(spec, "game", spec, hash_of({"kind": "game", "spec": spec}))
+    sender = load_sender(spec)
+    return Player(sender.name, "program", spec, sender_hash(sender))
+
+
+def make_game_cells(suite: GameSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[GameCell]:
+    """Return all cells of a suite, in its order. Raises InputError for adversaries or metrics of a user."""
+    if additions.adversaries or additions.metrics:
+        raise InputError(f"suite {suite.name!r} plays solved games: it takes no --adversary and no --metric")
+    return [
+        GameCell(
+            suite=f"{suite.name}/{suite.version}",
+            suite_sha256=suite.sha256,
+            scenario=case.name,
+            seed=seed,
+            engine_seed=suite.run_key(case.name, seed),
+            agent=agent,
+            metrics=(*suite.metrics,),
+            game=plain(case.data.model_dump(exclude={"summary", "source"})),
+            network=network,
+        )
+        for case in suite.cases
+        for agent in agents
+        for network in suite.networks
+        for seed in suite.seeds
+    ]

@@ -1,0 +1,302 @@
+"""``ccenv/Game-v0``: a solved game of sender and network on an integer grid, for the sender."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from pydantic import Field
+
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
+from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
+from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
+from ccenv.proofs.games import kernels
+from ccenv.proofs.games.boards import explore
+from ccenv.proofs.games.game import load_game
+from ccenv.proofs.games.players import Solved
+
+_ID = "ccenv/Game-v0"
+MOST_BYTES = 1_000_000_000
+"""Largest tables of a game that an environment holds."""
+TERMS = ("regret", "decision_regret", "lost")
+
+
+class GameSettings(StrictModel):
+    """What an environment of a game takes.
+
+    Attributes:
+        game: a shipped game (``ccenv list configs``, kind solve) or a YAML file.
+        network: ``optimal``: one of the worst answers to the action, drawn; ``random``: any possible answer.
+        horizon_steps: instead of the game's.
+    """
+
+    game: str = "cbr_small"
+    network: Literal["optimal", "random"] = "optimal"
+    horizon_steps: int | None = Field(default=None, ge=1, le=10_000, strict=True)
+
+
+def read_game_settings(settings: dict[str, Any], where: str = _ID, defaults: dict[str, Any] | None = None) -> GameSettings:
+    """Return checked settings. Raises InputError."""
+    return validate(GameSettings, {**(defaults or {}), **settings}, where)
+
+
+@lru_cache(maxsize=4)
+def solved_game(name: str, horizon_steps: int | None) -> Solved:
+    """Return a game solved, the last ones kept. Raises InputError for one whose tables are too large for an environment."""
+    game = load_game(name)
+    if horizon_steps is not None:
+        game = game.changed(horizon_steps=horizon_steps)
+    boards = explore(game)
+    size = 4 * len(boards) * (game.horizon_steps + 1 + len(boards.tuples))
+    if size > MOST_BYTES:
+        raise InputError(
+            f"game {game.name!r}: its tables take {size / 1e9:.1f} GB; an environment holds up to {MOST_BYTES / 1e9:g} GB: "
+            "fewer rates or buffers, or a shorter horizon"
+        )
+    return Solved(boards)
+
+
+class GameCore:
+    """A batch of runs of a solved game.
+
+    Attributes:
+        num_envs: B.
+        solved: the game.
+        episode_steps: its horizon.
+        elapsed: (B,) steps taken.
+        board: (B,) where each run is.
+        term_names: what is summed over an episode.
+        terminates: at its horizon the game is over.
+    """
+
+    term_names = TERMS
+    terminates = True
+
+    def __init__(self, num_envs: int, settings: GameSettings, answer: int | None = None) -> None:
+        """Solve the game and put all runs on its first board; ``answer`` says how the network plays, instead of the settings."""
+        if num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self.num_envs = num_envs
+        self.solved = solved_game(settings.game, settings.horizon_steps)
+        boards = self.solved.boards
+        self.episode_steps = self.solved.horizon_steps
+        self._answer = kernels.OPTIMAL if settings.network == "optimal" else kernels.DRAWN
+        self._answer = self._answer if answer is None else answer
+        self._graph = (boards.first_action, boards.first_edge, boards.delivered, boards.lost, boards.target)
+        self._fastest = boards.fastest.astype(np.int64)
+        self.n_actions = boards.game.most_sent + 1
+        self.n_answers = int(np.diff(boards.first_edge).max())
+        self._legal = np.arange(self.n_actions) < boards.actions[:, None]
+        self._regions = boards.region().astype(np.float32)
+        self._more = np.stack([boards.inflight / boards.game.inflight_cap, boards.pending / boards.game.most_sent], axis=1)
+        self._regions = np.concatenate([self._regions, self._more.astype(np.float32)], axis=1)
+        self.n_elements = self._regions.shape[1] + 1
+        self._keys = np.zeros((num_envs, 3))
+        self._keys[:, 1] = np.arange(num_envs)
+        self._seeded = False
+        self.elapsed = np.zeros(num_envs, np.int64)
+        self.board = np.zeros(num_envs, np.int64)
+        self.reward, self._error, self._lost = np.zeros(num_envs), np.zeros(num_envs), np.zeros(num_envs)
+        self._sums = np.zeros((num_envs, len(TERMS)))
+
+    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
+        """Start new episodes: of some environments, and by seed, as the cores of the engines do (``ccenv.envs.curve.core``)."""
+        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self._keys[which, 2] += 1
+        if seed is None and not self._seeded:
+            seed = secrets.randbelow(HELD_OUT_SEED)
+        if isinstance(seed, (int, np.integer)):
+            self._keys[which, 0], self._keys[which, 1], self._keys[which, 2] = check_seed(int(seed)), which, 0
+        elif seed is not None:
+            if len(seed) != self.num_envs:
+                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
+            for b in which.tolist():
+                own = seed[b]
+                if own is not None:
+                    self._keys[b] = check_seed(int(own)), 0, 0
+        self._seeded = True
+        self.elapsed[which], self.board[which], self._sums[which] = 0, 0, 0.0
+
+    def advance(self, sent: np.ndarray, answers: np.ndarray | None = None) -> np.ndarray:
+        """Take one step; return the rewards (B,)."""
+        given = self.elapsed if answers is None else answers
+        kernels.play(
+            *(self._graph, self.solved.table, self._fastest, self._answer, self._keys, self.elapsed, self.board),
+            *(sent, given, self.reward, self._error, self._lost),
+        )
+        self._sums[:, 0] -= self.reward
+        self._sums[:, 1] += self._error
+        self._sums[:, 2] += self._lost
+        return self.reward.copy()
+
+    def truncated(self) -> np.ndarray:
+        """Return which games are over, (B,) bool."""
+        return np.asarray(self.elapsed >= self.episode_steps)
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return how much worse than the best each decision was, and what the regret comes to under best play from here."""
+        del rows_per_env
+        done = np.asarray(self.solved.table[self.episode_steps - self.elapsed, self.board], dtype=np.float64)
+        earlier = -self._sums[:, 0] + self._fastest[self.board] * self.elapsed
+        return {"decision_regret": self._error.copy(), "least_regret": done - earlier}
+
+    def means(self, mask: np.ndarray) -> np.ndarray:
+        """Return the sums of an episode's terms, (sum(mask), 1, terms): regret, regret of decisions, packets lost."""
+        return self._sums[mask][:, None, :].copy()
+
+    def legal(self) -> np.ndarray:
+        """Return the legal actions, (B, n_actions) of 0 and 1."""
+        return np.asarray(self._legal[self.board], dtype=np.int8)
+
+    def observations(self) -> np.ndarray:
+        """Return what the boards of all runs say, (B, n_elements) float32."""
+        return self.observations_of(self.board, self.episode_steps - self.elapsed)
+
+    def observations_of(self, boards: np.ndarray, left: np.ndarray | int) -> np.ndarray:
+        """Return what given boards say with so many steps left, (n, n_elements) float32."""
+        seen = np.empty((len(boards), self.n_elements), np.float32)
+        seen[:, :-1] = self._regions[boards]
+        seen[:, -1] = left / self.episode_steps
+        return seen
+
+
+class GameTask:
+    """The sender's view of a batch of games (``ccenv.envs.common.episodes.Task``)."""
+
+    rows_per_env = 1
+
+    def __init__(self, num_envs: int, settings: GameSettings, record: bool = False) -> None:
+        """Solve the game; ``record`` is for pictures, which a game has none of here."""
+        if record:
+            raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
+        self.core = GameCore(num_envs, settings)
+        self.single_observation_space = spaces.Box(0.0, 1.0, (self.core.n_elements,), np.float32)
+        self.single_action_space: spaces.Space[Any] = spaces.Discrete(self.core.n_actions)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take one step with the actions of all environments; return the rewards (B,)."""
+        return self.core.advance(whole_actions(actions, self.core.num_envs))
+
+    def observe(self) -> np.ndarray:
+        """Return the observations of all environments."""
+        return self.core.observations()
+
+
+def whole_actions(actions: Any, num_envs: int) -> np.ndarray:
+    """Return actions as (B,) whole numbers. Raises InputError for another shape."""
+    given = np.asarray(actions)
+    if given.size != num_envs or given.dtype.kind not in "biuf":
+        raise InputError(f"actions of shape {given.shape}; one whole number for each of {num_envs} environments is needed")
+    return given.reshape(num_envs).astype(np.int64)
+
+
+def _maker(settings: dict[str, Any]) -> Callable[[int, bool], GameTask]:
+    checked = read_game_settings(settings)
+    return lambda num_envs, record: GameTask(num_envs, checked, record)
+
+
+class GameEnv(TaskEnv):
+    """Send whole packets into a network that plays the worst legal answer, and be told the exact regret of each decision.
+
+    ## Description
+    The game of [CCmatic] s.4 on an integer grid, solved (docs/games.md): a step is one Rm, data are packets. The board is the
+    exact belief set, all paths (C, beta, queue or tokens) that explain what was seen; no other sender knows more. The network
+    answers how many packets it delivers and loses.
+
+    ## Observation Space
+    `Box`, float32 in [0, 1]: for each tuple of the belief set whether it is still possible; packets in flight over the game's
+    cap; packets sent whose answer is not known yet (late feedback) over the largest action; the share of the steps that are left.
+
+    ## Action Space
+    `Discrete(2 C_max + 2)`: packets to send. Legal are those up to some number, which keep to the game's allowance of loss and
+    its cap whatever the network answers; of any other number nothing is sent. ``action_mask`` of the info has them.
+
+    ## Rewards
+    Packets delivered less what C_U t has grown by, C_U the greatest rate still possible: the sum over an episode is exactly minus
+    the regret, C_U H - S. Best play against the optimal network gives minus the value of the game.
+
+    ## Starting State
+    All paths of the game are possible, nothing is in flight. Seeds: everything is keyed by (seed, environment, episode).
+
+    ## Episode End
+    Terminated after the game's horizon. The info of every step holds ``decision_regret`` (packets by which the decision is worse
+    than the best one, exactly), ``least_regret`` (of the episode, under best play of both from here) and ``action_mask``; that of
+    the last step also the episode's sums ``regret``, ``decision_regret`` and ``lost``.
+
+    ## Arguments
+    The fields of ``ccenv.envs.game.GameSettings``: ``game``, ``network``, ``horizon_steps``.
+
+    ## Version History
+    * v0: initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+    task: GameTask
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment.
+
+        Args:
+            render_mode: None.
+            **settings: fields of ``GameSettings``.
+        """
+        super().__init__(_maker(settings), render_mode)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start the next episode, or with a seed the first one of that seed; the info holds the legal actions."""
+        seen, info = super().reset(seed=seed, options=options)
+        return seen, {**info, "action_mask": self.task.core.legal()[0]}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Take one step."""
+        *found, info = super().step(action)
+        return (*found, {**info, "action_mask": self.task.core.legal()[0]})  # type: ignore[return-value]
+
+    def action_masks(self) -> np.ndarray:
+        """Return the legal actions, as the maskable PPO of sb3-contrib asks for them."""
+        return np.asarray(self.task.core.legal()[0], dtype=np.bool_)
+
+
+class GameVectorEnv(TaskVectorEnv):
+    """A batch of ``GameEnv``; see there."""
+
+    task: GameTask
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
+    ) -> None:
+        """Build the batch.
+
+        Args:
+            num_envs: number of environments.
+            render_mode: None.
+            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
+            **settings: fields of ``GameSettings``.
+        """
+        super().__init__(_maker(settings), num_envs, render_mode, autoreset_mode)
+        self.metadata = {**GameEnv.metadata, "autoreset_mode": self.autoreset_mode}
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start new episodes; the info holds the legal actions."""
+        seen, info = super().reset(seed=seed, options=options)
+        return seen, info | self._masks()
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step."""
+        *found, info = super().step(actions)
+        return (*found, info | self._masks())  # type: ignore[return-value]
+
+    def _masks(self) -> dict[str, np.ndarray]:
+        return {"action_mask": self.task.core.legal(), "_action_mask": np.ones(self.num_envs, np.bool_)}

@@ -1,0 +1,143 @@
+"""``ccenv/GameDuel-v0``: sender and network play a solved game against each other, as a PettingZoo parallel environment."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.base.errors import InputError, require_extra
+from ccenv.envs.game import GameCore, read_game_settings, whole_actions
+from ccenv.proofs.games import kernels
+
+require_extra("pettingzoo", "duel")
+
+from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that names the extra)
+
+SENDER, NETWORK = "sender", "network"
+_ID = "ccenv/GameDuel-v0"
+
+
+class GameDuelEnv(ParallelEnv[str, np.ndarray, Any]):
+    """Let sender and network each be an agent of a game whose value is known.
+
+    ## Description
+    As ``ccenv/Game-v0``, but the network is an agent too: a step of the game is two turns. In the first the sender's action
+    counts, in the second the network's, which sees what is sent.
+
+    ## Observation Space
+    Both: the elements of ``ccenv/Game-v0``, then whether it is the network's turn, and what is sent over the largest action (0 in
+    the sender's turn). The network sees no more of the path than the sender: which path is true is decided by its answers.
+
+    ## Action Space
+    Sender: as in ``ccenv/Game-v0``. Network: `Discrete(n)`, the number of one of the possible answers to the action, in the order
+    in which the solver has them; a larger one counts as the last. The infos' ``action_mask`` has the legal ones of the coming
+    turn.
+
+    ## Rewards
+    Sender: as in ``ccenv/Game-v0``, in the network's turn. Network: minus that.
+
+    ## Starting State
+    As in Game-v0.
+
+    ## Episode End
+    Both are terminated after the game's horizon, of two turns a step. Infos of the sender hold ``decision_regret``.
+
+    ## Arguments
+    The fields of ``ccenv.envs.game.GameSettings`` except ``network``.
+
+    ## Version History
+    * v0: initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "game_duel_v0", "render_modes": [], "is_parallelizable": True}
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment.
+
+        Args:
+            render_mode: None.
+            **settings: fields of ``GameSettings`` except ``network``.
+        """
+        if render_mode is not None:
+            raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
+        if "network" in settings:
+            raise InputError("network: it is an agent here; for a fixed one see ccenv/Game-v0")
+        self.render_mode = render_mode
+        self.core = GameCore(1, read_game_settings(settings, _ID), kernels.GIVEN)
+        self.possible_agents = [SENDER, NETWORK]
+        self.agents: list[str] = []
+        self._sent: int | None = None
+        seen = spaces.Box(0.0, 1.0, (self.core.n_elements + 2,), np.float32)
+        self.observation_spaces: dict[str, Any] = {SENDER: seen, NETWORK: seen}
+        self.action_spaces: dict[str, Any] = {
+            SENDER: spaces.Discrete(self.core.n_actions),
+            NETWORK: spaces.Discrete(self.core.n_answers),
+        }
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        """Return an agent's observation space, always the same object."""
+        space: spaces.Box = self.observation_spaces[agent]
+        return space
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """Return an agent's action space, always the same object."""
+        space: spaces.Space[Any] = self.action_spaces[agent]
+        return space
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+        """Start the next episode. No options are used."""
+        self.core.reset(seed=seed)
+        self.agents = list(self.possible_agents)
+        self._sent = None
+        return self._observe(), self._infos()
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Take one turn: the sender's action, or the network's answer to it.
+
+        Raises:
+            InputError: if an agent's action is missing.
+        """
+        missing = [name for name in self.agents if name not in actions]
+        if missing:
+            raise InputError(f"no action for {', '.join(missing)}")
+        reward = 0.0
+        infos: dict[str, dict[str, Any]] = {}
+        if self._sent is None:
+            sent, legal = int(whole_actions(actions[SENDER], 1)[0]), int(self.core.legal()[0].sum())
+            self._sent = sent if 0 <= sent < legal else 0
+            infos = self._infos()
+        else:
+            reward = float(self.core.advance(np.array([self._sent]), whole_actions(actions[NETWORK], 1))[0])
+            self._sent = None
+            infos = self._infos()
+            infos[SENDER] |= {name: float(values[0]) for name, values in self.core.step_info().items()}
+        over = bool(self.core.truncated()[0])
+        ends, none = dict.fromkeys(self.agents, over), dict.fromkeys(self.agents, False)
+        if over:
+            self.agents = []
+        return self._observe(), {SENDER: reward, NETWORK: -reward}, ends, none, infos
+
+    def render(self) -> None:
+        """Draw nothing."""
+
+    def close(self) -> None:
+        """Release nothing: there are no windows or files."""
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        turn = [0.0, 0.0] if self._sent is None else [1.0, self._sent / (self.core.n_actions - 1)]
+        seen = np.append(self.core.observations()[0], np.array(turn, np.float32))
+        return {SENDER: seen, NETWORK: seen.copy()}
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """Return the legal actions of the coming turn; whose turn it is not may do anything, and it counts for nothing."""
+        answers = np.ones(self.core.n_answers, np.int8)
+        if self._sent is not None:
+            count = len(self.core.solved.boards.answers(int(self.core.board[0]), self._sent))
+            answers = (np.arange(self.core.n_answers) < count).astype(np.int8)
+        return {SENDER: {"action_mask": self.core.legal()[0]}, NETWORK: {"action_mask": answers}}

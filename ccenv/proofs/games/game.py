@@ -1,0 +1,172 @@
+"""A game on an integer grid as data: which paths there may be, what the sender is told and when, and what it may lose."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from ccenv.base.config import StrictModel, find_data, validate
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import read_yaml
+
+GAMES = "ccenv.configs.solve"
+LARGEST_RATE = 40
+UNLIMITED = 10**6
+"""Loss that an allowance without a limit stands for, and the packets of an infinite buffer."""
+_ALLOWANCE = re.compile(r"(?P<root>sqrt\(C\))|(?P<times>\d+)?C(?:/(?P<over>[1-9]\d*))?(?:\+(?P<more>\d+))?")
+_BUFFER = re.compile(r"(?P<times>\d+)?C")
+
+Rate = Annotated[int, Field(ge=1, le=LARGEST_RATE, strict=True)]
+
+
+class Game(StrictModel):
+    """A game of sender and network ([CCmatic] s.4): time in steps of Rm, data in packets, everything a whole number.
+
+    Attributes:
+        name: for messages and results.
+        summary: one line.
+        source: what it is taken from.
+        model: ``ideal`` (no jitter), ``cbr`` (a constant link behind a jitter box) or ``ccac`` (a bucket of C D tokens).
+        jitter_steps: D; 0 for ``ideal``, 1 for ``ccac``.
+        rates: the possible link rates C, in packets a step.
+        buffers: packets, or multiples of C as text (``C``, ``2C``), ``up to C`` for every size from 0 to C, or ``inf``.
+        deepest_buffer_bdp: buffers above this multiple of C are left out; None: none is.
+        feedback_steps: 0 if the sender sees what a step brought before it decides again, 1 if a step later.
+        loss: the most packets that a step may lose on a path of rate C: a number, ``C``, ``C/2``, ``sqrt(C)``, ``2C+1`` or
+            ``free``.
+        horizon_steps: of the regret.
+        most_inflight: most packets that may ever be in flight; None: four times the largest rate.
+    """
+
+    name: str = Field(default="game", min_length=1, max_length=60)
+    summary: str = ""
+    source: str = ""
+    model: Literal["ideal", "cbr", "ccac"]
+    jitter_steps: int = Field(default=1, ge=0, le=2, strict=True)
+    rates: tuple[Rate, ...] = Field(min_length=1)
+    buffers: tuple[int | str, ...] = Field(min_length=1)
+    deepest_buffer_bdp: int | None = Field(default=None, ge=0, strict=True)
+    feedback_steps: int = Field(default=0, ge=0, le=1, strict=True)
+    loss: int | str = "free"
+    horizon_steps: int = Field(default=64, ge=1, le=10_000, strict=True)
+    most_inflight: int | None = Field(default=None, ge=1, le=4 * LARGEST_RATE, strict=True)
+
+    @field_validator("rates")
+    @classmethod
+    def _ascending(cls, rates: tuple[int, ...]) -> tuple[int, ...]:
+        if list(rates) != sorted(set(rates)):
+            raise ValueError("rates must ascend")
+        return rates
+
+    @field_validator("buffers")
+    @classmethod
+    def _known_buffers(cls, buffers: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        for buffer in buffers:
+            _sizes(buffer, 1)
+        return buffers
+
+    @field_validator("loss")
+    @classmethod
+    def _known_loss(cls, loss: int | str) -> int | str:
+        _allowed(loss, 1)
+        return loss
+
+    @model_validator(mode="after")
+    def _possible(self) -> Game:
+        fixed = {"ideal": (0,), "cbr": (0, 1, 2), "ccac": (1,)}[self.model]
+        if self.jitter_steps not in fixed:
+            raise ValueError(f"jitter_steps is {self.jitter_steps}; model {self.model!r} takes {' or '.join(map(str, fixed))}")
+        if "inf" in self.buffers and self.most_inflight is None:
+            raise ValueError("an infinite buffer makes endlessly many boards: give most_inflight, a cap on packets in flight")
+        if not self.paths:
+            raise ValueError("buffers: none is left for any rate; deepest_buffer_bdp leaves all of them out")
+        return self
+
+    @property
+    def inflight_cap(self) -> int:
+        """The most packets in flight."""
+        return 4 * self.rates[-1] if self.most_inflight is None else self.most_inflight
+
+    @property
+    def most_sent(self) -> int:
+        """The most packets that a step can send: one more than fill the fastest link and its bucket."""
+        return 2 * self.rates[-1] + 1
+
+    @cached_property
+    def paths(self) -> list[tuple[int, int]]:
+        """The possible paths (C, beta), an infinite beta as UNLIMITED."""
+        deepest = math.inf if self.deepest_buffer_bdp is None else self.deepest_buffer_bdp
+        found = {
+            (rate, size)
+            for rate in self.rates
+            for buffer in self.buffers
+            for size in _sizes(buffer, rate)
+            if size <= deepest * rate
+        }
+        return sorted(found)
+
+    @property
+    def allowed_loss(self) -> NDArray[np.int64]:
+        """The most packets that a step may lose, by rate from 0 on."""
+        return np.array([_allowed(self.loss, rate) for rate in range(self.rates[-1] + 1)], dtype=np.int64)
+
+    def narrowed(self, rates: Sequence[int]) -> Game:
+        """Return the game with fewer rates."""
+        return self.changed(rates=tuple(rates))
+
+    def changed(self, **fields: Any) -> Game:
+        """Return the game with other fields, checked. Raises InputError."""
+        return validate(Game, self.model_dump() | fields, self.name)
+
+
+def _sizes(buffer: int | str, rate: int) -> tuple[int, ...]:
+    """Return the packets that a buffer as written stands for at a rate."""
+    if isinstance(buffer, int):
+        if not 0 <= buffer < UNLIMITED:
+            raise ValueError(f"a buffer of {buffer} packets; it must be at least 0")
+        return (buffer,)
+    if buffer == "inf":
+        return (UNLIMITED,)
+    if buffer == "up to C":
+        return tuple(range(rate + 1))
+    found = _BUFFER.fullmatch(buffer)
+    if found is None:
+        raise ValueError(f"buffer {buffer!r} must be a number of packets, C, 2C, 'up to C' or inf")
+    return (int(found["times"] or 1) * rate,)
+
+
+def _allowed(loss: int | str, rate: int) -> int:
+    """Return the packets that a step may lose at a rate, rounded down."""
+    if isinstance(loss, int):
+        if not 0 <= loss <= UNLIMITED:
+            raise ValueError(f"an allowance of {loss} packets; it must be at least 0")
+        return loss
+    if loss == "free":
+        return UNLIMITED
+    found = _ALLOWANCE.fullmatch(loss)
+    if found is None:
+        raise ValueError(f"allowance {loss!r} must be a number of packets, C, C/2, 2C+1, sqrt(C) or free")
+    if found["root"]:
+        return math.isqrt(rate)
+    return int(found["times"] or 1) * rate // int(found["over"] or 1) + int(found["more"] or 0)
+
+
+def load_game(name: str) -> Game:
+    """Read a game: a shipped name or the path of a YAML file.
+
+    Raises:
+        UnknownNameError: if there is neither.
+        InputError: with the key, the value seen and what is allowed.
+    """
+    file = find_data(GAMES, name, ".yaml", "game")
+    data = read_yaml(file)
+    if not isinstance(data, dict):
+        raise InputError(f"{file.name}: a game is a mapping of fields")
+    return validate(Game, {"name": file.stem} | data, file.name)

@@ -1,0 +1,384 @@
+"""Compiled parts of the solver: what a step does to a path, all boards and moves of a game, and sweeps over them.
+
+A path of the belief set has a level: minus its queue, or its tokens (CCAC), and what is due (D = 2): packets that the jitter box
+must deliver in the next step. A board is the set of such tuples as bits, with the packets in flight and, with late feedback, what
+is sent already. ``tests/oracles/slow_games.py`` says the same by replay of whole histories.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
+
+CCAC = 2
+RATE, BUFFER, LEVEL, DUE, BASE = range(5)
+"""Columns of the table of tuples; the tuple of a level and of what is due has the place BASE + level * ages + due."""
+FULL, DONE = 0, 1
+NEVER = 1 << 29
+OPTIMAL, DRAWN, GIVEN = 0, 1, 2
+"""How the network answers: one of the worst answers, any answer, or the one that is given."""
+
+
+@kernel(inline="always")
+def step(model, jitter, path, inflight, sent):
+    """Return what a step can do to a tuple: lost, fewest and most delivered, lowest and highest level, served and held before."""
+    rate, buffer, level, due = path[0], path[1], path[2], path[3]
+    if model == CCAC:
+        left = level + rate - sent
+        lost = max(0, -buffer - left)
+        left = max(left, -buffer)
+        whole = inflight + sent - lost
+        low = left if left <= 0 else 0  # tokens that are not used may be wasted
+        return lost, min(whole, max(0, level + inflight)), whole + min(0, left), low, min(left, rate), 0
+    queue = sent - level
+    served = min(rate, queue)
+    lost = max(0, queue - served - buffer)
+    after = served + lost - queue
+    held = inflight + level
+    if jitter == 0:
+        return lost, served, served, after, after, 0
+    return lost, (held if jitter == 1 else due), held + served, after, after, held
+
+
+@kernel(inline="always")
+def digest(bits, inflight, pending):
+    """Return a hash of a board."""
+    h = np.uint64(1469598103934665603)
+    for w in range(bits.shape[0]):
+        h = (h ^ bits[w]) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(29)
+    h = (h ^ np.uint64(inflight * 512 + pending)) * np.uint64(1099511628211)
+    return h ^ (h >> np.uint64(31))
+
+
+@kernel
+def larger(array):
+    """Return an array of twice the length that begins with the given one."""
+    more = np.empty(2 * array.shape[0], array.dtype)
+    more[: array.shape[0]] = array
+    return more
+
+
+@kernel
+def members(bits, tuples, out):
+    """Write the tuples of a board to out; returns their number."""
+    n = 0
+    for t in range(tuples.shape[0]):
+        if (bits[t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
+            out[n] = t
+            n += 1
+    return n
+
+
+@kernel
+def safe(model, jitter, tuples, chosen, n, inflight, sent, cap, allowed):
+    """Return whether sending so much breaks no allowance and no cap, whichever of n tuples is true."""
+    for m in range(n):
+        path = tuples[chosen[m]]
+        lost, fewest, _, _, _, _ = step(model, jitter, path, inflight, sent)
+        if lost > allowed[path[RATE]] or inflight + sent - lost - fewest > cap:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, most_boards, most_edges):
+    """Find all boards that play can reach and all moves between them.
+
+    Args:
+        model: 0 ideal, 1 CBR-delay, 2 CCAC.
+        jitter: D in steps.
+        late: 1 with feedback a step later.
+        tuples: table of tuples, one a row.
+        ages: how many values ``due`` has.
+        start: bits of the first board.
+        most_sent: largest action.
+        cap: most packets in flight.
+        allowed: most packets lost in a step, by rate.
+        most_boards: where it gives up.
+        most_edges: where it gives up, too.
+
+    Returns:
+        tuple: DONE or FULL; bits, packets in flight and packets sent already of each board; the first action of each board; the
+        first edge of each action (actions of a board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each
+        edge.
+    """
+    width, spread = start.shape[0], cap + most_sent + 1
+    bits = np.empty((1024, width), np.uint64)
+    inflight, pending = np.zeros(1024, np.int16), np.zeros(1024, np.int16)
+    first_action = np.zeros(1025, np.int64)
+    first_edge = np.zeros(4096, np.int64)
+    delivered, lost, target = np.empty(65536, np.uint8), np.empty(65536, np.uint8), np.empty(65536, np.int32)
+    table = np.full(4096, -1, np.int32)
+    bucket = np.zeros((spread * spread, width), np.uint64)
+    marked, touched = np.zeros(spread * spread, np.uint8), np.zeros(spread * spread, np.int64)
+    chosen, next_chosen = np.zeros(tuples.shape[0], np.int64), np.zeros(tuples.shape[0], np.int64)
+    bits[0] = start
+    table[np.int64(digest(start, 0, 0) & np.uint64(table.shape[0] - 1))] = 0
+    boards, actions, edges, i = 1, 0, 0, 0
+    while i < boards:
+        n = members(bits[i], tuples, chosen)
+        first_action[i] = actions
+        for sent in range(pending[i] if late else 0, pending[i] + 1 if late else most_sent + 1):
+            if not late and not safe(model, jitter, tuples, chosen, n, inflight[i], sent, cap, allowed):
+                break
+            kinds = 0
+            for m in range(n):
+                path = tuples[chosen[m]]
+                gone, fewest, most, low, high, held = step(model, jitter, path, inflight[i], sent)
+                for s in range(fewest, most + 1):
+                    key = gone * spread + s
+                    if marked[key] == 0:
+                        marked[key] = 1
+                        touched[kinds] = key
+                        kinds += 1
+                        bucket[key] = np.uint64(0)
+                    due = max(0, held - s) if ages > 1 else 0
+                    for level in range(low, high + 1):
+                        place = path[BASE] + level * ages + due
+                        bucket[key, place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+            for following in range(most_sent + 1 if late else 1):
+                if late:  # what follows is chosen before the sender sees which of the observations it is
+                    good = True
+                    for k in range(kinds):
+                        key = touched[k]
+                        m = members(bucket[key], tuples, next_chosen)
+                        then = inflight[i] + sent - key // spread - key % spread
+                        if not safe(model, jitter, tuples, next_chosen, m, then, following, cap, allowed):
+                            good = False
+                            break
+                    if not good:
+                        break
+                if actions + 2 > first_edge.shape[0]:
+                    first_edge = larger(first_edge)
+                first_edge[actions] = edges
+                for k in range(kinds):
+                    key = touched[k]
+                    found, then = bucket[key], inflight[i] + sent - key // spread - key % spread
+                    place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
+                    j = -1
+                    while table[place] >= 0 and j < 0:
+                        c = table[place]
+                        if inflight[c] == then and pending[c] == following:
+                            same = True
+                            for w in range(width):
+                                if bits[c, w] != found[w]:
+                                    same = False
+                                    break
+                            if same:
+                                j = c
+                        place = (place + 1) & (table.shape[0] - 1)
+                    if j < 0:
+                        if boards >= most_boards:
+                            return FULL, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+                        if boards == inflight.shape[0]:
+                            more = np.empty((2 * boards, width), np.uint64)
+                            more[:boards] = bits
+                            bits = more
+                            inflight, pending, first_action = larger(inflight), larger(pending), larger(first_action)
+                        if 3 * boards > table.shape[0]:
+                            table = np.full(2 * table.shape[0], -1, np.int32)
+                            for b in range(boards):
+                                q = np.int64(digest(bits[b], inflight[b], pending[b]) & np.uint64(table.shape[0] - 1))
+                                while table[q] >= 0:
+                                    q = (q + 1) & (table.shape[0] - 1)
+                                table[q] = b
+                        place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
+                        while table[place] >= 0:
+                            place = (place + 1) & (table.shape[0] - 1)
+                        j = boards
+                        table[place] = j
+                        bits[j], inflight[j], pending[j] = found, then, following
+                        boards += 1
+                    if edges == target.shape[0]:
+                        if 2 * edges > most_edges:
+                            return FULL, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+                        delivered, lost, target = larger(delivered), larger(lost), larger(target)
+                    delivered[edges], lost[edges], target[edges] = key % spread, key // spread, j
+                    edges += 1
+                actions += 1
+            for k in range(kinds):
+                marked[touched[k]] = 0
+        i += 1
+    first_action[boards] = actions
+    first_edge[actions] = edges
+    return (
+        DONE,
+        bits[:boards],
+        inflight[:boards],
+        pending[:boards],
+        first_action[: boards + 1],
+        first_edge[: actions + 1],
+        delivered[:edges],
+        lost[:edges],
+        target[:edges],
+    )
+
+
+@kernel(nogil=True)
+def look(bits, tuples, rates):
+    """Return of each board least and greatest rate, and fewest and most packets queued; and which rates it holds."""
+    found = np.zeros((bits.shape[0], 4), np.int32)
+    holds = np.zeros((bits.shape[0], rates.shape[0]), np.bool_)
+    for i in range(bits.shape[0]):
+        found[i, 0], found[i, 2] = NEVER, NEVER
+        for t in range(tuples.shape[0]):
+            if (bits[i, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
+                rate, queue = tuples[t, RATE], max(0, -tuples[t, LEVEL])
+                found[i, 0], found[i, 1] = min(found[i, 0], rate), max(found[i, 1], rate)
+                found[i, 2], found[i, 3] = min(found[i, 2], queue), max(found[i, 3], queue)
+                holds[i, np.searchsorted(rates, rate)] = True
+    return found, holds
+
+
+@kernel(nogil=True)
+def sweep(first_action, first_edge, delivered, target, before, after):
+    """Go one step back: the least over actions of the largest over observations of what is left less what is delivered."""
+    for i in range(after.shape[0]):
+        best = NEVER
+        for k in range(first_action[i], first_action[i + 1]):
+            worst = -NEVER
+            for e in range(first_edge[k], first_edge[k + 1]):
+                cost = before[target[e]] - np.int32(delivered[e])
+                if cost > worst:
+                    worst = cost
+                    if worst >= best:
+                        break
+            best = min(best, worst)
+        after[i] = best
+
+
+@kernel(nogil=True)
+def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward, error, loss):
+    """Take one step of many runs of a game.
+
+    Args:
+        graph: first_action, first_edge, delivered, lost, target.
+        table: cost by steps left and board.
+        fastest: greatest rate of each board.
+        answer: OPTIMAL, DRAWN or GIVEN.
+        keys: (B, 3) seed, environment and episode of each run.
+        steps: (B,) steps taken, raised by one; a run whose steps are taken stays as it is.
+        board: (B,) where each run is, changed.
+        sent: (B,) packets to send; of a number that is not legal none is sent.
+        given: (B,) answers, for GIVEN.
+        reward: (B,) out: packets delivered less what C_U t grew by; the sum over a run is minus its regret.
+        error: (B,) out: by how many packets the decision is worse than the best.
+        loss: (B,) out: packets lost.
+    """
+    first_action, first_edge, delivered, lost, target = graph
+    horizon = table.shape[0] - 1
+    for b in range(board.shape[0]):
+        reward[b], error[b], loss[b] = 0.0, 0.0, 0.0
+        left = horizon - steps[b]
+        if left <= 0:
+            continue
+        i = board[b]
+        action = first_action[i] + (sent[b] if 0 <= sent[b] < first_action[i + 1] - first_action[i] else 0)
+        first, last = first_edge[action], first_edge[action + 1]
+        worst, ties = -NEVER, 0
+        for e in range(first, last):
+            cost = table[left - 1, target[e]] - np.int32(delivered[e])
+            if cost > worst:
+                worst, ties = cost, 0
+            if cost == worst:
+                ties += 1
+        if answer == GIVEN:
+            chosen = first + max(0, min(given[b], last - first - 1))
+        else:
+            draw = uniform(keys[b, 0], keys[b, 1], keys[b, 2], float(steps[b]))
+            chosen = first + np.int64(draw * (last - first))
+            if answer == OPTIMAL:
+                place = np.int64(draw * ties)
+                for e in range(first, last):
+                    if table[left - 1, target[e]] - np.int32(delivered[e]) == worst:
+                        if place == 0:
+                            chosen = e
+                            break
+                        place -= 1
+        error[b] = worst - table[left, i]
+        loss[b] = lost[chosen]
+        j = target[chosen]
+        reward[b] = np.int64(delivered[chosen]) + fastest[i] * steps[b] - fastest[j] * (steps[b] + 1)
+        board[b] = j
+        steps[b] += 1
+
+
+@kernel(nogil=True)
+def reach(first_action, first_edge, target, goal, live, steps):
+    """Write the fewest steps in which the sender is sure to come to the goal while the network keeps to live boards, or NEVER."""
+    for i in range(goal.shape[0]):
+        steps[i] = 0 if goal[i] else NEVER
+    changed = True
+    while changed:
+        changed = False
+        for i in range(goal.shape[0] - 1, -1, -1):
+            if goal[i] or not live[i]:
+                continue
+            best = steps[i]
+            for k in range(first_action[i], first_action[i + 1]):
+                worst = 0
+                for e in range(first_edge[k], first_edge[k + 1]):
+                    if live[target[e]] and steps[target[e]] > worst:
+                        worst = steps[target[e]]
+                        if worst + 1 >= best:
+                            break
+                best = min(best, worst + 1)
+            if best < steps[i]:
+                steps[i] = best
+                changed = True
+
+
+@kernel(nogil=True)
+def sender_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
+    """Raise credit to the least with which the sender keeps of * delivered >= share * fastest; False where it passes the cap."""
+    changed = True
+    while changed:
+        changed = False
+        for i in range(credit.shape[0] - 1, -1, -1):
+            if credit[i] >= cap:
+                continue
+            best = cap
+            for k in range(first_action[i], first_action[i + 1]):
+                worst = 0
+                for e in range(first_edge[k], first_edge[k + 1]):
+                    j = target[e]
+                    need = credit[j] - of * delivered[e] + share * fastest[j] if credit[j] < cap else cap
+                    if need > worst:
+                        worst = need
+                        if worst >= best:
+                            break
+                best = min(best, worst)
+            if best > credit[i]:
+                credit[i] = best
+                changed = True
+        if credit[0] >= cap:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def network_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
+    """Raise credit to the least with which the network keeps of * delivered <= share * fastest; False where it passes the cap."""
+    changed = True
+    while changed:
+        changed = False
+        for i in range(credit.shape[0] - 1, -1, -1):
+            if credit[i] >= cap:
+                continue
+            worst = 0
+            for k in range(first_action[i], first_action[i + 1]):
+                best = cap
+                for e in range(first_edge[k], first_edge[k + 1]):
+                    j = target[e]
+                    need = credit[j] + of * delivered[e] - share * fastest[j] if credit[j] < cap else cap
+                    best = min(best, need)
+                worst = max(worst, best)
+            if worst > credit[i]:
+                credit[i] = min(worst, cap)
+                changed = True
+        if credit[0] >= cap:
+            return False
+    return True

@@ -1,0 +1,152 @@
+"""What a game is worth: regret, time to converge, and the share of the link that a sender can be sure of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccenv.base.errors import InputError
+from ccenv.proofs.games import kernels
+from ccenv.proofs.games.boards import Boards, Ints, explore
+from ccenv.proofs.games.game import Game
+
+OF = 120
+"""Shares of the link are decided to this part of the whole."""
+
+
+def costs(boards: Boards, horizon_steps: int) -> Ints:
+    """Return what is still to come under best play of both sides, by steps left (row) and board (column).
+
+    The cost of a run of H steps is C_U H - S: with the greatest rate that is possible at its end, what could have been delivered
+    less what was. Row 0 is C_U H, and the cost at a board is what is delivered from there on, taken off the final C_U H.
+    """
+    table = np.empty((horizon_steps + 1, len(boards)), dtype=np.int32)
+    table[0] = boards.fastest * horizon_steps
+    for left in range(horizon_steps):
+        kernels.sweep(boards.first_action, boards.first_edge, boards.delivered, boards.target, table[left], table[left + 1])
+    return table
+
+
+def regret(boards: Boards, horizon_steps: int) -> int:
+    """Return the least over senders of the largest over networks of C t - S, C in the belief, after so many steps."""
+    before = (boards.fastest * horizon_steps).astype(np.int32)
+    after = np.empty_like(before)
+    for _ in range(horizon_steps):
+        kernels.sweep(boards.first_action, boards.first_edge, boards.delivered, boards.target, before, after)
+        before, after = after, before
+    return int(before[0])
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of the link, C_U at each step, that a sender can be sure of for ever, with a certificate of each side.
+
+    Attributes:
+        share: the sender keeps at least this.
+        below: the network keeps it to at most this; None: the share is the whole link.
+        sender_credit: of each board, in packets over OF: along every edge of its best action the credit pays what is missing.
+        network_credit: the same of the network at ``below``.
+    """
+
+    share: Fraction
+    below: Fraction | None
+    sender_credit: NDArray[np.int64]
+    network_credit: NDArray[np.int64] | None
+
+    @property
+    def starves(self) -> bool:
+        """Whether the network can keep the sender below the link's rate for ever, so that its regret has no bound."""
+        return self.below is not None and self.below < 1
+
+
+def _cap(boards: Boards) -> int:
+    """Return a credit in packets that no sender with a bounded regret needs on a grid of this size."""
+    fastest = boards.game.rates[-1]
+    return 16 * fastest * fastest + 8 * boards.game.inflight_cap
+
+
+def _credit(boards: Boards, part: int, of: int, network: bool) -> NDArray[np.int64] | None:
+    credit = np.zeros(len(boards), dtype=np.int64)
+    decide = kernels.network_credit if network else kernels.sender_credit
+    graph = (boards.first_action, boards.first_edge, boards.delivered, boards.target, boards.fastest)
+    return credit if decide(*graph, part, of, _cap(boards) * of, credit) else None
+
+
+def share_kept(boards: Boards) -> Share:
+    """Decide the share of the link by bisection, to one part in OF, and confirm it by a certificate of the network.
+
+    Raises:
+        InputError: if neither side has a certificate: the grid is too large for the credits that are tried.
+    """
+    whole = _credit(boards, 1, 1, network=False)
+    if whole is not None:
+        return Share(Fraction(1), None, whole * OF, None)
+    low, high, kept = 0, OF, np.zeros(len(boards), dtype=np.int64)
+    while high - low > 1:
+        middle = (low + high) // 2
+        credit = _credit(boards, middle, OF, network=False)
+        if credit is None:
+            high = middle
+        else:
+            low, kept = middle, credit
+    for part in range(high, min(OF, high + 4)):
+        credit = _credit(boards, part, OF, network=True)
+        if credit is not None:
+            return Share(Fraction(low, OF), Fraction(part, OF), kept, credit)
+    raise InputError(
+        f"game {boards.game.name!r}: no certificate that the sender is kept below {high}/{OF} of the link, nor above"
+    )
+
+
+def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], of_network: bool) -> bool:
+    """Check a certificate edge by edge, in plain arithmetic: from each board with credit below the cap, credit pays every move.
+
+    Args:
+        boards: of the game.
+        share: of the link.
+        credit: in packets over OF.
+        of_network: whose certificate it is: the sender's needs one action, all answers; the network's all actions, one answer
+            each.
+    """
+    parts, cap = share * OF, _cap(boards) * OF
+    gain = OF * boards.delivered.astype(np.int64) - int(parts) * boards.fastest[boards.target].astype(np.int64)
+    left = np.repeat(credit, np.diff(boards.first_edge[boards.first_action])) + (-gain if of_network else gain)
+    pays = (left >= credit[boards.target]) & (credit[boards.target] < cap)
+    if of_network:
+        by_action = np.logical_or.reduceat(pays, boards.first_edge[:-1])
+        by_board = np.logical_and.reduceat(by_action, boards.first_action[:-1])
+    else:
+        by_action = np.logical_and.reduceat(pays, boards.first_edge[:-1])
+        by_board = np.logical_or.reduceat(by_action, boards.first_action[:-1])
+    return bool(credit[0] < cap and by_board[credit < cap].all())
+
+
+def steps_to(boards: Boards, rate: int) -> int | None:
+    """Return the fewest steps until all smaller rates are excluded while the network behaves as one of this rate; None: never."""
+    steps = np.empty(len(boards), dtype=np.int32)
+    kernels.reach(
+        boards.first_action, boards.first_edge, boards.target, boards.slowest >= rate, boards.holds(rate), steps
+    )  # fmt: skip
+    return None if steps[0] >= kernels.NEVER else int(steps[0])
+
+
+def convergence(game: Game) -> dict[int, int | None]:
+    """Return rate -> fewest steps until all smaller rates are excluded."""
+    boards = explore(game)
+    return {rate: steps_to(boards, rate) for rate in game.rates[1:]}
+
+
+def ramp_steps(game: Game) -> dict[int, int]:
+    """Return rate -> F^-1(C) of theorem 6.1 in whole packets, with Rm for beta_s: F grows by the allowance at its value."""
+    allowed, found = game.allowed_loss, {}
+    for rate in game.rates[1:]:
+        reached, steps = game.rates[0], 0
+        while reached < rate:
+            if allowed[reached] < 1:
+                raise InputError(f"game {game.name!r}: the allowance at rate {reached} is 0; theorem 6.1 needs one above 0")
+            reached, steps = reached + int(allowed[reached]), steps + 1
+        found[rate] = steps
+    return found

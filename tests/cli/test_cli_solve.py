@@ -1,0 +1,79 @@
+"""``ccenv solve``: values, steps, lines of play, pictures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ccenv.cli.main import main
+
+
+def solve(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["solve", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_value_and_line_of_play(capsys: pytest.CaptureFixture[str]) -> None:
+    found = solve(capsys, "cbr_small")
+    assert (found["boards"], found["regret"], found["starves"]) == (1962, 34, False)
+    assert len(found["line"]) == found["horizon_steps"] == 32
+    assert not any(row["error"] for row in found["line"])
+    other = solve(capsys, "cbr_small", "--sender", "C_L+1")
+    assert other["sender"]["regret"] == 36
+    assert 6 * 32 - sum(row["delivered"] for row in other["line"]) == 36
+
+
+def test_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    found = solve(capsys, "ccac_small", "--loss", "1", "--steps")
+    assert (found["steps"], found["ramp_steps"]) == ([2, 5, 9, 14], [1, 2, 3, 4])
+    assert solve(capsys, "ccac_small", "--loss", "0", "--steps")["steps"] == [None] * 4
+
+
+def test_starvation_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    found = solve(capsys, "ccac_small", "--loss", "0")
+    assert (found["regret"], found["starves"], found["sender"]["regret"]) == (None, True, None)
+    assert found["share"] < found["share_below"] < 1
+    assert main(["solve", "ccac_small", "--loss", "0"]) == 0
+    assert "every sender starves" in capsys.readouterr().out
+
+
+def test_pictures_of_the_belief_set(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    solve(capsys, "cbr_small", "--out", str(tmp_path / "line.svg"))
+    first = (tmp_path / "line.svg").read_bytes()
+    solve(capsys, "cbr_small", "--out", str(tmp_path / "line.svg"))
+    assert first.startswith(b"<?xml")
+    assert (tmp_path / "line.svg").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["chess"], "unknown game 'chess'"),
+        (["cbr_small", "--loss", "much"], "allowance 'much' must be"),
+        (["cbr_small", "--loss", "-1"], "an allowance of -1 packets"),
+        (["cbr_small", "--sender", "tortoise"], "unknown sender of a game 'tortoise'"),
+        (["cbr_small", "--out", "line.gif"], "ends in '.gif'"),
+        (["cbr_small", "--learn", "guess"], "unknown config of a game's learner 'guess'"),
+        (["cbr_small", "--learn", "ppo", "--steps"], "--learn takes a game as its file says"),
+    ],
+)
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert main(["solve", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_infinite_buffers_need_a_cap_and_large_grids_are_told_their_size(
+    capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("model: cbr\nrates: [1, 2]\nbuffers: [inf]\n")
+    assert main(["solve", str(file)]) == 2
+    assert "give most_inflight" in capsys.readouterr().err
+    file.write_text(f"model: cbr\nrates: {[*range(1, 17)]}\nbuffers: [0, C, 2C]\n")
+    assert main(["solve", str(file)]) == 2
+    assert "GB are allowed" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""Solved games: exact belief sets against replay of histories, values against minimax, and what the theory says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
+from ccenv.proofs.games import boards as boards_module
+from ccenv.proofs.games.boards import Boards, explore
+from ccenv.proofs.games.game import GAMES, Game, load_game
+from ccenv.proofs.games.values import convergence, is_certificate, ramp_steps, regret, share_kept, steps_to
+from tests.oracles import slow_games
+
+SMALL = [
+    Game(model="ideal", jitter_steps=0, rates=(1, 2, 3), buffers=(0, "C"), loss=2),
+    Game(model="cbr", jitter_steps=0, rates=(1, 3), buffers=(1, "2C"), loss="C"),
+    Game(model="cbr", jitter_steps=1, rates=(1, 2, 3), buffers=("up to C",), loss=1),
+    Game(model="cbr", jitter_steps=2, rates=(1, 2), buffers=(0, "2C"), loss=1),
+    Game(model="cbr", jitter_steps=2, rates=(1, 2, 3), buffers=("inf",), loss=0, most_inflight=7),
+    Game(model="ccac", jitter_steps=1, rates=(1, 2), buffers=(0, 1), loss=1),
+    Game(model="ccac", jitter_steps=1, rates=(1, 3), buffers=("C",), loss="C/2+1"),
+]
+
+
+def game(**fields: Any) -> Game:
+    return Game(**{"model": "cbr", "rates": (1, 2, 3, 4), "buffers": (0,), "loss": 1, "most_inflight": 16} | fields)
+
+
+@pytest.mark.parametrize("small", SMALL, ids=lambda g: f"{g.model}{g.jitter_steps}-{g.buffers}")
+def test_boards_equal_replay_of_histories(small: Game) -> None:
+    """Along random play every board is the set of all that explains the history, and so are all answers and all legal actions."""
+    boards, draw = explore(small), random.Random(1)
+    for _ in range(3):
+        board, history = 0, ()
+        for _ in range(4):
+            legal = int(boards.actions[board])
+            sent = draw.randrange(legal)
+            after = slow_games.answers(small, history, sent)
+            edges = boards.answers(board, sent)
+            found = {(int(boards.delivered[e]), int(boards.lost[e])): set(boards.members(int(boards.target[e]))) for e in edges}
+            assert found == after
+            assert slow_games.is_legal(small, history, sent, after)
+            if legal <= small.most_sent:
+                assert not slow_games.is_legal(small, history, legal, slow_games.answers(small, history, legal))
+            edge = draw.choice(list(edges))
+            history = (*history, (sent, int(boards.delivered[edge]), int(boards.lost[edge])))
+            board = int(boards.target[edge])
+            assert boards.inflight[board] == sum(a - s - lost for a, s, lost in history)
+
+
+@pytest.mark.parametrize(
+    "small",
+    [
+        Game(model="cbr", jitter_steps=1, rates=(1, 2), buffers=(0, "C"), loss=1, most_inflight=4),
+        Game(model="cbr", jitter_steps=2, rates=(1, 2), buffers=(1,), loss=1, most_inflight=4),
+        Game(model="ccac", jitter_steps=1, rates=(1, 2), buffers=(0,), loss=1, most_inflight=4),
+    ],
+    ids=("cbr", "cbr-2", "ccac"),
+)
+def test_regret_equals_minimax_over_histories(small: Game) -> None:
+    boards = explore(small)
+    assert [regret(boards, steps) for steps in (1, 2, 3)] == [slow_games.regret(small, steps) for steps in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "loss", "value"),
+    [
+        *(({"model": "ideal", "jitter_steps": 0, "buffers": (b,)}, 1, v) for b, v in ((0, 3), ("C", 1), ("inf", 0))),
+        *(({"buffers": (b,)}, 1, v) for b, v in ((0, 7), ("C", 5), ("up to C", 11), ("2C", 4))),
+        *(({"buffers": (b,)}, 2, v) for b, v in ((0, 5), ("C", 4), ("up to C", 5), ("inf", 4))),
+        *(({"jitter_steps": 2, "buffers": (b,)}, 1, v) for b, v in ((0, 11), ("up to C", 15), ("2C", 8))),
+        *(({"model": "ccac", "buffers": (b,)}, 1, v) for b, v in ((0, 11), ("C", 9), ("up to C", 14), ("2C", 7))),
+        *(({"model": m, "jitter_steps": d}, "free", 4 * d) for m, d in (("ideal", 0), ("cbr", 1), ("cbr", 2), ("ccac", 1))),
+        ({"feedback_steps": 1}, "free", 8),
+    ],
+)
+def test_regret_of_the_design_page(fields: dict[str, Any], loss: int | str, value: int) -> None:
+    """Rates up to 4, after 64 steps and after 128; with free loss it is C_max (D + extra feedback)."""
+    boards = explore(game(**fields, loss=loss))
+    assert (regret(boards, 64), regret(boards, 128)) == (value, value)
+
+
+def test_ccac_converges_quadratically_and_cbr_delay_linearly() -> None:
+    """Theorem 1 of docs/games.md: C (C + 1)/2 - 1 steps on CCAC; (C + 1)(C + 2)/2 - 3 if a buffer of C is possible too."""
+    rates = tuple(range(1, 8))
+    none = convergence(game(model="ccac", rates=rates, most_inflight=None))
+    assert none == {rate: rate * (rate + 1) // 2 - 1 for rate in rates[1:]}
+    either = convergence(game(model="ccac", rates=rates[:6], buffers=(0, "C"), most_inflight=None))
+    assert either == {rate: (rate + 1) * (rate + 2) // 2 - 3 for rate in rates[1:6]}
+    assert list(convergence(game(rates=rates, buffers=("C",), most_inflight=None)).values()) == [1, 2, 3, 4, 5, 6]
+    assert list(convergence(game(rates=rates[:6], buffers=("up to C",), most_inflight=None)).values()) == [2, 5, 9, 13, 17]
+
+
+@pytest.mark.parametrize("loss", [1, 2, "sqrt(C)", "C/2+1", "C"])
+def test_ideal_link_converges_as_theorem_6_1_says(loss: int | str) -> None:
+    ideal = game(model="ideal", jitter_steps=0, rates=tuple(range(1, 11)), loss=loss, most_inflight=None)
+    assert convergence(ideal) == ramp_steps(ideal)
+
+
+def loss_free_steps(allowed: Callable[[int], int], rate: int, jitter_steps: int = 1) -> int:
+    """Return how long sending k + f(k) takes to exclude all smaller rates while nothing is lost (the lemma of docs/games.md)."""
+    tokens = {slower: slower * jitter_steps for slower in range(1, rate)}
+    steps = 0
+    while tokens:
+        slowest = min(tokens)
+        sent = slowest + allowed(slowest)
+        tokens = {j: min(j * jitter_steps, m + j - sent) for j, m in tokens.items()}
+        tokens = {j: m for j, m in tokens.items() if m >= 0}
+        steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("loss", [1, 2, 3, "sqrt(C)", "C/2+1", "C"])
+def test_ccac_without_a_buffer_keeps_theorems_1_and_2(loss: int | str) -> None:
+    ccac = game(model="ccac", rates=tuple(range(1, 11)), loss=loss, most_inflight=None)
+    allowed = ccac.allowed_loss
+    for rate, steps in convergence(ccac).items():
+        assert steps is not None
+        free = loss_free_steps(lambda slowest: int(allowed[slowest]), rate)
+        assert free <= steps <= free + 1
+        if isinstance(loss, int):
+            assert steps * loss * (loss + 1) / 2 >= sum(j + 1 for j in range(1, rate))
+        if loss == 1:
+            assert steps == free == sum(j + 1 for j in range(1, rate))
+
+
+@pytest.mark.slow
+def test_the_quadratic_law_to_a_rate_of_twelve_and_buffers_that_hold_none() -> None:
+    twelve = convergence(game(model="ccac", rates=tuple(range(1, 13)), most_inflight=None))
+    assert twelve == {rate: rate * (rate + 1) // 2 - 1 for rate in range(2, 13)}
+    for buffers in ((0, "C"), ("up to C",), (0, 1), (0, 2), (0, 1, 2)):
+        found = convergence(game(model="ccac", rates=(1, 2, 3, 4, 5), buffers=buffers, most_inflight=None))
+        for rate, steps in found.items():
+            largest = rate - 1 if isinstance(buffers[-1], str) else int(buffers[-1])
+            assert steps == rate * (rate + 1) // 2 - 1 + min(rate, largest), (buffers, rate)
+
+
+def test_starved_senders_have_certificates_of_both_sides() -> None:
+    """Without loss and buffer the sender keeps one packet a step of four; each certificate is checked edge by edge."""
+    boards = explore(game(loss=0))
+    kept = share_kept(boards)
+    assert kept.starves
+    assert (kept.share, kept.below) == (Fraction(1, 4), Fraction(31, 120))
+    assert is_certificate(boards, kept.share, kept.sender_credit, of_network=False)
+    assert is_certificate(boards, kept.below, kept.network_credit, of_network=True)
+    assert not is_certificate(boards, kept.below, kept.sender_credit, of_network=False)
+    assert not is_certificate(boards, kept.share - Fraction(1, 120), kept.network_credit, of_network=True)
+    assert steps_to(boards, 2) is None
+
+
+def test_senders_that_do_not_starve_have_a_credit() -> None:
+    boards = explore(load_game("cbr_small"))
+    kept = share_kept(boards)
+    assert not kept.starves
+    assert kept.share == 1
+    assert is_certificate(boards, kept.share, kept.sender_credit, of_network=False)
+
+
+def test_value_is_monotone_in_the_paths() -> None:
+    """A sender that knows less is not better off: fewer rates, a weaker model, a shorter D."""
+    most = regret(explore(game(rates=(1, 2, 3, 4), buffers=(0, "C"))), 64)
+    assert regret(explore(game(rates=(1, 2, 4), buffers=(0, "C"))), 64) <= most
+    assert regret(explore(game(buffers=("C",))), 64) <= most
+    assert most <= regret(explore(game(buffers=(0, "C"), model="ccac")), 64)
+    assert most <= regret(explore(game(buffers=(0, "C"), jitter_steps=2)), 64)
+
+
+SIZES = {"cbr_deep": 2706, "cbr_late": 1053, "cbr_small": 1962, "ccac_small": 104, "ideal": 15}
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_shipped_games(name: str) -> None:
+    assert len(explore(load_game(name))) == SIZES[name]
+
+
+def test_all_shipped_games_are_tested() -> None:
+    assert sorted(SIZES) == shipped_names(GAMES, ".yaml")
+
+
+def test_a_grid_that_does_not_fit_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = game(rates=tuple(range(1, 17)), buffers=(0, "C", "2C"), most_inflight=None, loss="free")
+    with pytest.raises(InputError, match=r"would take about \d.* GB; 2 GB are allowed"):
+        explore(large)
+    monkeypatch.setattr(boards_module, "MEMORY_BYTES", 100_000)
+    with pytest.raises(InputError, match="are allowed"):
+        explore(load_game("cbr_small"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"buffers": ("inf",), "most_inflight": None}, "give most_inflight"),
+        ({"buffers": ("3D",)}, "buffer '3D' must be"),
+        ({"buffers": (-1,)}, "a buffer of -1 packets"),
+        ({"loss": "much"}, "allowance 'much' must be"),
+        ({"loss": -1}, "an allowance of -1 packets"),
+        ({"rates": (2, 1)}, "rates must ascend"),
+        ({"model": "ccac", "jitter_steps": 2}, "jitter_steps is 2; model 'ccac' takes 1"),
+        ({"buffers": (9,), "deepest_buffer_bdp": 1}, "none is left"),
+    ],
+)
+def test_impossible_games_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        game().changed(**fields)
+
+
+def test_boards_know_their_extremes() -> None:
+    boards: Boards = explore(load_game("cbr_deep"))
+    for board in range(0, len(boards), 97):
+        inside = boards.members(board)
+        assert boards.slowest[board] == min(rate for rate, *_ in inside)
+        assert boards.fastest[board] == max(rate for rate, *_ in inside)
+        assert boards.least_queue[board] == min(max(0, -level) for _, _, level, _ in inside)
+        assert boards.most_queue[board] == max(max(0, -level) for _, _, level, _ in inside)
+        assert boards.holds(3)[board] == any(rate == 3 for rate, *_ in inside)
+        assert boards.region()[board].sum() == len(inside)
