@@ -14,7 +14,9 @@ import numpy as np
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
 
-CELLS = 84
+CELLS, COARSE_CELLS = 84, 44
+FAST = 1e-3
+"""From this gain on cells are wider: V moves further over two RTTs, and must not leave the cell beside."""
 LEAST_W = 0.6
 LARGEST_X = (2.0, 2.3, 2.6, 2.9, 3.3, 3.7, 4.1, 4.5, 5.0, 5.7, 6.5, 7.3, 8.2, 9.1, 10.0, 12.0, 15.0, 20.0)
 """Ends of the grid that are tried, as w^2."""
@@ -121,13 +123,14 @@ def _best(design: Design) -> Found | None:
 
 def _within(design: Design, slope: float, entropy: float, largest: float, top: float) -> Found | None:
     """Return the band of one grid that a design asks for, or None."""
-    w = np.exp(np.linspace(math.log(LEAST_W), 0.5 * math.log(top), CELLS + 1))
+    cells = CELLS if design.gain < FAST else COARSE_CELLS
+    w = np.exp(np.linspace(math.log(LEAST_W), 0.5 * math.log(top), cells + 1))
     nodes = fixed_point(design.jitter, slope, entropy, design.gain, w)
     if nodes is None:
         return None
     idle = np.flatnonzero(nodes["load"] < 1.002 * design.utilisation)
     first = int(idle[-1]) + 1 if len(idle) else 0
-    if first > CELLS - 6:
+    if first > cells - 6:
         return None
     ratio = math.exp(largest) * math.sqrt(1 + design.jitter / design.utilisation / nodes["low"][first])
     if ratio > 0.9995 * design.fairness:
