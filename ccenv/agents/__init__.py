@@ -65,6 +65,12 @@ AGENTS.add(
     tags=("classic",),
     summary="exponential delay map ([Starvation] Algorithm 1)",
 )
+AGENTS.add(
+    "ever_delay",
+    "ccenv.agents.classic.ever_delay:sender",
+    tags=("classic",),
+    summary="unfairness bounded for ever, for any number of flows (docs/fairness.md)",
+)
 AGENTS.add("constant", "ccenv.agents.classic.constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
 
 _SYNTHESIZED = "ccenv.agents.synthesized:"
