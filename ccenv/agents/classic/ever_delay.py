@@ -4,7 +4,7 @@ X is the time since the newest acknowledged byte was sent, over Rm; it grows whi
 follows A - B (X - 1) with gain g per Rm: in equilibrium the exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2
 is fast and keeps the queue stable, the filter is slow and keeps the rates together. Where v is so far from the map that no
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
-There is no window and no reaction to loss. B, g and the two lines come from certificates (``ccenv certificate check ever_delay``).
+There is no window and no reaction to loss. B, g and the two distances come from certificates (``ccenv certificate check ever_delay``).
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak.
 """
@@ -26,30 +26,27 @@ from ccenv.network.path import MBPS_IN_BPS
 FAIRNESS = 3.0
 JITTER_RTTS = 1.0
 SHARES = 100.0
-MAX_SHARE_MBPS = 100.0
+MAX_SHARE_MBPS = 400.0
 START_GAIN = 0.1  # of v per Rm
 EXPONENT = 0.5  # sigma
 
 DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
-    (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9404, 1.0786, 1.5998, 0.4841),
-    (1.97, 0.125, 164.0): (4.339414, 0.00021, 0.078197, 3.0526, 6.6577, 3.3742, 5.761),
-    (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.0302, 2.3163, 0.9417, 1.2417),
-    (2.95, 1.0, 114.0): (0.594992, 0.000059, 0.57297, 3.7786, 0.984, 1.6047, 0.5012),
-    (3.93, 1.0, 136.0): (0.889615, 0.000048, 0.911411, 5.6978, 1.7062, 2.3334, 0.7236),
-    (1.97, 0.25, 122.0): (1.898493, 0.00017, 0.009814, 2.594, 2.8673, 1.7086, 2.0697),
-    (3.93, 0.25, 179.0): (4.379646, 0.0001, 0.745049, 6.262, 9.1924, 4.0658, 5.1418),
+    (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375),
+    (3.93, 1.0, 136.0): (0.889615, 4.8e-05, 0.911411, 5.7003, 3.9383),
+    (2.95, 1.0, 114.0): (0.594992, 5.9e-05, 0.57297, 3.7823, 2.6027),
+    (3.93, 0.25, 179.0): (4.379646, 0.0001, 0.745049, 6.2506, 5.1694),
+    (1.97, 0.25, 122.0): (1.898493, 0.00017, 0.009814, 2.6853, 2.186),
+    (1.97, 0.125, 164.0): (4.339414, 0.00021, 0.078197, 3.1491, 3.9219),
+    (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.419, 1.0939),
 }
-"""(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start, start_slope, relief, relief_slope of its certificate."""
+"""(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start and relief of its certificate."""
 
 STATE = state_record(
     "slope",  # B
     "gain",  # g per Rm
     "target",  # A = theta+ + ln(max_share)
-    "start",  # below A - start - start_slope (X - 1) the flow starts
-    "start_slope",
-    "relief",  # above A + relief - relief_slope (X - 1 - D) it gives way
-    "relief_slope",
-    "jitter_rtts",  # D
+    "start",  # so far below the map, v grows by START_GAIN
+    "relief",  # so far above it, v falls by START_GAIN
     "rm_s",  # parameter; 0: the smallest RTT seen
     "v",  # ln of the rate at X = 1
     "newest_s",  # when the newest acknowledged byte was sent
@@ -63,6 +60,7 @@ def sender(
     jitter_rtts: float = JITTER_RTTS,
     shares: float = SHARES,
     max_share_mbps: float = MAX_SHARE_MBPS,
+    start_share_mbps: float = 0.0,
     rm_ms: float = 0.0,
 ) -> ClassicSender:
     """Build the sender of docs/fairness.md.
@@ -72,6 +70,7 @@ def sender(
         jitter_rtts: D, the jitter to withstand, in Rm.
         shares: the largest over the smallest fair share C/N of which the theorem speaks. Of these three, shipped designs only.
         max_share_mbps: the largest fair share, > 0.
+        start_share_mbps: the share at whose equilibrium v starts, if one is known; 0: the smallest, max_share_mbps/shares, empty.
         rm_ms: propagation RTT, if known; 0: the smallest RTT seen.
     """
     asked = tuple(
@@ -80,8 +79,10 @@ def sender(
     )
     if asked not in DESIGNS:
         raise InputError(f"ever_delay: no certificate for {_told(asked)}; the nearest is {_told(nearest(asked))}")
-    slope, gain, offset, start, start_slope, relief, relief_slope = DESIGNS[asked]
+    slope, gain, offset, start, relief = DESIGNS[asked]
     largest = number("ever_delay", "max_share_mbps", max_share_mbps, above=0, high=1e6) * MBPS_IN_BPS
+    known = number("ever_delay", "start_share_mbps", start_share_mbps, low=0, high=1e6) * MBPS_IN_BPS
+    v = rest_of(known, offset + math.log(largest), slope) if known > 0 else math.log(largest / asked[2])
     return classic_sender(
         "ever_delay",
         sys.modules[__name__],
@@ -90,13 +91,22 @@ def sender(
         gain=gain,
         target=offset + math.log(largest),
         start=start,
-        start_slope=start_slope,
         relief=relief,
-        relief_slope=relief_slope,
-        jitter_rtts=asked[1],
         rm_s=1e-3 * number("ever_delay", "rm_ms", rm_ms, low=0, high=1e6),
-        v=math.log(largest / asked[2]),
+        v=v,
     )
+
+
+def rest_of(share_Bps: float, target: float, slope: float) -> float:
+    """Return v of the equilibrium at a share: ln share + ln(X)/2 = A - B (X - 1)."""
+    low, high = 1.0, 1e6
+    while high - low > 1e-9 * high:
+        x = 0.5 * (low + high)
+        if math.log(share_Bps) + EXPONENT * math.log(x) < target - slope * (x - 1.0):
+            low = x
+        else:
+            high = x
+    return math.log(share_Bps) + EXPONENT * math.log(low)
 
 
 def nearest(asked: tuple[float, ...]) -> tuple[float, ...]:
@@ -133,11 +143,12 @@ def on_tick(state: Any, tick: Any) -> None:
 @kernel
 def drift(state: Any, x: float) -> float:
     """Return how v changes per Rm at an age of x."""
-    if state.v < state.target - state.start - state.start_slope * (x - 1.0):
+    short = state.target - state.slope * (x - 1.0) - state.v
+    if short > state.start:
         return START_GAIN
-    if state.v > state.target + state.relief - state.relief_slope * (x - 1.0 - state.jitter_rtts):
+    if short < -state.relief:
         return -START_GAIN
-    return float(state.gain * (state.target - state.slope * (x - 1.0) - state.v))
+    return float(state.gain * short)
 
 
 @kernel

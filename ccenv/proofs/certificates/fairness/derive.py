@@ -305,36 +305,15 @@ class Derivation:
             [">", ["*", worst, ["-", H, 1]], ["*", zeta, ["-", 1, ["*", 2, lag_term]]]],
         ]
 
-        def all_hold(polynomials: list[Polynomial]) -> bool:
-            return all(is_positive(part, left, right, strict=False) for part in polynomials)
-
-        yield Lemma(f"L4 drift {k}", denial(["w"], [*inside, fact]), lambda: all_hold(parts))
-        start, start_slope, relief, relief_slope = (
-            self.rule[name] for name in ("start", "start_slope", "relief", "relief_slope")
+        yield Lemma(
+            f"L4 drift {k}",
+            denial(["w"], [*inside, fact]),
+            lambda: all(is_positive(part, left, right, strict=False) for part in parts),
         )
-        base = K + self.apart
-        fact = [
-            "or",
-            [
-                ">",
-                ["+", ["*", B, ["-", ["+", after, D], 1]], base],
-                ["+", start, ["*", start_slope, ["-", before, 1]]],
-            ],
-            [
-                ">",
-                ["+", base, lag_term, ["*", B, ["-", 1, square_term]], ["*", relief_slope, ["-", after, 1]]],
-                relief,
-            ],
-        ]
-        lines = [
-            plus((start - start_slope - base + B,), scaled(start_slope, before.polynomial), scaled(-B, late)),
-            plus(
-                (relief - base - B + relief_slope,),
-                scaled(-1, lag),
-                scaled(B, square),
-                scaled(-relief_slope, after.polynomial),
-            ),
-        ]
-        # the two lines bound v where X is above L- and below H+ + D, for which their slopes must not be negative
-        signs = start_slope >= 0 and relief_slope >= 0
-        yield Lemma(f"L6 start {k}", denial(["w"], [*inside, fact]), lambda: signs and all_hold(lines))
+        # v_i is at most `apart` beside the mean of all v, and the mean is off the map by what V' is over g
+        far = [(self.rise[k] + self.apart, self.rule["start"]), (self.fall[k] + self.apart, self.rule["relief"])]
+        yield Lemma(
+            f"L6 start {k}",
+            denial([], [["or", *([">", most, bound] for most, bound in far)]]),
+            lambda: all(most <= bound for most, bound in far),
+        )

@@ -55,17 +55,15 @@ class SenderData(StrictModel):
         slope: B.
         gain: g, per Rm.
         offset: theta+, that is A - ln mu+.
-        start, start_slope: below A - start - start_slope (X - 1), v grows at a rate of its own.
-        relief, relief_slope: above A + relief - relief_slope (X - 1 - D), it falls so.
+        start: where v is more than this below the map A - B (X - 1), it grows at a rate of its own.
+        relief: where it is more than this above the map, it falls so.
     """
 
     slope: Decimal
     gain: Decimal
     offset: Decimal
     start: Decimal
-    start_slope: Decimal
     relief: Decimal
-    relief_slope: Decimal
 
 
 class ConstantsData(StrictModel):

@@ -149,10 +149,9 @@ def _bounds(tables: Tables) -> BoundsData:
 
 
 def _certificate(tables: Tables, design: DesignData, bounds: BoundsData, told: list[dict[str, Any]]) -> dict[str, Any]:
-    (start, start_slope), (relief, relief_slope) = tables.start, tables.relief
     rule = {
         "slope": tables.slope, "gain": tables.gain, "offset": tables.offset,
-        "start": start, "start_slope": start_slope, "relief": relief, "relief_slope": relief_slope,
+        "start": tables.start, "relief": tables.relief,
     }  # fmt: skip
     constants = {"spread": tables.spread, "entropy": tables.entropy, "curvature": tables.curvature}
     lists = {name: [decimal(value) for value in getattr(tables, name)] for name in ("w", "low", "high", "rise", "fall")}

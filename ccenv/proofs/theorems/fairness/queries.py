@@ -138,11 +138,5 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
         f"(> (+ (* {slope} (- (+ {late} {jitter}) {square})) {n(t.entropy)} {lag}) {n(t.fall[k])}) "
         f"(> (* {n(4 * t.gain * t.fall[k])} (- {high} 1)) (* {n(t.curvature)} (- 1 (* 2 {lag})))))",
     )
-    (start, start_slope), (relief, relief_slope) = t.start, t.relief
-    yield f"L6 start {k}", query(
-        "w",
-        *inside,
-        f"(or (> (+ (* {slope} (- (+ {late} {jitter}) 1)) {n(t.entropy + t.exponent)}) "
-        f"(+ {n(start)} (* {n(start_slope)} (- {early} 1)))) "
-        f"(> (+ {n(t.entropy + t.exponent)} {lag} (* {slope} (- 1 {square})) (* {n(relief_slope)} (- {late} 1))) {n(relief)}))",
-    )
+    far = f"(> {n(t.rise[k] + t.exponent)} {n(t.start)})", f"(> {n(t.fall[k] + t.exponent)} {n(t.relief)})"
+    yield f"L6 start {k}", query("", f"(or {' '.join(far)})")

@@ -165,26 +165,14 @@ class Tables:
         return self.high[-1] + self.jitter
 
     @cached_property
-    def start(self) -> tuple[Fraction, Fraction]:
-        """Offset and slope of the line below which v grows at a rate of its own."""
-        needs = [self.slope * (late + self.jitter - 1) + self.entropy + self.exponent for late in self.late]
-        return self._line(needs, [early - 1 for early in self.early])
+    def start(self) -> Fraction:
+        """How far v may be below the map inside the invariant, rounded up."""
+        return up(max(self.rise) + self.exponent, 4)
 
     @cached_property
-    def relief(self) -> tuple[Fraction, Fraction]:
-        """Offset and slope of the line above which v falls at a rate of its own."""
-        needs = []
-        for node, w in enumerate(self.w):
-            lag = self.lag(node)
-            needs.append(self.entropy + self.exponent + lag + self.slope * (1 - (1 - self.curvature) * w**2 * (1 - 2 * lag)))
-        offset, slope = self._line(needs, [late - 1 for late in self.late])
-        return offset, -slope
-
-    def _line(self, values: list[Fraction], at: list[Fraction]) -> tuple[Fraction, Fraction]:
-        """Return a line above all points, through the last where that can be: offset rounded up, and slope."""
-        slope = up((values[-1] - values[0]) / (at[-1] - at[0]), 4)
-        offset = max(value - slope * place for value, place in zip(values, at, strict=True))
-        return up(offset + Fraction(1, 500), 4), slope
+    def relief(self) -> Fraction:
+        """How far v may be above the map inside the invariant, rounded up."""
+        return up(max(self.fall) + self.exponent, 4)
 
 
 def exact_tables(design: Design, found: Found) -> Tables:
