@@ -127,7 +127,11 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Note when the newest acknowledged byte was sent."""
-    state.newest_s = max(state.newest_s, ack.now_s - ack.rtt_s) if state.began > 0.0 else ack.now_s - ack.rtt_s
+    sent_s = ack.now_s - ack.rtt_s
+    if state.began == 0.0:
+        _advance(state, ack.now_s, ack.min_rtt_s)
+        state.newest_s = sent_s
+    state.newest_s = max(state.newest_s, sent_s)
     _advance(state, ack.now_s, ack.min_rtt_s)
 
 
