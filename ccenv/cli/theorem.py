@@ -100,9 +100,7 @@ def theorem(
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
-def _fair(
-    name: str, flows: str | None, given: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool
-) -> int:
+def _fair(name: str, flows: str | None, given: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool) -> int:
     """Prove the theorem about any number of flows and print what was decided. Returns the exit code."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.proofs.solver.solvers import Store

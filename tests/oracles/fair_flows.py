@@ -35,7 +35,9 @@ class Rule:
     def of(certificate) -> Rule:
         """Return the rule of a certificate."""
         rule, design, constants = certificate.rule, certificate.design, certificate.constants
-        tables = (np.array([float(Fraction(text)) for text in getattr(certificate.tables, name)]) for name in ("w", "low", "high"))
+        tables = (
+            np.array([float(Fraction(text)) for text in getattr(certificate.tables, name)]) for name in ("w", "low", "high")
+        )
         return Rule(
             float(rule.slope), float(rule.gain), float(design.jitter_rtts), *tables, float(rule.offset), float(design.shares),
             float(constants.entropy), float(constants.curvature),
@@ -78,7 +80,9 @@ def edges(rule: Rule, runs: int, flows: int, random: np.random.Generator) -> tup
     return v, x, theta - math.log(flows)
 
 
-def play(rule: Rule, v: np.ndarray, x: np.ndarray, target: np.ndarray, rtts: int, mode: str, random: np.random.Generator) -> Worst:
+def play(
+    rule: Rule, v: np.ndarray, x: np.ndarray, target: np.ndarray, rtts: int, mode: str, random: np.random.Generator
+) -> Worst:
     """Play a batch of runs under one kind of jitter and return the worst of them."""
     runs, flows = v.shape
     step, D, v = 1.0 / STEPS, rule.jitter, v.copy()

@@ -185,7 +185,13 @@ def test_logarithms_are_bounded(value):
 
 @pytest.mark.parametrize(
     ("coefficients", "positive", "at_least_zero"),
-    [((1,), True, True), ((-1, 2), False, False), ((1, -2, 1), False, True), ((2, -2, 1), True, True), ((1, -3, 2), False, False)],
+    [
+        ((1,), True, True),
+        ((-1, 2), False, False),
+        ((1, -2, 1), False, True),
+        ((2, -2, 1), True, True),
+        ((1, -3, 2), False, False),
+    ],
 )
 def test_positive_polynomials(coefficients, positive, at_least_zero):
     """On [0, 1]; (1 - w)^2 touches 0 at the end, (1 - w)(1 - 2w) is below 0 inside."""

@@ -132,4 +132,3 @@ def _solve(lemmas: list[Lemma], solver: str, limit_s: float, progress: Callable[
             report.undecided.append(lemma.name)
         if place % 100 == 0:
             progress(f"{place} of {len(lemmas)} queries")
-

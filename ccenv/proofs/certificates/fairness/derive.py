@@ -117,7 +117,9 @@ class Derivation:
 
     def _lowered(self, shifts: Sequence[Fraction]) -> list[Fraction]:
         shares = self._by_node(self.L, shifts)
-        return [Fraction(math.floor((value - share * w) * NANO), NANO) for value, share, w in zip(self.L, shares, self.w, strict=True)]
+        return [
+            Fraction(math.floor((value - share * w) * NANO), NANO) for value, share, w in zip(self.L, shares, self.w, strict=True)
+        ]
 
     def lemmas(self) -> Iterator[Lemma]:
         """Yield every lemma, in the order of a certificate."""
@@ -131,7 +133,9 @@ class Derivation:
         view = D / kappa
         yield Lemma(
             "L1 view",
-            denial(["between", "served"], [["<=", ["*", kappa, "between"], "served"], ["<=", "served", D], [">", "between", view]]),
+            denial(
+                ["between", "served"], [["<=", ["*", kappa, "between"], "served"], ["<=", "served", D], [">", "between", view]]
+            ),
             lambda: True,  # kappa between <= D
         )
         stored: Term = ["+", "apart", ["*", g * B, "stored"]]
@@ -217,9 +221,11 @@ class Derivation:
         yield Lemma(
             f"L3 peak {k}",
             denial(["w", "age", "load"], facts),
-            lambda: positive(plus(eased, scaled(-1, SQUARE)))
-            and positive(plus(times(eased, eased, before_twice.polynomial), scaled(-fast, times(SQUARE, SQUARE, SQUARE))))
-            and positive(before_twice.polynomial),
+            lambda: (
+                positive(plus(eased, scaled(-1, SQUARE)))
+                and positive(plus(times(eased, eased, before_twice.polynomial), scaled(-fast, times(SQUARE, SQUARE, SQUARE))))
+                and positive(before_twice.polynomial)
+            ),
         )
         slow = (1 + up + up * up) ** 2
         if self.L[k + 1] > 1:
@@ -236,8 +242,10 @@ class Derivation:
             yield Lemma(
                 f"L3 trough {k}",
                 denial(["w", "age", "load"], facts),
-                lambda: positive(plus(SQUARE, scaled(-1, pressed)))
-                and positive(plus(times(SQUARE, SQUARE, SQUARE), scaled(-1, times(pressed, pressed, latest)))),
+                lambda: (
+                    positive(plus(SQUARE, scaled(-1, pressed)))
+                    and positive(plus(times(SQUARE, SQUARE, SQUARE), scaled(-1, times(pressed, pressed, latest))))
+                ),
             )
         late = plus(after.polynomial, (self.D,))
         facts = [

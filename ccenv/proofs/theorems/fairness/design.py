@@ -48,7 +48,13 @@ class Design(StrictModel):
     gain: float = 1.2e-4
 
 
-LIMITS = {"fairness": (1.05, 16.0), "jitter": (0.02, 4.0), "shares": (1.5, 1e5), "utilisation": (0.05, 0.95), "gain": (1e-6, 0.02)}
+LIMITS = {
+    "fairness": (1.05, 16.0),
+    "jitter": (0.02, 4.0),
+    "shares": (1.5, 1e5),
+    "utilisation": (0.05, 0.95),
+    "gain": (1e-6, 0.02),
+}
 
 
 def design_of(values: dict[str, float]) -> Design:
@@ -97,7 +103,9 @@ def find(design: Design) -> Found:
             value = factor * getattr(design, name)
             if LIMITS[name][0] <= value <= LIMITS[name][1] and _best(design.model_copy(update={name: value})) is not None:
                 raise InputError(f"{told(design)}: no table exists; the nearest that does has {name} {value:g}")
-    raise InputError(f"{told(design)}: no table exists, nor with a twentieth of the range or of the gain, or 3 times the fairness")
+    raise InputError(
+        f"{told(design)}: no table exists, nor with a twentieth of the range or of the gain, or 3 times the fairness"
+    )
 
 
 def told(design: Design) -> str:

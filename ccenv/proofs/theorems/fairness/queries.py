@@ -33,33 +33,40 @@ def queries(tables: Tables) -> Iterator[tuple[str, str]]:
 def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
     n, t = number, tables
     jitter, delta = n(t.jitter), n(t.jitter / t.utilisation)
-    yield "L1 view", query(
-        "between served",
-        f"(<= (* {n(t.utilisation)} between) served)",
-        f"(<= served {jitter})",
-        f"(> between {delta})",
+    yield (
+        "L1 view",
+        query(
+            "between served",
+            f"(<= (* {n(t.utilisation)} between) served)",
+            f"(<= served {jitter})",
+            f"(> between {delta})",
+        ),
     )
     gain_slope, bound, queue = n(t.gain * t.slope), n(t.exponent), n(t.high[-1] - 1)
     potential = f"(+ apart (* {gain_slope} stored))"
-    yield "L2 spread", query(
-        "apart ages stored change",
-        f"(<= ages (- {jitter} change))",
-        "(>= stored 0)",
-        f"(<= stored (* {jitter} {queue}))",
-        f"(>= {potential} {bound})",
-        f"(> (+ (* {n(t.gain)} (- (* {n(t.slope)} ages) apart)) (* {gain_slope} change)) 0)",
+    yield (
+        "L2 spread",
+        query(
+            "apart ages stored change",
+            f"(<= ages (- {jitter} change))",
+            "(>= stored 0)",
+            f"(<= stored (* {jitter} {queue}))",
+            f"(>= {potential} {bound})",
+            f"(> (+ (* {n(t.gain)} (- (* {n(t.slope)} ages) apart)) (* {gain_slope} change)) 0)",
+        ),
     )
-    yield "L2 potential", query(
-        "apart stored", "(>= stored 0)", f"(<= {potential} {bound})", f"(> apart {bound})"
-    )
+    yield "L2 potential", query("apart stored", "(>= stored 0)", f"(<= {potential} {bound})", f"(> apart {bound})")
     yield "L2 exponential", query("", f"(> {bound} {n(log_bounds(t.spread)[0])})")
-    yield "L2 ratio", query(
-        "older newer square",
-        f"(>= newer {n(t.low[0])})",
-        "(>= older newer)",
-        f"(<= older (+ newer {delta}))",
-        f"(<= (* square newer) (* {n(t.spread**2)} older))",
-        f"(> square {n(t.ratio**2)})",
+    yield (
+        "L2 ratio",
+        query(
+            "older newer square",
+            f"(>= newer {n(t.low[0])})",
+            "(>= older newer)",
+            f"(<= older (+ newer {delta}))",
+            f"(<= (* square newer) (* {n(t.spread**2)} older))",
+            f"(> square {n(t.ratio**2)})",
+        ),
     )
     yield "L2 bound", query("", f"(> {n(t.ratio)} {n(t.fairness)})")
     chord = down(log_bounds(t.spread)[0] / (t.spread - 1), LOG_DIGITS)
@@ -69,15 +76,19 @@ def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
 def _ends(tables: Tables) -> Iterator[tuple[str, str]]:
     n, t = number, tables
     first, last = t.w[0], t.w[-1]
-    yield "L4 bottom", query(
-        "",
-        f"(< {n(t.offset)} (+ {n(log_bounds(first)[1])} (* {n(t.slope)} (- (+ {n(t.late[0])} {n(t.jitter)}) 1)) {n(t.entropy)}))",
+    yield (
+        "L4 bottom",
+        query(
+            "",
+            f"(< {n(t.offset)} (+ {n(log_bounds(first)[1])} (* {n(t.slope)} (- (+ {n(t.late[0])} {n(t.jitter)}) 1)) {n(t.entropy)}))",
+        ),
     )
     lag = 2 * t.gain * t.slope * last**2 * (t.high[-1] - 1)
     square = (1 - t.curvature) * last**2 * (1 - 2 * lag)
     reach = f"(+ (- {n(log_bounds(last)[0])} {n(lag)}) (* {n(t.slope)} (- {n(square)} 1)))"
-    yield "L4 range", query(
-        "", f"(or (< {reach} (+ {n(t.offset)} {n(log_bounds(t.shares)[1])})) (>= {n(2 * lag)} 1) (>= {n(t.curvature)} 1))"
+    yield (
+        "L4 range",
+        query("", f"(or (< {reach} (+ {n(t.offset)} {n(log_bounds(t.shares)[1])})) (>= {n(2 * lag)} 1) (>= {n(t.curvature)} 1))"),
     )
 
 
@@ -107,36 +118,46 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
     if k < t.cells - 1:
         broken.append(f"(> (* {n(right)} {n(1 + 2 * down_ + 4 * down_**2)}) {n(t.w[k + 2])})")
     yield f"L3 tables {k}", query("", f"(or {' '.join(broken)})")
-    yield f"L3 peak {k}", query(
-        "w age load",
-        *inside,
-        "(>= age 1)",
-        f"(<= (* age {n((1 - ease) ** 2)}) (* w w))",
-        f"(or (= load 1) (and (>= load 1) (<= (* load load {earliest}) (* w w {n((1 + down_ + down_**2) ** 2)}))))",
-        f"(>= (* age load) {high})",
+    yield (
+        f"L3 peak {k}",
+        query(
+            "w age load",
+            *inside,
+            "(>= age 1)",
+            f"(<= (* age {n((1 - ease) ** 2)}) (* w w))",
+            f"(or (= load 1) (and (>= load 1) (<= (* load load {earliest}) (* w w {n((1 + down_ + down_**2) ** 2)}))))",
+            f"(>= (* age load) {high})",
+        ),
     )
     fastest = n((1 + up + up**2) ** 2)
     if t.low[k + 1] > 1:
-        yield f"L3 trough {k}", query(
-            "w age load",
-            *inside,
-            "(> load 0)",
-            "(<= load 1)",
-            f"(>= (* age {n((1 + press) ** 2)}) (* w w))",
-            f"(or (= load 1) (>= (* load load (+ {latest} {jitter}) {fastest}) (* w w)))",
-            f"(<= (- (* age load) {jitter}) {low})",
+        yield (
+            f"L3 trough {k}",
+            query(
+                "w age load",
+                *inside,
+                "(> load 0)",
+                "(<= load 1)",
+                f"(>= (* age {n((1 + press) ** 2)}) (* w w))",
+                f"(or (= load 1) (>= (* load load (+ {latest} {jitter}) {fastest}) (* w w)))",
+                f"(<= (- (* age load) {jitter}) {low})",
+            ),
         )
-    yield f"L3 load {k}", query(
-        "w load", *inside, "(> load 0)", f"(>= (* load load (+ {late} {jitter})) (* w w))", f"(< load {n(t.utilisation)})"
+    yield (
+        f"L3 load {k}",
+        query("w load", *inside, "(> load 0)", f"(>= (* load load (+ {late} {jitter})) (* w w))", f"(< load {n(t.utilisation)})"),
     )
     lag = f"(* {n(2 * t.gain * t.slope)} w w (- {high} 1))"
     square = f"(* {n(1 - t.curvature)} w w (- 1 (* 2 {lag})))"
-    yield f"L4 drift {k}", query(
-        "w",
-        *inside,
-        f"(or (> (+ (* {slope} (- (+ {late} {jitter}) {early})) {n(t.entropy)}) {n(t.rise[k])}) "
-        f"(> (+ (* {slope} (- (+ {late} {jitter}) {square})) {n(t.entropy)} {lag}) {n(t.fall[k])}) "
-        f"(> (* {n(4 * t.gain * t.fall[k])} (- {high} 1)) (* {n(t.curvature)} (- 1 (* 2 {lag})))))",
+    yield (
+        f"L4 drift {k}",
+        query(
+            "w",
+            *inside,
+            f"(or (> (+ (* {slope} (- (+ {late} {jitter}) {early})) {n(t.entropy)}) {n(t.rise[k])}) "
+            f"(> (+ (* {slope} (- (+ {late} {jitter}) {square})) {n(t.entropy)} {lag}) {n(t.fall[k])}) "
+            f"(> (* {n(4 * t.gain * t.fall[k])} (- {high} 1)) (* {n(t.curvature)} (- 1 (* 2 {lag})))))",
+        ),
     )
     far = f"(> {n(t.rise[k] + t.exponent)} {n(t.start)})", f"(> {n(t.fall[k] + t.exponent)} {n(t.relief)})"
     yield f"L6 start {k}", query("", f"(or {' '.join(far)})")
