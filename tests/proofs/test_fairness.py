@@ -1,4 +1,4 @@
-"""The theorem about any number of flows: prover and checker agree, the steps by hand hold on random runs, attacks break nothing."""
+"""The theorem about any number of flows: prover and checker agree, steps by hand hold on random runs, attacks break nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from oracles.fair_flows import MODES, Rule, edges, play
 
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
@@ -17,7 +18,6 @@ from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
 from ccenv.proofs.theorems.fairness.design import design_of, find
 from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
 from ccenv.proofs.theorems.fairness.tables import log_bounds
-from oracles.fair_flows import MODES, Rule, edges, play
 
 FAST = "ever_delay_eighth_fast"
 

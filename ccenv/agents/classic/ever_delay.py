@@ -4,7 +4,7 @@ X is the time since the newest acknowledged byte was sent, over Rm; it grows whi
 follows A - B (X - 1) with gain g per Rm: in equilibrium the exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2
 is fast and keeps the queue stable, the filter is slow and keeps the rates together. Where v is so far from the map that no
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
-There is no window and no reaction to loss. B, g and the two distances come from certificates (``ccenv certificate check ever_delay``).
+There is no window and no reaction to loss. B, g and the two distances come from certificates.
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak.
 """

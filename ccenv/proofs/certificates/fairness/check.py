@@ -1,4 +1,4 @@
-"""Check a certificate of fairness: derive every query anew, compare, decide each lemma in Fractions, and, if asked, by a solver."""
+"""Check a certificate of fairness: derive every query anew, compare, decide each lemma in Fractions, if asked by a solver too."""
 
 from __future__ import annotations
 

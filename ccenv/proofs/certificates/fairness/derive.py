@@ -170,7 +170,7 @@ class Derivation:
         yield Lemma(
             "L5 entropy",
             denial([], [["<", self.K, ["-", chord, 1, least]]]),
-            lambda: 0 < chord < 1 and self.K >= chord - 1 - least,
+            lambda: 0 < chord < 1 and chord - 1 - least <= self.K,
         )
 
     def _of_ends(self) -> Iterator[Lemma]:

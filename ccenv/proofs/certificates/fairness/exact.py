@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import TypeAlias
 
 Polynomial: TypeAlias = tuple[Fraction, ...]
@@ -98,7 +99,7 @@ def _all_positive(weights: Sequence[Fraction], strict: bool, depth: int) -> bool
     lower, upper = [weights[0]], [weights[-1]]
     row = list(weights)
     while len(row) > 1:
-        row = [(one + other) / 2 for one, other in zip(row, row[1:], strict=False)]
+        row = [(one + other) / 2 for one, other in pairwise(row)]
         lower.append(row[0])
         upper.append(row[-1])
     return _all_positive(lower, strict, depth - 1) and _all_positive(upper[::-1], strict, depth - 1)

@@ -1,4 +1,4 @@
-"""What a certificate of fairness says: its sentence and its assumptions, made from its data alone, for prover and checker alike."""
+"""What a certificate of fairness says: its sentence and its assumptions, from its data alone, for prover and checker alike."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ccenv.proofs.certificates.fairness.reading import BoundsData, DesignData
 def statement(design: DesignData, bounds: BoundsData) -> str:
     """Return the theorem's sentence."""
     return (
-        f"Any number N of flows of ever_delay that share one link of rate C, where every C/N is between max_share/{design.shares} "
-        f"and max_share: at all times the rates of any two flows differ by a factor of at most {bounds.ratio}, the rates add up to "
-        f"at least {bounds.utilisation} C, and every RTT is at most {bounds.rtt_rtts} Rm, whatever the jitter of each flow, up to "
-        f"{design.jitter_rtts} Rm, does."
+        f"Any number N of flows of ever_delay that share one link of rate C, where every C/N is between "
+        f"max_share/{design.shares} and max_share: at all times the rates of any two flows differ by a factor of at most {bounds.ratio}, "
+        f"the rates add up to at least {bounds.utilisation} C, and every RTT is at most {bounds.rtt_rtts} Rm, "
+        f"whatever the jitter of each flow, up to {design.jitter_rtts} Rm, does."
     )
 
 

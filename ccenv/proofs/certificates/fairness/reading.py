@@ -1,4 +1,4 @@
-"""A certificate of fairness as a file: design, sender, tables, queries with their answers, and the sentence (docs/fairness.md)."""
+"""A certificate of fairness as a file: design, sender, tables, queries with their answers, and the sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries of the theorem as SMT-LIB: each is a lemma's negation with a certificate's numbers (docs/fairness.md has the list)."""
+"""The queries of the theorem as SMT-LIB: each is a lemma's negation with a certificate's numbers, as docs/fairness.md has them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def _ends(tables: Tables) -> Iterator[tuple[str, str]]:
         "L4 bottom",
         query(
             "",
-            f"(< {n(t.offset)} (+ {n(log_bounds(first)[1])} (* {n(t.slope)} (- (+ {n(t.late[0])} {n(t.jitter)}) 1)) {n(t.entropy)}))",
+            f"(< {n(t.offset)} (+ {n(log_bounds(first)[1])} "
+            f"(* {n(t.slope)} (- (+ {n(t.late[0])} {n(t.jitter)}) 1)) {n(t.entropy)}))",
         ),
     )
     lag = 2 * t.gain * t.slope * last**2 * (t.high[-1] - 1)
@@ -109,7 +110,8 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
     ease, press = t.steep(t.high, k) * right * t.gain * t.fall[k], t.steep(t.low, k) * right * t.gain * t.rise[k]
     broken = [
         f"(>= {n(left)} {n(right)})", f"(< {n(t.low[k])} 1)", f"(< {n(t.low[k + 1])} {n(t.low[k])})",
-        f"(< {n(t.high[k])} {n(t.low[k])})", f"(< {n(t.high[k + 1])} {n(t.high[k])})", f"(< {n(t.high[k + 1])} {n(t.low[k + 1])})",
+        f"(< {n(t.high[k])} {n(t.low[k])})", f"(< {n(t.high[k + 1])} {n(t.high[k])})",
+        f"(< {n(t.high[k + 1])} {n(t.low[k + 1])})",
         f"(<= {n(t.earliest[k])} 0)", f"(<= {n(t.earliest[k + 1])} 0)", f"(<= {n(t.rise[k])} 0)", f"(<= {n(t.fall[k])} 0)",
         f"(> {n(up)} (/ 1 4))", f"(> {n(down_)} (/ 1 4))", f"(>= {n(ease)} 1)",
     ]  # fmt: skip
