@@ -1,7 +1,8 @@
 """N flows of ever_delay on one FIFO link as a fluid, C = Rm = 1: from docs/fairness.md, without engines and without the prover.
 
 Many runs at once, in plain numpy. Time is a grid; the queue of each run is kept at every instant, and what a flow sees at t is
-the byte that left the queue at t - 1 - eta. The adversary moves eta in [0, D], upwards with slope 1 at most, so that order is kept.
+the byte that left the queue at t - 1 - eta. The adversary moves eta in [0, D],
+upwards with slope 1 at most, so that order is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queries of the theorem as SMT-LIB: each is a lemma's negation with a certificate's numbers, as docs/fairness.md has them."""
+"""The queries of the theorem as SMT-LIB: a lemma's negation with a certificate's numbers, as docs/fairness.md has them."""
 
 from __future__ import annotations
 
