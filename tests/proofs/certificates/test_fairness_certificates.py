@@ -77,7 +77,7 @@ FORGERIES = (
     Forgery("design.utilisation", "0.1", "L3 load"),
     Forgery("design.utilisation", "-0.1", "L2 ratio"),
     Forgery("design.jitter_rtts", "0.1", "L3 trough"),
-    Forgery("design.jitter_rtts", "-0.1", "L4 drift"),
+    Forgery("design.jitter_rtts", "0.3", "L2 exponential"),
     Forgery("design.shares", "20", "L4 range"),
     Forgery("design.fairness", "-0.2", "L2 bound"),
     # the rule

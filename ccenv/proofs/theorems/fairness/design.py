@@ -201,15 +201,15 @@ def fixed_point(jitter: float, slope: float, entropy: float, gain: float, w: np.
 
 def _of_cells(values: np.ndarray) -> np.ndarray:
     """Return the larger of a value at the two ends of each cell."""
-    return np.maximum(values[:-1], values[1:])
+    return np.asarray(np.maximum(values[:-1], values[1:]))
 
 
 def _at_nodes(values: np.ndarray) -> np.ndarray:
     """Return the larger of a value in the two cells at each node."""
-    return np.maximum(np.append(values, values[-1]), np.append(values[0], values))
+    return np.asarray(np.maximum(np.append(values, values[-1]), np.append(values[0], values)))
 
 
 def _around(values: np.ndarray) -> np.ndarray:
     """Return the largest of a value in each cell and its neighbours."""
     ends = np.concatenate([values[:1], values, values[-1:]])
-    return np.maximum(np.maximum(ends[:-2], ends[1:-1]), ends[2:])
+    return np.asarray(np.maximum(np.maximum(ends[:-2], ends[1:-1]), ends[2:]))

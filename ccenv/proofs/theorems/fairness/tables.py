@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +17,7 @@ LOG_DIGITS = 12  # of the bounds of a logarithm
 DERIVED_DIGITS = 9  # of the wider tables
 DRIFT_MARGIN = 1.003
 DRIFT_ROUNDS = 3
+LEAST_DRIFT = 0.01
 
 
 def down(value: Fraction | float, digits: int = DIGITS) -> Fraction:
@@ -205,7 +207,8 @@ def exact_tables(design: Design, found: Found) -> Tables:
         fall=fall,
     )
     for _ in range(DRIFT_ROUNDS):
-        tables = replace(tables, **dict(zip(("rise", "fall"), _drift(tables), strict=True)))
+        rise, fall = _drift(tables)
+        tables = replace(tables, rise=rise, fall=fall)
     return tables
 
 
@@ -217,6 +220,9 @@ def _drift(tables: Tables) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         late = tables.late[node] + tables.jitter
         rises.append(float(tables.slope * (late - tables.early[node]) + tables.entropy))
         falls.append(float(tables.slope * (late - square) + tables.entropy + lag))
-    return tuple(
-        tuple(up(max(0.01, DRIFT_MARGIN * max(values[k : k + 2])), 4) for k in range(tables.cells)) for values in (rises, falls)
-    )  # type: ignore[return-value]
+    return _in_cells(rises), _in_cells(falls)
+
+
+def _in_cells(values: list[float]) -> tuple[Fraction, ...]:
+    """Return the larger of a value at the two ends of each cell, with a margin, rounded up."""
+    return tuple(up(max(LEAST_DRIFT, DRIFT_MARGIN * max(ends)), 4) for ends in pairwise(values))
