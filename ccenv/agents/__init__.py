@@ -36,6 +36,12 @@ for _name, _target, _tag, _summary in (
     ("fourcp_fixed", "classic.fourcp:sender", "classic", "4CP, fixed target loss rate ([4CP])"),
     ("fourcp_auto", "classic.fourcp:automatic_sender", "classic", "4CP, automatic mode ([4CP])"),
     ("exp_delay", "classic.exp_delay:sender", "classic", "exponential delay map ([Starvation] Algorithm 1)"),
+    (
+        "ever_delay",
+        "classic.ever_delay:sender",
+        "classic",
+        "unfairness bounded for ever, for any number of flows (docs/fairness.md)",
+    ),
     ("constant", "classic.constant:sender", "classic", "a constant rate (parameter rate_mbps)"),
     ("cc_qdel", "synthesized:cc_qdel", "synthesized", _LISTING + "CCA1, for deep buffers"),
     ("cc_probe_fast", "synthesized:cc_probe_fast", "synthesized", _LISTING + "CCA2, for small buffers"),

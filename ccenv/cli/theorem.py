@@ -34,7 +34,12 @@ def theorem(
     ] = None,
     constants: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=X", help="With --grid or --cell: another value of a constant. Repeatable."),
+        typer.Option(
+            "--set", metavar="NAME=X", help="With --grid or --cell: another value of a constant; with --flows: of the design."
+        ),
+    ] = None,
+    flows: Annotated[
+        str | None, typer.Option(metavar="any", help="ever_delay: a theorem about any number of flows (docs/fairness.md).")
     ] = None,
     lasso: Annotated[
         int | None, typer.Option(metavar="N", help="Look for N traces that join, return to their state and break a claim.")
@@ -54,6 +59,7 @@ def theorem(
     1 with its traces, 0 if there is none, else 3.
 
     Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
+    Example: ccenv verify theorem ever_delay --flows any --set jitter=1/4 --set fairness=1.97 --set gain=1.7e-4
     """
     from ccenv.base.errors import InputError, require_extra
     from ccenv.proofs.solver.solvers import Store
@@ -64,6 +70,10 @@ def theorem(
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
     require_extra("z3", "verify")
+    if flows is not None or name == "ever_delay":
+        if grid or cell or bound or lasso is not None:
+            raise InputError("--flows asks about any number of flows: --grid, --cell, --lasso and --bound do not go with it")
+        return _fair(name, flows, constants or (), (time_limit, seed, fresh), out, json)
     loaded = load_theorem(name)
     progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
     prover = Prover(time_limit, Store(), not fresh, seed, progress)
@@ -84,6 +94,28 @@ def theorem(
         print_text(data["statement"])
         keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
         print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
+    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
+
+
+def _fair(name: str, flows: str | None, given: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool) -> int:
+    """Prove the theorem about any number of flows and print what was decided. Returns the exit code."""
+    from ccenv.base.errors import InputError, unknown_name
+    from ccenv.proofs.solver.solvers import Store
+    from ccenv.proofs.theorems.fairness.prove import FLOWS, SENDER, prove, values_of
+
+    if name != SENDER:
+        raise unknown_name("sender with a theorem about any number of flows", name, [SENDER])
+    if flows != FLOWS:
+        given_flows = "is missing" if flows is None else f"is {flows}"
+        raise InputError(f"--flows {given_flows}; the theorem of {SENDER} is about any number of flows: --flows {FLOWS}")
+    limit_s, seed, fresh = how
+    data = prove(values_of(list(given)), out, limit_s=limit_s, seed=seed, store=Store(), fresh=fresh)
+    if json:
+        print_json(data)
+    else:
+        print_text(data["sentence"] or "not proved")
+        keys = ("verdict", "reason", "ratio", "utilisation", "rtt_rtts", "queries", "seconds", "certificate")
+        print_table(name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
@@ -224,6 +256,7 @@ def check_command(
     """
     from ccenv.base.errors import InputError
     from ccenv.proofs.certificates.check import check
+    from ccenv.proofs.certificates.fairness.reading import find_fair
     from ccenv.proofs.certificates.library import find, read_stored
     from ccenv.proofs.certificates.proofs import find_checker
     from ccenv.proofs.certificates.statement import in_full
@@ -232,6 +265,10 @@ def check_command(
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
     if solve and proofs:
         raise InputError("--solve asks a second solver, --proofs has proofs checked: give one of them")
+    if (fair := find_fair(file)) is not None:
+        if proofs:
+            raise InputError("--proofs is for certificates of programs: the queries of a certificate of fairness are not linear")
+        return _check_fair(fair, solver if solve else None, time_limit, json)
     path, checker = find(file), find_checker() if proofs else None
     certificate = read_stored(path).certificate
     progress = None if json else lambda line: print_text(f"  {line}")
@@ -251,6 +288,27 @@ def check_command(
             ("assumed", line) for line in assumptions
         ]
         print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in report.trusted)])
+    return EXIT_CODES[report.verdict]
+
+
+def _check_fair(path: Path, solver: str | None, limit_s: float, json: bool) -> int:
+    """Check a certificate of fairness and print what was found. Returns the exit code."""
+    from ccenv.proofs.certificates.fairness.check import check_fair
+    from ccenv.proofs.certificates.fairness.meaning import in_full
+    from ccenv.proofs.certificates.fairness.reading import read_fair
+
+    certificate = read_fair(path)
+    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
+    report = check_fair(certificate, solver=solver, limit_s=limit_s, progress=progress)
+    told = report.to_dict()
+    if json:
+        sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)
+        about = {"statement": certificate.statement, "sentence": sentence, "assumptions": certificate.assumptions}
+        print_json(told | about | {"file": str(path)})
+    else:
+        print_text("refused: nothing is said" if report.refusals else certificate.statement)
+        rows = report.refusals or [("assumed", line) for line in certificate.assumptions]
+        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in told["trusted"])])
     return EXIT_CODES[report.verdict]
 
 

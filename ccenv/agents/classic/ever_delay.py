@@ -1,0 +1,172 @@
+"""A sender whose unfairness is bounded for ever, for any number of flows: ``ever_delay`` (docs/fairness.md).
+
+X is the time since the newest acknowledged byte was sent, over Rm; it grows while no ACK comes. The rate is e^v X^-1/2, and v
+follows A - B (X - 1) with gain g per Rm: in equilibrium the exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2
+is fast and keeps the queue stable, the filter is slow and keeps the rates together. Where v is so far from the map that no
+state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
+There is no window and no reaction to loss. B, g and the two distances come from certificates.
+
+Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from ccenv.agents.callbacks import state_record
+from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.errors import InputError
+from ccenv.base.kernels.decorator import kernel
+from ccenv.base.registry import number
+from ccenv.network.path import MBPS_IN_BPS
+
+FAIRNESS = 3.0
+JITTER_RTTS = 1.0
+SHARES = 100.0
+MAX_SHARE_MBPS = 400.0
+START_GAIN = 0.1  # of v per Rm
+EXPONENT = 0.5  # sigma
+
+DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
+    (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375),
+    (3.93, 1.0, 136.0): (0.889615, 4.8e-05, 0.911411, 5.7003, 3.9383),
+    (2.95, 1.0, 114.0): (0.594992, 5.9e-05, 0.57297, 3.7823, 2.6027),
+    (3.93, 0.25, 179.0): (4.379646, 0.0001, 0.745049, 6.2506, 5.1694),
+    (1.97, 0.25, 122.0): (1.898493, 0.00017, 0.009814, 2.6853, 2.186),
+    (1.97, 0.125, 164.0): (4.339414, 0.00021, 0.078197, 3.1491, 3.9219),
+    (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.419, 1.0939),
+}
+"""(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start and relief of its certificate."""
+
+STATE = state_record(
+    "slope",  # B
+    "gain",  # g per Rm
+    "target",  # A = theta+ + ln(max_share)
+    "start",  # so far below the map, v grows by START_GAIN
+    "relief",  # so far above it, v falls by START_GAIN
+    "rm_s",  # parameter; 0: the smallest RTT seen
+    "v",  # ln of the rate at X = 1
+    "newest_s",  # when the newest acknowledged byte was sent
+    "last_s",  # of the last step
+    "began",  # 1 after the first step
+)
+
+
+def sender(
+    fairness: float = FAIRNESS,
+    jitter_rtts: float = JITTER_RTTS,
+    shares: float = SHARES,
+    max_share_mbps: float = MAX_SHARE_MBPS,
+    start_share_mbps: float = 0.0,
+    rm_ms: float = 0.0,
+) -> ClassicSender:
+    """Build the sender of docs/fairness.md.
+
+    Args:
+        fairness: s, the largest ratio of two rates.
+        jitter_rtts: D, the jitter to withstand, in Rm.
+        shares: the largest over the smallest fair share C/N of which the theorem speaks. Of these three, shipped designs only.
+        max_share_mbps: the largest fair share, > 0.
+        start_share_mbps: the share at whose equilibrium v starts, if one is known; 0: the smallest, max_share_mbps/shares, empty.
+        rm_ms: propagation RTT, if known; 0: the smallest RTT seen.
+    """
+    asked = tuple(
+        number("ever_delay", name, value, above=0, high=1e6)
+        for name, value in (("fairness", fairness), ("jitter_rtts", jitter_rtts), ("shares", shares))
+    )
+    if asked not in DESIGNS:
+        raise InputError(f"ever_delay: no certificate for {_told(asked)}; the nearest is {_told(nearest(asked))}")
+    slope, gain, offset, start, relief = DESIGNS[asked]
+    largest = number("ever_delay", "max_share_mbps", max_share_mbps, above=0, high=1e6) * MBPS_IN_BPS
+    known = number("ever_delay", "start_share_mbps", start_share_mbps, low=0, high=1e6) * MBPS_IN_BPS
+    v = rest_of(known, offset + math.log(largest), slope) if known > 0 else math.log(largest / asked[2])
+    return classic_sender(
+        "ever_delay",
+        sys.modules[__name__],
+        STATE,
+        slope=slope,
+        gain=gain,
+        target=offset + math.log(largest),
+        start=start,
+        relief=relief,
+        rm_s=1e-3 * number("ever_delay", "rm_ms", rm_ms, low=0, high=1e6),
+        v=v,
+    )
+
+
+def rest_of(share_Bps: float, target: float, slope: float) -> float:
+    """Return v of the equilibrium at a share: ln share + ln(X)/2 = A - B (X - 1)."""
+    low, high = 1.0, 1e6
+    while high - low > 1e-9 * high:
+        x = 0.5 * (low + high)
+        if math.log(share_Bps) + EXPONENT * math.log(x) < target - slope * (x - 1.0):
+            low = x
+        else:
+            high = x
+    return math.log(share_Bps) + EXPONENT * math.log(low)
+
+
+def nearest(asked: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the shipped design that is nearest to one asked for, by the logarithms of its three numbers."""
+    return min(DESIGNS, key=lambda design: sum(abs(math.log(one / other)) for one, other in zip(design, asked, strict=True)))
+
+
+def _told(design: tuple[float, ...]) -> str:
+    return "fairness {:g}, jitter_rtts {:g}, shares {:g}".format(*design)
+
+
+def init(state: Any) -> None:
+    """Start at the smallest share; the window never binds."""
+    state.cwnd_bytes = UNLIMITED_BYTES
+    state.pacing_rate_Bps = math.exp(state.v)
+    state.began = 0.0
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Note when the newest acknowledged byte was sent."""
+    sent_s = ack.now_s - ack.rtt_s
+    if state.began == 0.0:
+        _advance(state, ack.now_s, ack.min_rtt_s)
+        state.newest_s = sent_s
+    state.newest_s = max(state.newest_s, sent_s)
+    _advance(state, ack.now_s, ack.min_rtt_s)
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Do nothing: the rate follows the delay alone."""
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Follow the map, also while no ACK comes."""
+    _advance(state, tick.now_s, tick.min_rtt_s)
+
+
+@kernel
+def drift(state: Any, x: float) -> float:
+    """Return how v changes per Rm at an age of x."""
+    short = state.target - state.slope * (x - 1.0) - state.v
+    if short > state.start:
+        return START_GAIN
+    if short < -state.relief:
+        return -START_GAIN
+    return float(state.gain * short)
+
+
+@kernel
+def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
+    if state.began == 0.0:
+        state.began = 1.0
+        state.last_s = now_s
+        state.newest_s = now_s
+        return
+    rm_s = state.rm_s if state.rm_s > 0.0 else min_rtt_s
+    if not 0.0 < rm_s < 1e9:
+        state.last_s = now_s
+        return
+    x = max(1.0, (now_s - state.newest_s) / rm_s)
+    state.v += drift(state, x) * (now_s - state.last_s) / rm_s
+    state.last_s = now_s
+    state.pacing_rate_Bps = math.exp(state.v) * x**-EXPONENT

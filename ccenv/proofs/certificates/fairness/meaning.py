@@ -1,0 +1,38 @@
+"""What a certificate of fairness says: its sentence and its assumptions, from its data alone, for prover and checker alike."""
+
+from __future__ import annotations
+
+from ccenv.proofs.certificates.fairness.reading import BoundsData, DesignData
+
+
+def statement(design: DesignData, bounds: BoundsData) -> str:
+    """Return the theorem's sentence."""
+    return (
+        "Any number N of flows of ever_delay that share one link of rate C, where every C/N is between "
+        f"max_share/{design.shares} and max_share: at all times the rates of any two flows differ by a factor of at most "
+        f"{bounds.ratio}, the rates add up to at least {bounds.utilisation} C, and every RTT is at most {bounds.rtt_rtts} Rm, "
+        f"whatever the jitter of each flow, up to {design.jitter_rtts} Rm, does."
+    )
+
+
+def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
+    """Return all that the theorem takes for granted."""
+    return [
+        "Time and bytes are continuous and rates are positive; every flow has the same Rm, knows it, and runs with the same "
+        f"parameters; the jitter D = {design.jitter_rtts} Rm is a true upper bound.",
+        "One work-conserving FIFO queue of constant rate C that loses nothing: the buffer holds "
+        f"C ({bounds.rtt_rtts} Rm - Rm - D).",
+        "Jitter of each flow apart in [0, D], in order, after the queue; receiver and path of the ACKs share this D. "
+        "Jitter before the queue is not covered.",
+        "The same delay from every sender to the queue.",
+        f"Every C/N is in [max_share/{design.shares}, max_share], at all times: N and C are constant from the start on.",
+        "Start: over the two largest RTTs before it, w lies in the table, moves no faster than the table's drift, "
+        f"L(w) <= X <= H(w), the load is at least {bounds.utilisation} C and within [w/sqrt(H+ + D), w/sqrt(L-)]; at the start "
+        "|v_i - v_j| <= B D, V >= V_lo and V - 2 g B w^2 q <= Z_max of docs/fairness.md.",
+    ]
+
+
+def in_full(design: DesignData, bounds: BoundsData) -> str:
+    """Return the sentence with every assumption."""
+    told = " ".join(f"({place}) {line}" for place, line in enumerate(assumptions(design, bounds), start=1))
+    return f"{statement(design, bounds)} It takes for granted: {told}"

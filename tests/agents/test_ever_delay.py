@@ -1,0 +1,106 @@
+"""ever_delay against docs/fairness.md: its map, its three speeds, the age while no ACK comes; four flows share a quiet link."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from packet_link import run_link
+from signals_play import tick
+from steady_flow import LINK, RTT_S, Steady
+
+from ccenv.agents import make_sender
+from ccenv.agents.classic.ever_delay import DESIGNS, START_GAIN, rest_of
+from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.path import make_path
+from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
+
+
+def test_designs_are_those_of_the_certificates():
+    shipped = {}
+    for file in shipped_fair().values():
+        certificate = read_fair(file)
+        design, rule = certificate.design, certificate.rule
+        asked = tuple(float(Fraction(value)) for value in (design.fairness, design.jitter_rtts, design.shares))
+        shipped[asked] = tuple(float(Fraction(value)) for value in (rule.slope, rule.gain, rule.offset, rule.start, rule.relief))
+    assert shipped == DESIGNS
+
+
+def started(spec="ever_delay:start_share_mbps=12"):
+    flow = Steady(make_sender(spec), pieces=20)
+    flow.rounds(1)
+    return flow
+
+
+@pytest.mark.parametrize(("off", "speed"), [(0.5, None), (-0.5, None), (1.0, START_GAIN), (-1.0, -START_GAIN)])
+def test_v_follows_the_map_slowly_and_a_start_quickly(off, speed):
+    """One Rm at X = 2: off = 1 is just beyond the distance that the invariant allows, else off is the distance itself."""
+    flow = started()
+    flow.rounds(3, rtt_s=2 * RTT_S)
+    state = flow.state
+    here = state.target - state.slope * (2.0 - 1.0)
+    far = state.start if off > 0 else state.relief
+    distance = off if speed is None else math.copysign(far + 0.2, off)
+    state.v = before = here - distance
+    flow.rounds(1, rtt_s=2 * RTT_S)
+    expected = state.gain * distance if speed is None else speed
+    assert state.v - before == pytest.approx(expected, rel=0.05)
+    assert state.pacing_rate_Bps == pytest.approx(math.exp(state.v) / math.sqrt(2.0), rel=0.02)
+
+
+def test_age_grows_while_no_ack_comes():
+    flow = started()
+    now = flow.now_s
+    flow.on_tick(flow.state, tick(now_s=now + 2.0 * RTT_S, dt_s=2.0 * RTT_S, min_rtt_s=RTT_S))
+    assert flow.state.pacing_rate_Bps == pytest.approx(math.exp(flow.state.v) / math.sqrt(3.0), rel=1e-6)
+
+
+def test_loss_changes_nothing():
+    flow = started()
+    before = flow.state.pacing_rate_Bps
+    flow.lose(timeout=1.0)
+    assert flow.state.pacing_rate_Bps == before
+
+
+def test_equilibrium_is_where_the_rate_is_the_share():
+    target, slope = 16.0, 0.6
+    v = rest_of(1e6, target, slope)
+    x = 1.0 + (target - v) / slope
+    assert math.exp(v) / math.sqrt(x) == pytest.approx(1e6, rel=1e-6)
+
+
+def test_one_flow_rests_at_its_equilibrium():
+    """On 12 Mbit/s from the equilibrium of that share: the link is full and the delay is what the map says."""
+    sender = make_sender("ever_delay:fairness=1.97,jitter_rtts=0.125,shares=164,max_share_mbps=100,start_share_mbps=12")
+    run = run_link(sender, 20.0, **LINK)
+    rtt = run.column("rtt_s")[-50:].mean() / RTT_S
+    values = sender.parameters
+    assert rtt == pytest.approx(1 + (values["target"] - values["v"]) / values["slope"], rel=0.05)
+    assert not run.losses
+
+
+def test_four_flows_share_the_link():
+    """Quiet, 48 Mbit/s, empty at the start: full and fair within 200 Rm, though v then moves slowly."""
+    path = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=0, n_flows=4, buffer_bdp=20)
+    sender = make_sender("ever_delay:rm_ms=40,max_share_mbps=400")
+    engine = CurveEngine([path], model="cbr_delay", senders=[sender] * 4, steps_per_rtt=8, seed=0)
+    engine.advance(8 * 200)
+    before = engine.totals()["S"][0].copy()
+    engine.advance(8 * 100)
+    shares = (engine.totals()["S"][0] - before) / (100 * 0.04 * 6e6)
+    assert shares.sum() > 0.95
+    assert shares.sum() ** 2 / (4 * (shares**2).sum()) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("ever_delay:fairness=2", "no certificate for fairness 2, jitter_rtts 1, shares 100; the nearest is fairness 3"),
+        ("ever_delay:jitter_rtts=0.2,shares=120,fairness=2", "the nearest is fairness 1.97, jitter_rtts 0.25, shares 122"),
+        ("ever_delay:max_share_mbps=0", "max_share_mbps is 0"),
+        ("ever_delay:start_share_mbps=-1", "start_share_mbps is -1"),
+    ],
+)
+def test_bad_parameters(spec, words):
+    with pytest.raises(InputError, match=words):
+        make_sender(spec)

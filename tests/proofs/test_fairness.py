@@ -1,0 +1,125 @@
+"""The theorem about any number of flows: prover and checker agree, steps by hand hold on random runs, attacks break nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from oracles.fair_flows import MODES, Rule, edges, play
+
+from ccenv.base.errors import InputError
+from ccenv.cli.main import main
+from ccenv.proofs.certificates.fairness.check import check_fair
+from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
+from ccenv.proofs.theorems.fairness.design import design_of, find
+from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
+from ccenv.proofs.theorems.fairness.tables import log_bounds
+
+FAST = "ever_delay_eighth_fast"
+
+
+def test_shipped_designs_have_certificates():
+    assert set(SHIPPED) == set(shipped_fair())
+
+
+def test_a_proof_and_its_check(tmp_path):
+    pytest.importorskip("z3")
+    told = prove(SHIPPED[FAST], tmp_path, name=FAST)
+    assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
+    assert told["ratio"] <= 1.4
+    assert told["utilisation"] == 0.5
+    certificate = read_fair(tmp_path / f"{FAST}.fairness.json")
+    assert check_fair(certificate).verdict == "confirmed"
+    assert told["queries"] == len(certificate.queries)
+    for place in range(1, 7):
+        assert f"({place})" in told["sentence"]
+
+
+def test_the_command(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("z3")
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
+    given = [f"--set={name}={value}" for name, value in SHIPPED[FAST].items()]
+    assert main(["verify", "theorem", "ever_delay", "--flows", "any", *given, "--json", "--out", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "verified"
+    assert main(["certificate", "check", told["certificate"], "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ever_delay"], "--flows is missing"),
+        (["ever_delay", "--flows", "2"], "--flows is 2"),
+        (["cc_qdel", "--flows", "any"], "unknown sender with a theorem about any number of flows"),
+        (["ever_delay", "--flows", "any", "--grid"], "do not go with it"),
+        (["ever_delay", "--flows", "any", "--set", "fairness=1"], "fairness is 1; it must be 1.05 to 16"),
+        (["ever_delay", "--flows", "any", "--set", "fairnes=2"], "fairness"),
+        (["ever_delay", "--flows", "any", "--set", "jitter"], "it must be NAME=X"),
+        (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, words):
+    pytest.importorskip("z3")
+    assert main(["verify", "theorem", *arguments]) == 2
+    said = capsys.readouterr().err.strip()
+    assert words in said
+    assert said.count("\n") == 0
+
+
+def test_a_design_that_does_not_exist_names_the_nearest(monkeypatch):
+    import ccenv.proofs.theorems.fairness.design as module
+
+    monkeypatch.setattr(module, "_best", lambda design: None if design.shares > 60 else object())
+    with pytest.raises(InputError, match="no table exists; the nearest that does has shares 50"):
+        find(design_of({}))
+
+
+def test_values():
+    assert values_of(["jitter=1/4", "gain=2e-3"]) == {"jitter": 0.25, "gain": 0.002}
+    design_number = Fraction(136)
+    low, high = log_bounds(design_number)
+    assert low <= math.log(design_number) <= high
+    assert decimal(design_number / 1000) == "0.136"
+
+
+@pytest.mark.parametrize("flows", [2, 3, 30, 1000])
+def test_entropy_does_not_depend_on_the_number_of_flows(flows):
+    """L5: ln N - entropy of p is at most the logarithm of Specht's ratio at the spread; two values nearly reach it."""
+    random = np.random.default_rng(flows)
+    for spread in (0.1, 0.6, 1.4, 3.0):
+        chord = spread / math.expm1(spread)
+        bound = chord - 1 - math.log(chord)
+        largest = 0.0
+        for _ in range(300):
+            v = spread * (random.uniform(size=flows) if random.uniform() < 0.3 else random.uniform(size=flows) < random.uniform())
+            p = np.exp(v) / np.exp(v).sum()
+            largest = max(largest, math.log(flows) + float((p * np.log(p)).sum()))
+        assert largest <= bound + 1e-12
+        assert flows < 30 or largest > 0.9 * bound
+
+
+@pytest.mark.parametrize("flows", [2, 3, 8, 64])
+@pytest.mark.parametrize("name", ["ever_delay", "ever_delay_quarter_2", FAST])
+def test_attacks_from_the_edges_break_nothing(name, flows):
+    certificate = read_fair(shipped_fair()[name])
+    rule, random = Rule.of(certificate), np.random.default_rng(flows)
+    bounds = certificate.bounds
+    for mode in MODES:
+        worst = play(rule, *edges(rule, max(2, 12 // flows), flows, random), 20, mode, random)
+        assert worst.ratio <= float(bounds.ratio)
+        assert worst.load >= float(bounds.utilisation)
+        assert worst.rtt <= float(bounds.rtt_rtts)
+        assert worst.beyond <= 1e-6
+        assert worst.spread <= math.log(float(certificate.constants.spread))
+
+
+def test_the_simulator_sees_a_gain_that_is_too_large():
+    """With a hundred times the gain, the same starts leave the tables and the spread."""
+    certificate = read_fair(shipped_fair()["ever_delay"])
+    rule, random = Rule.of(certificate), np.random.default_rng(1)
+    worst = play(replace(rule, gain=100 * rule.gain), *edges(rule, 24, 2, random), 40, "static", random)
+    assert worst.beyond > 0.01
