@@ -22,10 +22,11 @@ PYTEST_ARGS ?=
 demo: $(VENV)/.dev
 	$(BIN)/ccenv demo
 
-# The large kernels are compiled side by side beforehand, once for a state of their source.
+# The large kernels are compiled side by side beforehand, once for a state of their source. Three processes for two cores: tests of live
+# runs, interrupts and servers wait for a quarter of their time.
 test: $(VENV)/.dev
 	@$(BIN)/ccenv doctor --warm >/dev/null || $(BIN)/ccenv doctor
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
