@@ -1,5 +1,5 @@
 # make demo    install into .venv and run the main job end to end
-# make test    install into .venv and run the tests, in two processes
+# make test    install into .venv and run the tests, in three processes
 # make lint    style and types
 # make bench   the engine's speed on this machine
 # make docs    build the documentation site into build/docs/html and check it; no network once it is installed
