@@ -148,7 +148,7 @@ class GameCore:
 
     def means(self, mask: np.ndarray) -> np.ndarray:
         """Return the sums of an episode's terms, (sum(mask), 1, terms): regret, regret of decisions, packets lost."""
-        return self._sums[mask][:, None, :].copy()
+        return np.array(self._sums[mask][:, None, :])
 
     def legal(self) -> np.ndarray:
         """Return the legal actions, (B, n_actions) of 0 and 1."""
