@@ -6,7 +6,7 @@ is fast and keeps the queue stable, the filter is slow and keeps the rates toget
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
 There is no window and no reaction to loss. B, g and the two distances come from certificates.
 
-Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. The theorem's flows always have
+Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
 bytes in flight; one of packets that has none measures X from the last moment without.
 """
 
