@@ -51,8 +51,16 @@ def test_v_follows_the_map_slowly_and_a_start_quickly(off, speed):
 def test_age_grows_while_no_ack_comes():
     flow = started()
     now = flow.now_s
-    flow.on_tick(flow.state, tick(now_s=now + 2.0 * RTT_S, dt_s=2.0 * RTT_S, min_rtt_s=RTT_S))
+    flow.on_tick(flow.state, tick(now_s=now + 2.0 * RTT_S, dt_s=2.0 * RTT_S, min_rtt_s=RTT_S, inflight_bytes=1.0))
     assert flow.state.pacing_rate_Bps == pytest.approx(math.exp(flow.state.v) / math.sqrt(3.0), rel=1e-6)
+
+
+def test_a_flow_with_nothing_in_flight_does_not_age():
+    """Else a rate too low for a packet would fall for ever: no packet, no ACK, a larger X."""
+    flow = started()
+    for step in range(1, 200):
+        flow.on_tick(flow.state, tick(now_s=flow.now_s + 0.01 * step, dt_s=0.01, min_rtt_s=RTT_S, inflight_bytes=0.0))
+    assert flow.state.pacing_rate_Bps == pytest.approx(math.exp(flow.state.v), rel=1e-6)
 
 
 def test_loss_changes_nothing():

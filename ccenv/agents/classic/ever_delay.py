@@ -6,7 +6,8 @@ is fast and keeps the queue stable, the filter is slow and keeps the rates toget
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
 There is no window and no reaction to loss. B, g and the two distances come from certificates.
 
-Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak.
+Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
+bytes in flight; one of packets that has none measures X from the last moment without.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def on_loss(state: Any, loss: Any) -> None:
 
 
 def on_tick(state: Any, tick: Any) -> None:
-    """Follow the map, also while no ACK comes."""
+    """Follow the map, also while no ACK comes; a flow with nothing in flight hears nothing, and X is 1."""
+    if tick.inflight_bytes <= 0.0 and state.began > 0.0:
+        state.newest_s = max(state.newest_s, state.last_s)
     _advance(state, tick.now_s, tick.min_rtt_s)
 
 
