@@ -143,5 +143,5 @@ def test_a_folder_or_a_file_that_is_none_is_refused_in_one_line(records, tmp_pat
 
 def test_shipped_certificates_are_named_after_theorems() -> None:
     names = {one.certificate.theorem.name for one in stored(shipped_folder())}
-    assert {file.name.removesuffix(".certificate.json.xz") for file in shipped_folder().glob("*.xz")} == names
+    assert {file.name.removesuffix(".certificate.json.xz") for file in shipped_folder().glob("*.certificate.json.xz")} == names
     assert names <= set(shipped_names("ccenv.configs.theorem", ".yaml"))
