@@ -45,9 +45,12 @@ def command(
     """
     if learn is not None:
         return _learn(name, learn, out, json, plain=loss is None and not steps and sender == "optimal")
+    from ccenv.base.errors import InputError
     from ccenv.proofs.games.boards import explore
     from ccenv.proofs.games.game import load_game
 
+    if steps and (sender != "optimal" or out is not None):
+        raise InputError("--steps counts steps under best play of both sides: no --sender or --out goes with it")
     game = load_game(name)
     if loss is not None:
         game = game.changed(loss=int(loss) if loss.lstrip("-").isdecimal() else loss)

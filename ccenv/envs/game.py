@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, shown
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
 from ccenv.proofs.games import kernels
@@ -24,7 +24,8 @@ from ccenv.proofs.games.players import Solved
 _ID = "ccenv/Game-v0"
 MOST_BYTES = 1_000_000_000
 """Largest tables of a game that an environment holds."""
-TERMS = ("regret", "decision_regret", "lost")
+LARGEST_ACTION = 2**31
+TERMS = ("regret", "decision_regret_sum", "lost")
 
 
 class GameSettings(StrictModel):
@@ -189,11 +190,13 @@ class GameTask:
 
 
 def whole_actions(actions: Any, num_envs: int) -> np.ndarray:
-    """Return actions as (B,) whole numbers. Raises InputError for another shape."""
-    given = np.asarray(actions)
-    if given.size != num_envs or given.dtype.kind not in "biuf":
-        raise InputError(f"actions of shape {given.shape}; one whole number for each of {num_envs} environments is needed")
-    return given.reshape(num_envs).astype(np.int64)
+    """Return actions as (B,) whole numbers from 0 on. Raises InputError for another shape, fractions, NaN and numbers below 0."""
+    values = np.asarray(actions)
+    if values.size != num_envs or values.dtype.kind not in "biuf":
+        raise InputError(f"actions of shape {values.shape}; one whole number for each of {num_envs} environments is needed")
+    if not np.all((values >= 0) & (values < LARGEST_ACTION) & (values == np.floor(values))):
+        raise InputError(f"actions are {shown(values.ravel()[:4].tolist())}; whole numbers from 0 on are needed")
+    return values.reshape(num_envs).astype(np.int64)
 
 
 def _maker(settings: dict[str, Any]) -> Callable[[int, bool], GameTask]:
@@ -227,7 +230,7 @@ class GameEnv(TaskEnv):
     ## Episode End
     Terminated after the game's horizon. The info of every step holds ``decision_regret`` (packets by which the decision is worse
     than the best one, exactly), ``least_regret`` (of the episode, under best play of both from here) and ``action_mask``; that of
-    the last step also the episode's sums ``regret``, ``decision_regret`` and ``lost``.
+    the last step also the episode's sums ``regret``, ``decision_regret_sum`` and ``lost``.
 
     ## Arguments
     The fields of ``ccenv.envs.game.GameSettings``: ``game``, ``network``, ``horizon_steps``.

@@ -57,6 +57,9 @@ def test_pictures_of_the_belief_set(capsys: pytest.CaptureFixture[str], tmp_path
         (["cbr_small", "--sender", "tortoise"], "unknown sender of a game 'tortoise'"),
         (["cbr_small", "--out", "line.gif"], "ends in '.gif'"),
         (["cbr_small", "--learn", "guess"], "unknown config of a game's learner 'guess'"),
+        (["cbr_small", "--loss", "1000001"], "from 0 to 1000000, or free"),
+        (["cbr_small", "--steps", "--sender", "cc_qdel"], "no --sender or --out goes with it"),
+        (["cbr_small", "--steps", "--out", "steps.png"], "no --sender or --out goes with it"),
         (["cbr_small", "--learn", "ppo", "--steps"], "--learn takes a game as its file says"),
     ],
 )

@@ -36,7 +36,7 @@ def play(sender, network="optimal", game="cbr_small", n=64, seed=3):
         assert not truncated.any()
     assert over.all()
     assert np.array_equal(info["final_info"]["regret"], -total)
-    return -total, info["final_info"]["decision_regret"]
+    return -total, info["final_info"]["decision_regret_sum"]
 
 
 @pytest.mark.parametrize("game", ["cbr_small", "cbr_late", "ccac_small"])
@@ -122,6 +122,9 @@ def test_wrong_actions_are_refused():
     env.reset(seed=0)
     with pytest.raises(InputError, match="one whole number for each of 3"):
         env.step(np.zeros(2))
+    for wrong in ([0, 1, -1], [0.0, 1.5, 2.0], [0.0, np.nan, 1.0], [0.0, np.inf, 1.0]):
+        with pytest.raises(InputError, match="whole numbers from 0 on"):
+            env.step(np.array(wrong))
 
 
 def test_pettingzoo_checks_and_the_value_between_two_best_players():

@@ -58,6 +58,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
         (["ever_delay", "--flows", "any", "--grid"], "do not go with it"),
         (["ever_delay", "--flows", "any", "--set", "fairness=1"], "fairness is 1; it must be 1.05 to 16"),
         (["ever_delay", "--flows", "any", "--set", "fairnes=2"], "fairness"),
+        (["ever_delay", "--flows", "any", "--set", "jitter=1/4", "--set", "jitter=1"], "--set jitter is given twice"),
         (["ever_delay", "--flows", "any", "--set", "jitter"], "it must be NAME=X"),
         (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
     ],

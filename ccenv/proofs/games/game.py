@@ -54,7 +54,7 @@ class Game(StrictModel):
     buffers: tuple[int | str, ...] = Field(min_length=1)
     deepest_buffer_bdp: int | None = Field(default=None, ge=0, strict=True)
     feedback_steps: int = Field(default=0, ge=0, le=1, strict=True)
-    loss: int | str = "free"
+    loss: Annotated[int, Field(strict=True)] | str = "free"
     horizon_steps: int = Field(default=64, ge=1, le=10_000, strict=True)
     most_inflight: int | None = Field(default=None, ge=1, le=4 * LARGEST_RATE, strict=True)
 
@@ -130,7 +130,7 @@ def _sizes(buffer: int | str, rate: int) -> tuple[int, ...]:
     """Return the packets that a buffer as written stands for at a rate."""
     if isinstance(buffer, int):
         if not 0 <= buffer < UNLIMITED:
-            raise ValueError(f"a buffer of {buffer} packets; it must be at least 0")
+            raise ValueError(f"a buffer of {buffer} packets; it must be from 0 to {UNLIMITED - 1}, or inf")
         return (buffer,)
     if buffer == "inf":
         return (UNLIMITED,)
@@ -146,7 +146,7 @@ def _allowed(loss: int | str, rate: int) -> int:
     """Return the packets that a step may lose at a rate, rounded down."""
     if isinstance(loss, int):
         if not 0 <= loss <= UNLIMITED:
-            raise ValueError(f"an allowance of {loss} packets; it must be at least 0")
+            raise ValueError(f"an allowance of {loss} packets; it must be a whole number from 0 to {UNLIMITED}, or free")
         return loss
     if loss == "free":
         return UNLIMITED

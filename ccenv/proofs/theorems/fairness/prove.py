@@ -40,6 +40,8 @@ def values_of(given: list[str]) -> dict[str, float]:
         name, sign, value = text.partition("=")
         if not sign or not value:
             raise InputError(f"--set is {text!r}; it must be NAME=X, such as jitter=1/4")
+        if name in values:
+            raise InputError(f"--set {name} is given twice")
         over, slash, under = value.partition("/")
         number = float_of(over, f"--set {name}")
         divisor = float_of(under, f"--set {name}") if slash else 1.0
