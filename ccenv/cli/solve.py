@@ -89,14 +89,14 @@ def _learn(name: str, config: str, out: Path | None, json: bool, plain: bool) ->
     training = load_training(config)
     if out is not None:
         require_picture(out)
-    found = learn(name, training, lambda row: None if json else print_text(f"  {row['steps']} steps: regret {row['regret']:g}"))
+    learned = learn(name, training, lambda row: None if json else print_text(f"  {row['steps']} steps: regret {row['regret']:g}"))
     if out is not None:
-        draw_learning(f"{training.algorithm} on {name}", found.value, found.curve, out)
-    last = found.curve[-1]
+        draw_learning(f"{training.algorithm} on {name}", learned.value, learned.curve, out)
+    last = learned.curve[-1]
     if json:
-        print_json({"game": name, "value": found.value, "learned": last, "curve": found.curve})
+        print_json({"game": name, "value": learned.value, "learned": last, "curve": learned.curve})
         return 0
-    print_table(f"{training.algorithm} on {name}; value {found.value}", [*last], [[*row.values()] for row in found.curve])
+    print_table(f"{training.algorithm} on {name}; value {learned.value}", [*last], [[*row.values()] for row in learned.curve])
     if out is not None:
         print_text(f"wrote {out}")
     return 0

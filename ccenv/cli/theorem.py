@@ -97,7 +97,7 @@ def theorem(
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
-def _fair(name: str, flows: str | None, given: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool) -> int:
+def _fair(name: str, flows: str | None, assignments: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool) -> int:
     """Prove the theorem about any number of flows and print what was decided. Returns the exit code."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.proofs.solver.solvers import Store
@@ -109,7 +109,7 @@ def _fair(name: str, flows: str | None, given: Sequence[str], how: tuple[float, 
         given_flows = "is missing" if flows is None else f"is {flows}"
         raise InputError(f"--flows {given_flows}; the theorem of {SENDER} is about any number of flows: --flows {FLOWS}")
     limit_s, seed, fresh = how
-    data = prove(values_of(list(given)), out, limit_s=limit_s, seed=seed, store=Store(), fresh=fresh)
+    data = prove(values_of(list(assignments)), out, limit_s=limit_s, seed=seed, store=Store(), fresh=fresh)
     if json:
         print_json(data)
     else:
@@ -300,15 +300,15 @@ def _check_fair(path: Path, solver: str | None, limit_s: float, json: bool) -> i
     certificate = read_fair(path)
     progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
     report = check_fair(certificate, solver=solver, limit_s=limit_s, progress=progress)
-    told = report.to_dict()
+    result = report.to_dict()
     if json:
         sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)
         about = {"statement": certificate.statement, "sentence": sentence, "assumptions": certificate.assumptions}
-        print_json(told | about | {"file": str(path)})
+        print_json(result | about | {"file": str(path)})
     else:
         print_text("refused: nothing is said" if report.refusals else certificate.statement)
         rows = report.refusals or [("assumed", line) for line in certificate.assumptions]
-        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in told["trusted"])])
+        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in result["trusted"])])
     return EXIT_CODES[report.verdict]
 
 

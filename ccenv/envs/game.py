@@ -87,16 +87,15 @@ class GameCore:
         self.solved = solved_game(settings.game, settings.horizon_steps)
         boards = self.solved.boards
         self.episode_steps = self.solved.horizon_steps
-        self._answer = kernels.OPTIMAL if settings.network == "optimal" else kernels.DRAWN
-        self._answer = self._answer if answer is None else answer
+        by_settings = kernels.OPTIMAL if settings.network == "optimal" else kernels.DRAWN
+        self._answer = by_settings if answer is None else answer
         self._graph = (boards.first_action, boards.first_edge, boards.delivered, boards.lost, boards.target)
         self._fastest = boards.fastest.astype(np.int64)
         self.n_actions = boards.game.most_sent + 1
         self.n_answers = int(np.diff(boards.first_edge).max())
         self._legal = np.arange(self.n_actions) < boards.actions[:, None]
-        self._regions = boards.region().astype(np.float32)
-        self._more = np.stack([boards.inflight / boards.game.inflight_cap, boards.pending / boards.game.most_sent], axis=1)
-        self._regions = np.concatenate([self._regions, self._more.astype(np.float32)], axis=1)
+        shares = np.stack([boards.inflight / boards.game.inflight_cap, boards.pending / boards.game.most_sent], axis=1)
+        self._regions = np.concatenate([boards.region(), shares], axis=1, dtype=np.float32)
         self.n_elements = self._regions.shape[1] + 1
         self._keys = np.zeros((num_envs, 3))
         self._keys[:, 1] = np.arange(num_envs)
@@ -118,18 +117,18 @@ class GameCore:
             if len(seed) != self.num_envs:
                 raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
             for b in which.tolist():
-                own = seed[b]
-                if own is not None:
-                    self._keys[b] = check_seed(int(own)), 0, 0
+                env_seed = seed[b]
+                if env_seed is not None:
+                    self._keys[b] = check_seed(int(env_seed)), 0, 0
         self._seeded = True
         self.elapsed[which], self.board[which], self._sums[which] = 0, 0, 0.0
 
     def advance(self, sent: np.ndarray, answers: np.ndarray | None = None) -> np.ndarray:
         """Take one step; return the rewards (B,)."""
-        given = self.elapsed if answers is None else answers
+        chosen_answers = self.elapsed if answers is None else answers
         kernels.play(
             *(self._graph, self.solved.table, self._fastest, self._answer, self._keys, self.elapsed, self.board),
-            *(sent, given, self.reward, self._error, self._lost),
+            *(sent, chosen_answers, self.reward, self._error, self._lost),
         )
         self._sums[:, 0] -= self.reward
         self._sums[:, 1] += self._error
@@ -258,8 +257,8 @@ class GameEnv(TaskEnv):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take one step."""
-        *found, info = super().step(action)
-        return (*found, {**info, "action_mask": self.task.core.legal()[0]})  # type: ignore[return-value]
+        *results, info = super().step(action)
+        return (*results, {**info, "action_mask": self.task.core.legal()[0]})  # type: ignore[return-value]
 
     def action_masks(self) -> np.ndarray:
         """Return the legal actions, as the maskable PPO of sb3-contrib asks for them."""
@@ -298,8 +297,8 @@ class GameVectorEnv(TaskVectorEnv):
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step."""
-        *found, info = super().step(actions)
-        return (*found, info | self._masks())  # type: ignore[return-value]
+        *results, info = super().step(actions)
+        return (*results, info | self._masks())  # type: ignore[return-value]
 
     def _masks(self) -> dict[str, np.ndarray]:
         return {"action_mask": self.task.core.legal(), "_action_mask": np.ones(self.num_envs, np.bool_)}

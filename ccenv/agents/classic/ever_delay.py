@@ -82,8 +82,8 @@ def sender(
         raise InputError(f"ever_delay: no certificate for {_told(asked)}; the nearest is {_told(nearest(asked))}")
     slope, gain, offset, start, relief = DESIGNS[asked]
     largest = number("ever_delay", "max_share_mbps", max_share_mbps, above=0, high=1e6) * MBPS_IN_BPS
-    known = number("ever_delay", "start_share_mbps", start_share_mbps, low=0, high=1e6) * MBPS_IN_BPS
-    v = rest_of(known, offset + math.log(largest), slope) if known > 0 else math.log(largest / asked[2])
+    start_share_Bps = number("ever_delay", "start_share_mbps", start_share_mbps, low=0, high=1e6) * MBPS_IN_BPS
+    v = rest_of(start_share_Bps, offset + math.log(largest), slope) if start_share_Bps > 0 else math.log(largest / asked[2])
     return classic_sender(
         "ever_delay",
         sys.modules[__name__],

@@ -51,10 +51,10 @@ class GameCell(Cell):
             "first_error_step": float(line[-1]["step"]) if line else float("nan"),
             "value": float(solved.value),
         }
-        fastest, told = solved.boards.game.rates[-1], {"boards": len(solved.boards)}
+        fastest, size = solved.boards.game.rates[-1], {"boards": len(solved.boards)}
         path = {"link_rate_Bps": fastest, "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
         kept = nan_to_none({name: metrics[name] for name in self.metrics})
-        return self.record(str(self.game["model"]), path, parameters=told, metrics=kept, first_error=line)
+        return self.record(str(self.game["model"]), path, parameters=size, metrics=kept, first_error=line)
 
 
 @lru_cache(maxsize=2)

@@ -54,8 +54,8 @@ class Boards:
 
     @cached_property
     def _look(self) -> tuple[Ints, NDArray[np.bool_]]:
-        found: tuple[Ints, NDArray[np.bool_]] = kernels.look(self.bits, self.tuples, np.array(self.game.rates, dtype=np.int64))
-        return found
+        ranges: tuple[Ints, NDArray[np.bool_]] = kernels.look(self.bits, self.tuples, np.array(self.game.rates, dtype=np.int64))
+        return ranges
 
     @property
     def slowest(self) -> Ints:
@@ -111,10 +111,10 @@ def explore(game: Game) -> Boards:
     estimated = estimated_bytes(game)
     if estimated > MEMORY_BYTES:
         raise InputError(_too_large(game, estimated))
-    found = _explored(game, MEMORY_BYTES // EDGE_BYTES)
-    if found is None:
+    boards = _explored(game, MEMORY_BYTES // EDGE_BYTES)
+    if boards is None:
         raise InputError(_too_large(game, max(estimated, MEMORY_BYTES)))
-    return found
+    return boards
 
 
 def _too_large(game: Game, size: float) -> str:

@@ -103,14 +103,14 @@ class Game(StrictModel):
     def paths(self) -> list[tuple[int, int]]:
         """The possible paths (C, beta), an infinite beta as UNLIMITED."""
         deepest = math.inf if self.deepest_buffer_bdp is None else self.deepest_buffer_bdp
-        found = {
+        paths = {
             (rate, size)
             for rate in self.rates
             for buffer in self.buffers
             for size in _sizes(buffer, rate)
             if size <= deepest * rate
         }
-        return sorted(found)
+        return sorted(paths)
 
     @property
     def allowed_loss(self) -> NDArray[np.int64]:
@@ -136,10 +136,10 @@ def _sizes(buffer: int | str, rate: int) -> tuple[int, ...]:
         return (UNLIMITED,)
     if buffer == "up to C":
         return tuple(range(rate + 1))
-    found = _BUFFER.fullmatch(buffer)
-    if found is None:
+    match = _BUFFER.fullmatch(buffer)
+    if match is None:
         raise ValueError(f"buffer {buffer!r} must be a number of packets, C, 2C, 'up to C' or inf")
-    return (int(found["times"] or 1) * rate,)
+    return (int(match["times"] or 1) * rate,)
 
 
 def _allowed(loss: int | str, rate: int) -> int:
@@ -150,12 +150,12 @@ def _allowed(loss: int | str, rate: int) -> int:
         return loss
     if loss == "free":
         return UNLIMITED
-    found = _ALLOWANCE.fullmatch(loss)
-    if found is None:
+    match = _ALLOWANCE.fullmatch(loss)
+    if match is None:
         raise ValueError(f"allowance {loss!r} must be a number of packets, C, C/2, 2C+1, sqrt(C) or free")
-    if found["root"]:
+    if match["root"]:
         return math.isqrt(rate)
-    return int(found["times"] or 1) * rate // int(found["over"] or 1) + int(found["more"] or 0)
+    return int(match["times"] or 1) * rate // int(match["over"] or 1) + int(match["more"] or 0)
 
 
 def load_game(name: str) -> Game:

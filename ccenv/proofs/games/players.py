@@ -49,14 +49,14 @@ class Solved:
 
     def best_actions(self) -> Ints:
         """Return the least of the best actions, by steps left (row; row 0 means nothing) and board."""
-        found = np.zeros((self.horizon_steps + 1, len(self.boards)), dtype=np.int32)
+        actions = np.zeros((self.horizon_steps + 1, len(self.boards)), dtype=np.int32)
         places = np.arange(len(self.boards.first_edge) - 1)
         owner = np.repeat(np.arange(len(self.boards)), self.boards.actions)
         for left in range(1, self.horizon_steps + 1):
             good = self.worst(self.table[left - 1]) == self.table[left][owner]
             first = np.minimum.reduceat(np.where(good, places, len(places)), self.boards.first_action[:-1])
-            found[left] = first - self.boards.first_action[:-1]
-        return found
+            actions[left] = first - self.boards.first_action[:-1]
+        return actions
 
 
 @dataclass(frozen=True)

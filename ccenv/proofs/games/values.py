@@ -127,9 +127,7 @@ def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], o
 def steps_to(boards: Boards, rate: int) -> int | None:
     """Return the fewest steps until all smaller rates are excluded while the network behaves as one of this rate; None: never."""
     steps = np.empty(len(boards), dtype=np.int32)
-    kernels.reach(
-        boards.first_action, boards.first_edge, boards.target, boards.slowest >= rate, boards.holds(rate), steps
-    )  # fmt: skip
+    kernels.reach(boards.first_action, boards.first_edge, boards.target, boards.slowest >= rate, boards.holds(rate), steps)
     return None if steps[0] >= kernels.NEVER else int(steps[0])
 
 
@@ -141,12 +139,12 @@ def convergence(game: Game) -> dict[int, int | None]:
 
 def ramp_steps(game: Game) -> dict[int, int]:
     """Return rate -> F^-1(C) of theorem 6.1 in whole packets, with Rm for beta_s: F grows by the allowance at its value."""
-    allowed, found = game.allowed_loss, {}
+    allowed, steps_by_rate = game.allowed_loss, {}
     for rate in game.rates[1:]:
         reached, steps = game.rates[0], 0
         while reached < rate:
             if allowed[reached] < 1:
                 raise InputError(f"game {game.name!r}: the allowance at rate {reached} is 0; theorem 6.1 needs one above 0")
             reached, steps = reached + int(allowed[reached]), steps + 1
-        found[rate] = steps
-    return found
+        steps_by_rate[rate] = steps
+    return steps_by_rate

@@ -95,18 +95,18 @@ def check_fair(
 
 def _compare(certificate: FairCertificate, lemmas: list[Lemma], report: FairReport) -> None:
     """Refuse a query that is not the checker's own, one that is missing, and one too many."""
-    given = {query.lemma: query for query in certificate.queries}
-    if len(given) != len(certificate.queries):
+    queries_left = {query.lemma: query for query in certificate.queries}
+    if len(queries_left) != len(certificate.queries):
         report.refusals.append(("queries", "a query stands twice"))
     for lemma in lemmas:
-        query = given.pop(lemma.name, None)
+        query = queries_left.pop(lemma.name, None)
         if query is None:
             report.refusals.append((lemma.name, "the query is missing"))
         elif query.smtlib != lemma.text:
             report.refusals.append((lemma.name, "the query is not the one that the certificate's numbers mean"))
         elif query.answer != "unsat":
             report.refusals.append((lemma.name, f"the answer is {query.answer!r}, that of a proof is 'unsat'"))
-    report.refusals += ((name, "it is no query of this theorem") for name in given)
+    report.refusals += ((name, "it is no query of this theorem") for name in queries_left)
 
 
 def _check_words(certificate: FairCertificate, derived: Derivation, report: FairReport) -> None:

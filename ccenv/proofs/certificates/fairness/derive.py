@@ -93,12 +93,12 @@ class Derivation:
 
     def _shifts(self, drift: Sequence[Fraction]) -> list[Fraction]:
         """By how much V may move within one RTT of a byte that was sent in a cell or beside it."""
-        found = []
+        drifts = []
         for cell in range(self.n):
             longest = self.H[min(self.n, cell + 2)] + self.D
             fastest = max(drift[other] for other in self._neighbours(cell))
-            found.append(Fraction(math.ceil(self.g * fastest * longest * PICO), PICO))
-        return found
+            drifts.append(Fraction(math.ceil(self.g * fastest * longest * PICO), PICO))
+        return drifts
 
     def _steepness(self, table: Sequence[Fraction], cell: int) -> Fraction:
         return line(self.w[cell], self.w[cell + 1], table[cell], table[cell + 1])[1]
@@ -109,11 +109,11 @@ class Derivation:
         return [max(cells[cell] for cell in (node - 1, node) if 0 <= cell < self.n) for node in range(self.n + 1)]
 
     def _raised(self, shifts: Sequence[Fraction]) -> list[Fraction]:
-        found: list[Fraction] = []
+        envelope: list[Fraction] = []
         for node, share in enumerate(self._by_node(self.H, shifts)):
             value = Fraction(math.ceil((self.H[node] + share * self.w[node]) * NANO), NANO)
-            found.append(max([value, *found[-1:]]))
-        return found
+            envelope.append(max([value, *envelope[-1:]]))
+        return envelope
 
     def _lowered(self, shifts: Sequence[Fraction]) -> list[Fraction]:
         shares = self._by_node(self.L, shifts)

@@ -61,14 +61,14 @@ def plus(*parts: Polynomial) -> Polynomial:
 
 def times(*parts: Polynomial) -> Polynomial:
     """Return a product."""
-    found: Polynomial = (Fraction(1),)
+    product_so_far: Polynomial = (Fraction(1),)
     for part in parts:
-        product = [Fraction(0)] * (len(found) + len(part) - 1)
-        for place, one in enumerate(found):
+        product = [Fraction(0)] * (len(product_so_far) + len(part) - 1)
+        for place, one in enumerate(product_so_far):
             for other_place, other in enumerate(part):
                 product[place + other_place] += one * other
-        found = tuple(product)
-    return found
+        product_so_far = tuple(product)
+    return product_so_far
 
 
 def scaled(factor: Fraction | int, part: Polynomial) -> Polynomial:

@@ -34,5 +34,5 @@ def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
 
 def in_full(design: DesignData, bounds: BoundsData) -> str:
     """Return the sentence with every assumption."""
-    told = " ".join(f"({place}) {line}" for place, line in enumerate(assumptions(design, bounds), start=1))
-    return f"{statement(design, bounds)} It takes for granted: {told}"
+    numbered = " ".join(f"({place}) {line}" for place, line in enumerate(assumptions(design, bounds), start=1))
+    return f"{statement(design, bounds)} It takes for granted: {numbered}"

@@ -95,9 +95,9 @@ def find(design: Design) -> Found:
     Raises:
         InputError: if there is none; names the nearest that exists.
     """
-    found = _best(design)
-    if found is not None:
-        return found
+    shape = _best(design)
+    if shape is not None:
+        return shape
     for name, factors in (("shares", (0.5, 0.2, 0.05)), ("gain", (0.5, 0.2, 0.05)), ("fairness", (1.2, 1.5, 2.0, 3.0))):
         for factor in factors:
             value = factor * getattr(design, name)
@@ -122,9 +122,9 @@ def _best(design: Design) -> Found | None:
             continue
         entropy = ENTROPY_MARGIN * log_specht(math.exp(largest))
         for top in LARGEST_X:
-            found = _within(design, slope, entropy, largest, top)
-            if found is not None:
-                best = found if best is None or found.rtt_rtts < best.rtt_rtts else best
+            shape = _within(design, slope, entropy, largest, top)
+            if shape is not None:
+                best = shape if best is None or shape.rtt_rtts < best.rtt_rtts else best
                 break
     return best
 

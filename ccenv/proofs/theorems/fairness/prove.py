@@ -33,10 +33,10 @@ SHIPPED: dict[str, dict[str, float]] = {
 """Designs whose certificates ship; the first is the default."""
 
 
-def values_of(given: list[str]) -> dict[str, float]:
+def values_of(assignments: list[str]) -> dict[str, float]:
     """Return the values that a user gives as NAME=X. Raises InputError for another form."""
     values = {}
-    for text in given:
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not value:
             raise InputError(f"--set is {text!r}; it must be NAME=X, such as jitter=1/4")
@@ -84,36 +84,36 @@ def prove(
     begin = time.perf_counter()
     design = design_of(values)
     tables = exact_tables(design, find(design))
-    told = []
+    records = []
     reason: str | None = None
     verdict = "verified"
     for lemma, text in queries(tables):
         answer = _decide(text, lemma, limit_s, seed, store, fresh)
-        told.append({"lemma": lemma, "smtlib": text, **_plain(answer)})
+        records.append({"lemma": lemma, "smtlib": text, **_plain(answer)})
         if answer.status != "unsat":
             refuted = answer.status == "sat"
             verdict = "refuted" if refuted and verdict != "unknown" else verdict if refuted else "unknown"
             reason = reason or f"lemma {lemma} {'does not hold' if refuted else 'was not decided: ' + answer.reason}"
-    progress(f"{len(told)} queries: {verdict}")
-    wanted, bounds = _design_data(design), _bounds(tables)
+    progress(f"{len(records)} queries: {verdict}")
+    design_data, bounds = _design_data(design), _bounds(tables)
     proved = verdict == "verified"
     file = folder / f"{name}{SUFFIX}"
     if proved:
         make_folder(folder)
-        FORMAT.write(file, _certificate(tables, wanted, bounds, told))
+        FORMAT.write(file, _certificate(tables, design_data, bounds, records))
     return {
         "verdict": verdict,
         "ratio": float(bounds.ratio) if proved else None,
         "utilisation": float(bounds.utilisation) if proved else None,
         "rtt_rtts": float(bounds.rtt_rtts) if proved else None,
-        "jitter_rtts": float(wanted.jitter_rtts),
+        "jitter_rtts": float(design_data.jitter_rtts),
         "flows": FLOWS,
-        "shares": float(wanted.shares),
+        "shares": float(design_data.shares),
         "gain_per_rtt": design.gain,
-        "queries": len(told),
-        "statement": statement(wanted, bounds) if proved else None,
-        "sentence": in_full(wanted, bounds) if proved else None,
-        "assumptions": assumptions(wanted, bounds),
+        "queries": len(records),
+        "statement": statement(design_data, bounds) if proved else None,
+        "sentence": in_full(design_data, bounds) if proved else None,
+        "assumptions": assumptions(design_data, bounds),
         "certificate": str(file) if proved else None,
         "reason": reason,
         "sender": SENDER,
@@ -150,7 +150,7 @@ def _bounds(tables: Tables) -> BoundsData:
     return BoundsData(**dict(zip(("ratio", "utilisation", "rtt_rtts"), map(decimal, numbers), strict=True)))
 
 
-def _certificate(tables: Tables, design: DesignData, bounds: BoundsData, told: list[dict[str, Any]]) -> dict[str, Any]:
+def _certificate(tables: Tables, design: DesignData, bounds: BoundsData, records: list[dict[str, Any]]) -> dict[str, Any]:
     rule = {
         "slope": tables.slope, "gain": tables.gain, "offset": tables.offset,
         "start": tables.start, "relief": tables.relief,
@@ -166,7 +166,7 @@ def _certificate(tables: Tables, design: DesignData, bounds: BoundsData, told: l
         "bounds": bounds.model_dump(),
         "statement": statement(design, bounds),
         "assumptions": assumptions(design, bounds),
-        "queries": [QueryData(**one).model_dump() for one in told],
+        "queries": [QueryData(**one).model_dump() for one in records],
         "made_with": {"ccenv": VERSION},
     }
 

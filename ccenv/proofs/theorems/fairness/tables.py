@@ -109,12 +109,12 @@ class Tables:
     def _wider(self, table: tuple[Fraction, ...], shifts: list[Fraction], sign: int) -> tuple[Fraction, ...]:
         steep = [self.steep(table, k) for k in range(self.cells)]
         moves = [self.around(steep, k) * shifts[k] for k in range(self.cells)]
-        found: list[Fraction] = []
+        drifts: list[Fraction] = []
         for node, (at, value) in enumerate(zip(self.w, table, strict=True)):
             most = max(moves[max(node - 1, 0) : node + 1])
             moved = up(value + most * at, DERIVED_DIGITS) if sign > 0 else down(value - most * at, DERIVED_DIGITS)
-            found.append(max(moved, found[-1]) if sign > 0 and found else moved)
-        return tuple(found)
+            drifts.append(max(moved, drifts[-1]) if sign > 0 and drifts else moved)
+        return tuple(drifts)
 
     @cached_property
     def late(self) -> tuple[Fraction, ...]:
