@@ -27,7 +27,7 @@ from ccenv.cli.theorem import theorem
 if TYPE_CHECKING:
     from ccenv.base.workers import Workers
     from ccenv.proofs.claims.report import Outcome
-    from ccenv.proofs.claims.verifier import Verifier
+    from ccenv.proofs.claims.verifier import Query, Verifier
     from ccenv.proofs.formulas.setting import Setting
 
 
@@ -271,27 +271,34 @@ def fairness(
     """Prove how far apart flows of one sender can get, or find a trace that drives them further.
 
     Programs that read C_L_lambda or q_U have no encoding for several flows; of those a late start is played in the engine.
+    Without --at-most, rate_delay is asked whether its rates stay within s, for its invariant, and for the range of its delays.
 
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
     from ccenv.attacks.constructions.late_start import late_start_outcome
     from ccenv.base.workers import Workers
     from ccenv.proofs.claims.ask import fraction
-    from ccenv.proofs.claims.fairness import BELIEFS_OF_ONE, QUERIES, program_query
+    from ccenv.proofs.claims.fairness import BELIEFS_OF_ONE, QUERIES, algorithm1_claims, program_query
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.formulas.setting import Setting
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.proofs.senders.program import ProgramSmtSender
+    from ccenv.proofs.senders.rate_based import RateDelay
 
     if model not in ("cbr_delay", "ccac"):
         raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
     limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
     ratio = fraction(at_most, "--at-most")
-    if ratio is None and sender not in QUERIES:
+    claims: list[Query] = []
+    if ratio is None and sender == "rate_delay":
+        claims, ratio = algorithm1_claims(flows, model), RateDelay().s
+    elif ratio is None and sender not in QUERIES:
         ratio = STARVED
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
-    if sender in QUERIES:
+    if claims:
+        query = claims[0]
+    elif sender in QUERIES:
         query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows, model)
     else:
         encoded = ProgramSmtSender(program_of(sender))
@@ -301,7 +308,20 @@ def fairness(
             return _print_verdict(*late_start_outcome(sender, ratio, flows, out), json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, backend) as workers:
-        outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
+        verifier = _verifier(limits, workers, json)
+        outcome = decide_claim("fairness", [query], verifier, out)
+        if claims:
+            parts = [outcome, *(decide_claim(claim.name, [claim], verifier, out) for claim in claims[1:])]
+            outcome.details["claims"] = [
+                {
+                    "name": claim.name,
+                    "claim": claim.claim.text,
+                    "verdict": part.verdict,
+                    "seconds": part.seconds,
+                    "trace": part.trace,
+                }
+                for claim, part in zip(claims, parts, strict=True)
+            ]
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
     about = {
         "ratio": float(ratio),
@@ -399,6 +419,7 @@ def _print_outcome(data: dict[str, Any]) -> None:
     rows += [(key, data[key]) for key in ("reason", "fails", "violates", "lasso", "trace") if data.get(key)]
     if "replay" in data:
         rows.append(("engine", data["replay"]["engine"]))
+    rows += [(claim["name"], f"{claim['verdict']}: {claim['claim']}") for claim in data.get("claims", ())]
     if "shows" in data:
         rows.append(("the trace uses", f"{100 * data['shows']['utilisation']:.3g} % of the link in {data['shows']['rtts']:g} Rm"))
     if data["verdict"] == "verified":

@@ -17,7 +17,14 @@ from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.proofs.claims.claims import Thresholds, build_claim
-from ccenv.proofs.claims.fairness import aimd_query, algorithm1_query, program_query
+from ccenv.proofs.claims.fairness import (
+    LARGEST_INCREASE,
+    aimd_query,
+    algorithm1_claims,
+    algorithm1_query,
+    program_query,
+    step_query,
+)
 from ccenv.proofs.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.report import decide_claim, refute
@@ -116,6 +123,16 @@ def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_ev
     assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
     with pytest.raises(InputError, match=f"{query.flows} flows"):
         as_adversary(trace)
+
+
+def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:
+    """(s + a/(mu_minus/s))/b is the least ratio that one step keeps: below it a step leaves, by a trace that the engine plays."""
+    step, invariant, delays = (decide_claim(query.name, [query], Verifier(60), tmp_path) for query in algorithm1_claims())
+    assert [step.verdict, invariant.verdict, delays.verdict] == ["refuted", "verified", "refuted"]
+    assert {outcome.details["replay"]["engine"] for outcome in (step, delays)} == {"reproduced"}
+    least = (Fraction(2) + LARGEST_INCREASE) / Fraction(1, 2)
+    assert Verifier(60).decide(step_query(least - Fraction(1, 1000))).verdict == "refuted"
+    assert Verifier(60).decide(step_query(least, flows=3)).verdict == "verified"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The flows are identical, so a bound for the first two holds for any two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from ccenv.proofs.claims.cycles import list_departures, returns
@@ -16,7 +17,7 @@ from ccenv.proofs.formulas.setting import BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.rate_based import RateDelay
 from ccenv.proofs.senders.window import Aimd
-from ccenv.proofs.solver.terms import Formula, all_of, any_of
+from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
 
 APART = "cbr_delay"
 """The model in which each flow has its own delay element, as in [Starvation] s.3; on ``ccac`` all share one (App. C)."""
@@ -53,32 +54,109 @@ def aimd_query(ratio: Fraction, samples: int = 11, flows: int = 2, model: str = 
 def algorithm1_query(
     ratio: Fraction, samples: int = 6, flows: int = 2, model: str = APART, sender: RateDelay | None = None
 ) -> Query:
-    """Ask whether flows of Algorithm 1 can repeat a cycle in which one gets more than ``ratio`` times another's bytes.
-
-    The link rate lies in the range that the map supports, mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation]
-    s.6.3).
-    """
+    """Ask whether flows of Algorithm 1 can repeat a cycle in which one gets more than ``ratio`` times another's bytes."""
     sender = sender or RateDelay()
-    supported = sender.s ** (sender.rmax_steps - 2)
+    setting = Setting(model, "infinite", samples)
+    return _cycle(sender, *_gain_ratio(ratio), setting, flows, lambda v: _supports_link(v, sender))
+
+
+LARGEST_INCREASE = Fraction(1, 10)
+"""Largest ``a`` of Algorithm 1, one MSS per Rm, as a share of the least rate of its map, mu_minus / s."""
+
+
+def step_query(ratio: Fraction, name: str = "step", samples: int = 3, flows: int = 2, model: str = APART) -> Query:
+    """Ask whether one decision of Algorithm 1 can drive rates further than ``ratio`` apart that were within it before.
+
+    Flows decide together, at readings of the delay at most one step (D) apart, and stay at or above b of the map's least rate.
+    """
+    sender, setting = RateDelay(), Setting(model, "infinite", samples)
+
+    def within(v: View, t: int) -> Formula:
+        pairs = [(one.rate[t], other.rate[t]) for one in v.flows for other in v.flows if one is not other]
+        least = [flow.rate[t] >= sender.factor * flow.extra["mu_minus"][0] / sender.s for flow in v.flows]
+        return all_of([*(fairness_ratio(first, second, ratio) for first, second in pairs), *least])
 
     def premise(v: View) -> Formula:
-        maps = [flow.extra["mu_minus"][0] for flow in v.flows]
-        alike = [mu_minus == maps[0] for mu_minus in maps[1:]]
-        return all_of([maps[0] <= Fraction(1, 2), maps[0] * supported >= 1, *alike])
+        least = v.flows[0].extra["mu_minus"][0] / sender.s
+        return all_of([_alike(v), v.alpha <= LARGEST_INCREASE * least, within(v, v.last - 1), _readings_agree(v, v.last - 1)])
 
-    return _cycle(sender, ratio, Setting(model, "infinite", samples), flows, premise)
+    assumed = f"decisions together at readings at most D apart, MSS/Rm at most {LARGEST_INCREASE} of the map's least rate"
+    text = f"rates at most {ratio} apart stay at most {ratio} apart ({assumed})"
+    claim = Property("fairness", text, lambda v: within(v, v.last), sender.needs(setting), premise)
+    return Query(name, setting, sender, claim, flows=flows)
+
+
+def range_query(samples: int = 6, flows: int = 2, model: str = APART) -> Query:
+    """Ask whether flows of Algorithm 1 can repeat a cycle in which a delay lies beyond the end of the map, Rmax."""
+    sender, setting = RateDelay(), Setting(model, "infinite", samples)
+    beyond = sender.rmax_steps + 1
+
+    def within_map(v: View) -> Formula:
+        return all_of(negate(flow.late[t][beyond]) for flow in v.flows for t in range(FIRST, v.setting.samples))
+
+    text = f"in a cycle no flow's delay reaches {beyond} D above Rm, beyond the end of the map (Rmax is {sender.rmax_steps} D)"
+    return _cycle(sender, within_map, text, setting, flows, lambda v: _supports_link(v, sender))
+
+
+def algorithm1_claims(flows: int = 2, model: str = APART) -> list[Query]:
+    """Return what can be said of Algorithm 1 beyond cycles of one length ([Starvation] s.6.3).
+
+    1. Rates at most s apart stay at most s apart, the fairness that the map aims at: one decision breaks it.
+    2. The invariant: rates at most (s + ``LARGEST_INCREASE``)/b apart stay so, at all times by induction. Only a step in which
+       one flow goes up and the other down drives them apart: there r_i < s r_j, so (r_i + a)/(b r_j) < s/b + a/(b r_j), and r_j,
+       at least its target, is at least mu_minus/s.
+    3. Delays stay within the map in a cycle.
+    """
+    sender = RateDelay()
+    invariant = (sender.s + LARGEST_INCREASE) / sender.factor
+    named = [step_query(ratio, name, flows=flows, model=model) for name, ratio in (("step", sender.s), ("invariant", invariant))]
+    return [*named, replace(range_query(flows=flows, model=model), name="range")]
+
+
+def _alike(v: View) -> Formula:
+    """All flows have the same map."""
+    maps = [flow.extra["mu_minus"][0] for flow in v.flows]
+    return all_of([mu_minus == maps[0] for mu_minus in maps[1:]])
+
+
+def _supports_link(v: View, sender: RateDelay) -> Formula:
+    """The link rate lies in the map's range: mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation] s.6.3)."""
+    mu_minus = v.flows[0].extra["mu_minus"][0]
+    return all_of([_alike(v), mu_minus <= Fraction(1, 2), mu_minus * sender.s ** (sender.rmax_steps - 2) >= 1])
+
+
+def _readings_agree(v: View, t: int) -> Formula:
+    """The delays that the flows read at a sample are at most one step, D, apart."""
+    readings = [flow.late[t] for flow in v.flows]
+    pairs = [(one, other) for one in readings for other in readings if one is not other]
+    return all_of(implies(one[m + 1], other[m]) for one, other in pairs for m in one if m + 1 in one)
 
 
 def program_query(sender: SmtSender, ratio: Fraction, samples: int = 8, flows: int = 2, model: str = APART) -> Query:
     """Ask the same of a belief program. Each flow has its own beliefs, as if it were alone, and they may differ."""
     setting = Setting(model, "infinite", samples, beliefs=BeliefRules(upper="exact"))
-    return _cycle(sender, ratio, setting, flows)
+    return _cycle(sender, *_gain_ratio(ratio), setting, flows)
+
+
+def _gain_ratio(ratio: Fraction) -> tuple[Callable[[View], Formula], str]:
+    """Return the claim that the first flow gets 1/``ratio`` of the second one's bytes or more, and its text."""
+
+    def holds(v: View) -> Formula:
+        first, second = (flow.S[v.last] - flow.S[FIRST] for flow in v.flows[:2])
+        return fairness_ratio(first, second, ratio)
+
+    return holds, f"in a cycle one flow gets at most {ratio} times the other's bytes"
 
 
 def _cycle(
-    sender: SmtSender, ratio: Fraction, setting: Setting, flows: int, premise: Callable[[View], Formula] = lambda v: True
+    sender: SmtSender,
+    holds: Callable[[View], Formula],
+    text: str,
+    setting: Setting,
+    flows: int,
+    premise: Callable[[View], Formula] = lambda v: True,
 ) -> Query:
-    """Ask whether flows can repeat a cycle (:mod:`ccenv.proofs.claims.cycles`) in which one gets more than its ratio.
+    """Ask whether flows can repeat a cycle (:mod:`ccenv.proofs.claims.cycles`) that breaks a claim.
 
     Rates start at one MSS per Rm or more. A refuted ratio is a constructive proof of starvation by it, if no belief times out;
     a proved one bounds the starvation in any cycle of this length.
@@ -87,11 +165,6 @@ def _cycle(
     def cycle(v: View) -> Formula:
         return all_of([premise(v), *(flow.rate[0] >= v.alpha for flow in v.flows), *returns(v)])
 
-    def holds(v: View) -> Formula:
-        first, second = (flow.S[v.last] - flow.S[FIRST] for flow in v.flows[:2])
-        return fairness_ratio(first, second, ratio)
-
-    text = f"in a cycle one flow gets at most {ratio} times the other's bytes"
     claim = Property("fairness", text, holds, sender.needs(setting), cycle, repeats=True)
     return Query("fairness", setting, sender, claim, flows=flows)
 
