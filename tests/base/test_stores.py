@@ -12,8 +12,10 @@ import pytest
 from ccenv.agents import make_sender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import locked
+from ccenv.base.store import Journal as Lines
 from ccenv.benchmarks.rfc9743.run import report_on
-from ccenv.benchmarks.store import CELLS, RunFolder
+from ccenv.benchmarks.store import CELLS, open_cells, open_run
+from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.demo import Plan, run_demo
 from ccenv.proofs.synthesis.journal import Journal
 from ccenv.proofs.synthesis.query.query import load_query
@@ -53,7 +55,15 @@ def test_a_search_that_has_begun_holds_its_folder(tmp_path: Path) -> None:
 
 
 def _cells(folder: Path) -> Any:
-    return RunFolder(folder).read_cells()
+    return _bench(folder).lines
+
+
+def _bench(folder: Path) -> Lines:
+    with open_run(folder, load_suite("quick")) as run:
+        run.write(
+            {"suite": {"name": "quick", "version": load_suite("quick").version}, "suite_sha256": load_suite("quick").sha256}
+        )
+        return open_cells(run)
 
 
 def _journal(folder: Path) -> Any:
@@ -66,7 +76,7 @@ def _answers(folder: Path) -> Any:
 
 
 STORES = {
-    "bench": (CELLS, _cells, lambda folder: RunFolder(folder).append([{"key": "a", "metrics": {}}])),
+    "bench": (CELLS, _cells, lambda folder: _bench(folder).append({"key": "a", "metrics": {}})),
     "synth": ("journal.jsonl", _journal, lambda folder: Journal(folder, "query", True, "code").add(LINE)),
     "contract": ("answers.jsonl", _answers, _answers),
 }

@@ -23,7 +23,7 @@ from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
+from ccenv.benchmarks.store import CELLS, MANIFEST, load_cells, open_run
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.network.laws import check_trace
 from ccenv.network.metrics.table import measure
@@ -192,15 +192,14 @@ def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkey
 
 
 def test_two_runs_in_one_folder(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is at work here"):
+    with open_run(tmp_path, small_suite()), pytest.raises(CcenvError, match="another benchmark run is at work here"):
         run_suite(small_suite(), tmp_path)
 
 
 def test_another_suite_in_the_folder(tmp_path: Path) -> None:
     run_suite(small_suite(), tmp_path, limit=1, pictures=False)
     other = small_suite(version=2)
-    with pytest.raises(InputError, match=r"small version 1 .*not of small version 2 .*--fresh"):
+    with pytest.raises(InputError, match=r"another suite.version \(1, not 2\); .*--fresh"):
         run_suite(other, tmp_path, pictures=False)
     assert run_suite(other, tmp_path, limit=1, fresh=True, pictures=False)["n_cells"] == 1
 
@@ -217,7 +216,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(CcenvError, match="No space left"):
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
-    kept = len(RunFolder(tmp_path).read_cells())
+    kept = len(load_cells(tmp_path))
     assert kept >= CurveCell.per_task
     assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
@@ -230,7 +229,7 @@ def test_damaged_folders(tmp_path: Path) -> None:
         run_suite(small_suite(), tmp_path)
     (tmp_path / CELLS).write_text(lines)
     (tmp_path / MANIFEST).unlink()
-    with pytest.raises(InputError, match=r"no manifest\.json"):
+    with pytest.raises(InputError, match="something else than a benchmark run"):
         run_suite(small_suite(), tmp_path)
     (tmp_path / MANIFEST).write_text("[]")
     with pytest.raises(InputError, match="not a manifest"):

@@ -27,7 +27,7 @@ from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe
 from ccenv.benchmarks.run.backends import BACKENDS, FAILED
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
-from ccenv.benchmarks.store import RunFolder
+from ccenv.benchmarks.store import open_cells, open_run
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.game import GameSuite
@@ -96,13 +96,13 @@ def run_suite(
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
-    folder = RunFolder(out)
-    with folder.locked():
-        if fresh:
-            folder.clear()
+    with open_run(out, suite, fresh) as folder:
         described = describe_user_metrics(additions.metrics)
-        earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
-        stored = {record["key"]: record for record in folder.read_cells()}
+        if folder.stored is None:
+            folder.write({"complete": False, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
+        earlier = (folder.stored or {}).get("agents", [])
+        finished = open_cells(folder)
+        stored = {record["key"]: record for record in finished.lines}
         unfinished = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
         progress(done, done + len(unfinished))
@@ -110,7 +110,7 @@ def run_suite(
         for batch in BACKENDS[backend](unfinished, workers or _cores()):
             failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
             records = [record for record in batch if FAILED not in record]
-            folder.append(records)
+            finished.append(*records)
             stored |= {record["key"]: record for record in records}
             done += len(batch)
             progress(done, len(chosen) if limit is None else done + len(unfinished))
@@ -125,7 +125,8 @@ def run_suite(
                 write_worst_traces(out, [c for c in cells if isinstance(c, TraceCell)], records, manifest["summary"])
             if {"queueing_delay_mean_s", "utilisation"} <= set(suite.metrics):
                 write_picture(suite, records, manifest["summary"], out / PICTURE)
-        folder.finish(records, manifest)
+        finished.replace(records)
+        folder.write(manifest)
         if find_spec("pyarrow"):  # of the extra "bench"; cells.jsonl has the same without it
             write_parquet(records, out / PARQUET)
     return manifest

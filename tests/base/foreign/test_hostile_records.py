@@ -12,9 +12,11 @@ import pytest
 
 from ccenv.attacks.page import write_table
 from ccenv.base import pages as page_tables
+from ccenv.base import store
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_bounded
 from ccenv.benchmarks import store as bench_store
+from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.demo import STAGES
 from ccenv.cli.main import main
 from ccenv.training.distill.prove import read_state
@@ -25,9 +27,12 @@ from ccenv.training.run import read_code
 
 def test_hostile_cells_are_read_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cells.jsonl").write_text('{"key": "a", "metrics": {}}\n')
-    assert bench_store.load_cells(tmp_path) == bench_store.RunFolder(tmp_path).read_cells() == [{"key": "a", "metrics": {}}]
-    monkeypatch.setattr(bench_store, "MAX_BYTES", 20)
-    for read in (lambda: bench_store.load_cells(tmp_path), bench_store.RunFolder(tmp_path).read_cells):
+    (tmp_path / "manifest.json").touch()
+    folder = bench_store.open_run(tmp_path, load_suite("quick"))
+    assert bench_store.load_cells(tmp_path) == bench_store.open_cells(folder).lines == [{"key": "a", "metrics": {}}]
+    for module in (bench_store, store):
+        monkeypatch.setattr(module, "MAX_BYTES", 20)
+    for read in (lambda: bench_store.load_cells(tmp_path), lambda: bench_store.open_cells(folder)):
         with pytest.raises(InputError, match=r"cells\.jsonl: longer than 20 bytes"):
             read()
 

@@ -1,0 +1,254 @@
+"""Folders that long commands fill and resume: a lock, a record that says what they are about, journals and sealed parts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import CcenvError, InputError, shown
+from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, write_atomic
+from ccenv.base.foreign import parse_json, read_bounded, resolve_inside, shown_path
+
+MAX_BYTES = 1 << 30  # of a journal; that of the largest published suite has some 20 MB
+PART = Format("ccenv-part", 1, "a part of results", older="--fresh starts anew")
+_MAX_PART_BYTES = 1 << 28  # of a file of a part
+_DISCARD = "choose another --out, or --fresh to discard it"
+FolderT = TypeVar("FolderT", bound="ResultFolder")
+ModelT = TypeVar("ModelT", bound=StrictModel)
+
+
+class _Anything:
+    """Equals every value."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+ANY: Any = _Anything()
+"""In a key: the stored value may be any."""
+
+
+class ResultFolder:
+    """A folder that one process at a time fills, and that the same command resumes; a context that holds its lock.
+
+    Attributes:
+        path: of the folder.
+        stored: the record as the context found it; None: there was none.
+    """
+
+    def __init__(
+        self,
+        path: FilePath,
+        what: str,
+        record: str,
+        form: Format,
+        key: Mapping[str, Any] | None = None,
+        *,
+        fresh: bool = False,
+        owns: Sequence[str] = (),
+        marks: Sequence[str] = (),
+        parts: Format = PART,
+    ) -> None:
+        """Check the folder, without writing.
+
+        Args:
+            path: of the folder; the context makes it.
+            what: it holds, with an article, such as ``"a league"``.
+            record: name of its document.
+            form: of the record.
+            key: entries that a stored record must have, nested ones by dotted names; inside a value ``ANY`` stands for any. None:
+                the record is not read.
+            fresh: discard what the folder holds.
+            owns: patterns of further files and folders, which ``clear`` removes.
+            marks: names of which each shows that the folder is one of these, besides the record.
+            parts: form of sealed parts.
+
+        Raises:
+            InputError: if the folder holds something else.
+        """
+        self.path, self.what, self.record = path, what, record
+        self.stored: dict[str, Any] | None = None
+        self._form, self._key, self._fresh, self._owns, self._parts = form, key, fresh, owns, parts
+        self._open = ExitStack()
+        self._made = not path.exists()
+        own = self._made or (path.is_dir() and (is_empty(path) or any((path / name).exists() for name in (record, *marks))))
+        if not own:
+            raise InputError(f"{path}: holds something else than {what}; choose another --out")
+
+    def __enter__(self: FolderT) -> FolderT:
+        """Make, lock, clear and read the folder.
+
+        Raises:
+            InputError: if its record is damaged, or has another key.
+            CcenvError: if it cannot be written, or another process holds it.
+        """
+        with ExitStack() as opened:
+            opened.enter_context(locked(self.path, self.what.partition(" ")[2]))
+            if self._fresh:
+                self.clear()
+            file = self.path / self.record
+            if self._key is not None and file.is_file():
+                self.stored = self._form.read(file) if self._form.indent else self._read_first_line(file)
+                self._require_key(self.stored, self._key)
+            self._open = opened.pop_all()
+        return self
+
+    def _read_first_line(self, file: FilePath) -> dict[str, Any]:
+        """Read the record that a journal begins with."""
+        return self._form.parse(read_bounded(file, MAX_BYTES).partition(b"\n")[0], shown_path(file))
+
+    def _require_key(self, stored: dict[str, Any], key: Mapping[str, Any]) -> None:
+        for name, expected in key.items():
+            found: Any = stored
+            for inner in name.split("."):
+                found = found.get(inner) if isinstance(found, dict) else None
+            other = _difference(found, expected, name)
+            if other:
+                raise InputError(f"{self.path}: holds {self.what} of another {other}; {_DISCARD}")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Unlock the folder; if the work failed before it stored anything, a folder that was made here is gone."""
+        if kind is not None and self._made and is_empty(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
+        self._open.close()
+
+    def clear(self, keep: Iterable[str] = ()) -> None:
+        """Remove the results, the record last, except files whose names are in ``keep``. Raises CcenvError if that fails."""
+        kept = {LOCK, *keep}
+        try:
+            for old in [*(old for pattern in self._owns for old in self.path.glob(pattern)), self.path / self.record]:
+                if old.name not in kept and old.is_dir():
+                    shutil.rmtree(old)
+                elif old.name not in kept:
+                    old.unlink(missing_ok=True)
+        except OSError as error:
+            raise CcenvError(f"{self.path}: cannot be cleared ({error.strerror})") from None
+
+    def write(self, data: dict[str, Any]) -> None:
+        """Replace the record. Raises CcenvError if it cannot be written."""
+        self._form.write(self.path / self.record, data)
+
+    def journal(self, name: str, check: Callable[[Any], bool], what: str) -> Journal:
+        """Open a journal of the folder; see :class:`Journal`. Its first line may be the record."""
+        return Journal(self.path / name, check, what, record=name == self.record)
+
+    def part(self, name: str, model: type[ModelT]) -> ModelT | None:
+        """Return a finished part; None if it is not finished.
+
+        Raises:
+            InputError: if the part or one of its files is damaged, changed or missing.
+        """
+        file = self.path / f"{name}.part.json"
+        if not file.is_file():
+            return None
+        where = shown_path(file)
+        content = {key: value for key, value in self._parts.read(file).items() if key not in self._parts.head}
+        seal = validate(_Seal, content.pop("seal", None), f"{where}: seal")
+        if seal.sha256 != hash_of({**content, "files": seal.files}):
+            raise InputError(f"{where}: has been changed since it was written; remove it to play this part again")
+        for name_of_file, expected in seal.files.items():
+            sealed = resolve_inside(self.path, name_of_file, f"{where}: seal")
+            if not sealed.is_file() or _sha256(sealed) != expected:
+                said = "has been changed since it was written" if sealed.is_file() else "is gone"
+                raise InputError(f"{self.path}/{name_of_file}: {said}; remove {where} to play this part again")
+        return validate(model, content, where)
+
+    def finish(self, name: str, part: StrictModel, files: Iterable[FilePath] = ()) -> None:
+        """Write a part, sealed with its files, which makes it finished. Raises CcenvError if it cannot be written."""
+        content = part.model_dump(mode="json")
+        hashes = {str(file.relative_to(self.path)): _sha256(file) for file in sorted(files)}
+        seal = {"files": hashes, "sha256": hash_of({**content, "files": hashes})}
+        self._parts.write(self.path / f"{name}.part.json", {**content, "seal": seal})
+
+
+class _Seal(StrictModel):
+    """Hashes of a part.
+
+    Attributes:
+        files: SHA-256 of each file that belongs to the part, by its name in the folder.
+        sha256: of the document without this key.
+    """
+
+    files: dict[str, str]
+    sha256: str
+
+
+def _sha256(file: FilePath) -> str:
+    return hashlib.sha256(read_bounded(file, _MAX_PART_BYTES)).hexdigest()
+
+
+def _difference(stored: Any, expected: Any, name: str) -> str:
+    """Return the first difference, such as ``"suite.version (1, not 2)"``; empty if there is none."""
+    if not isinstance(stored, dict) or not isinstance(expected, dict):
+        return "" if stored == expected else f"{name} ({shown(stored)}, not {shown(expected)})"
+    for inner in [*expected, *(inner for inner in stored if inner not in expected)]:
+        found = _difference(stored.get(inner), expected.get(inner), f"{name}.{inner}")
+        if found:
+            return found
+    return ""
+
+
+class Journal:
+    """Results as lines of JSON, each on disk before the next is made.
+
+    Attributes:
+        file: JSON lines.
+        lines: those that are finished; without a record that the file begins with.
+    """
+
+    def __init__(self, file: FilePath, check: Callable[[Any], bool], what: str, record: bool = False) -> None:
+        """Read the file, which may be missing; an unfinished last line of a killed process is cut off.
+
+        Args:
+            file: of the journal.
+            check: tells whether a value is such a line, or raises CcenvError with what is wrong.
+            what: a line is, with an article, such as ``"a benchmark cell"``.
+            record: the first line is a record.
+
+        Raises:
+            InputError: for a damaged line, or a file that cannot be read or is too long.
+            CcenvError: if it cannot be cut.
+        """
+        self.file = file
+        self.lines: list[Any] = []
+        content = read_bounded(file, MAX_BYTES) if file.is_file() else b""
+        complete = content[: content.rfind(b"\n") + 1]
+        if complete != content:
+            write_atomic(file, complete)
+        for number, text in enumerate(complete.split(b"\n")[record:-1], start=1 + record):
+            where = f"{shown_path(file)}, line {number}"
+            line = None
+            try:
+                line = parse_json(text, where)
+                fits = check(line)
+            except CcenvError as error:
+                said = str(error) if line is None else f"{where}: {error}"
+                raise InputError(f"{said}; --fresh starts anew") from None
+            if not fits:
+                raise InputError(f"{where}: not {what}; --fresh starts anew")
+            self.lines.append(line)
+
+    def append(self, *lines: Any) -> None:
+        """Append lines and sync them to disk. Raises CcenvError if they cannot be written."""
+        try:
+            with open(self.file, "ab") as out:
+                out.write(b"".join(json_bytes(line, indent=None) for line in lines))
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            raise CcenvError(f"{self.file}: cannot be written ({error.strerror}); what is finished is kept") from None
+        self.lines += lines
+
+    def replace(self, lines: Iterable[Any]) -> None:
+        """Replace all lines at once; of a journal without a record. Raises CcenvError if they cannot be written."""
+        self.lines = list(lines)
+        write_atomic(self.file, b"".join(json_bytes(line, indent=None) for line in self.lines))
