@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from packet_link import run_link
-from steady_flow import BDP_MSS, LINK, MSS, RTT_S, RATE_Bps, Steady
+from signals_play import BDP_MSS, LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
 from ccenv.agents.classic.bbr import bbr3

@@ -5,12 +5,10 @@ from fractions import Fraction
 
 import pytest
 from packet_link import run_link
-from signals_play import tick
-from steady_flow import LINK, RTT_S, Steady
+from signals_play import LINK, RTT_S, Steady, tick
 
 from ccenv.agents import make_sender
 from ccenv.agents.classic.ever_delay import DESIGNS, START_GAIN, rest_of
-from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import make_path
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
@@ -98,17 +96,3 @@ def test_four_flows_share_the_link():
     shares = (engine.totals()["S"][0] - before) / (100 * 0.04 * 6e6)
     assert shares.sum() > 0.95
     assert shares.sum() ** 2 / (4 * (shares**2).sum()) > 0.99
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("ever_delay:fairness=2", "no certificate for fairness 2, jitter_rtts 1, shares 100; the nearest is fairness 3"),
-        ("ever_delay:jitter_rtts=0.2,shares=120,fairness=2", "the nearest is fairness 1.97, jitter_rtts 0.25, shares 122"),
-        ("ever_delay:max_share_mbps=0", "max_share_mbps is 0"),
-        ("ever_delay:start_share_mbps=-1", "start_share_mbps is -1"),
-    ],
-)
-def test_bad_parameters(spec, words):
-    with pytest.raises(InputError, match=words):
-        make_sender(spec)
