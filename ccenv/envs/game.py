@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError, shown
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
-from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
+from ccenv.envs.common.episodes import Episodes
 from ccenv.proofs.games import kernels
 from ccenv.proofs.games.boards import explore
 from ccenv.proofs.games.game import load_game
@@ -63,17 +60,12 @@ def solved_game(name: str, horizon_steps: int | None) -> Solved:
     return Solved(boards)
 
 
-class GameCore:
+class GameCore(Episodes):
     """A batch of runs of a solved game.
 
     Attributes:
-        num_envs: B.
-        solved: the game.
-        episode_steps: its horizon.
-        elapsed: (B,) steps taken.
+        solved: the game; an episode ends at its horizon.
         board: (B,) where each run is.
-        term_names: what is summed over an episode.
-        terminates: at its horizon the game is over.
     """
 
     term_names = TERMS
@@ -81,12 +73,9 @@ class GameCore:
 
     def __init__(self, num_envs: int, settings: GameSettings, answer: int | None = None) -> None:
         """Solve the game and put all runs on its first board; ``answer`` says how the network plays, instead of the settings."""
-        if num_envs < 1:
-            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
-        self.num_envs = num_envs
         self.solved = solved_game(settings.game, settings.horizon_steps)
+        super().__init__(num_envs, self.solved.horizon_steps, (1, len(TERMS)))
         boards = self.solved.boards
-        self.episode_steps = self.solved.horizon_steps
         by_settings = kernels.OPTIMAL if settings.network == "optimal" else kernels.DRAWN
         self._answer = by_settings if answer is None else answer
         self._graph = (boards.first_action, boards.first_edge, boards.delivered, boards.lost, boards.target)
@@ -97,31 +86,13 @@ class GameCore:
         shares = np.stack([boards.inflight / boards.game.inflight_cap, boards.pending / boards.game.most_sent], axis=1)
         self._regions = np.concatenate([boards.region(), shares], axis=1, dtype=np.float32)
         self.n_elements = self._regions.shape[1] + 1
-        self._keys = np.zeros((num_envs, 3))
-        self._keys[:, 1] = np.arange(num_envs)
-        self._seeded = False
-        self.elapsed = np.zeros(num_envs, np.int64)
+        self._keys = np.stack(self.keys(), axis=1).astype(np.float64)
         self.board = np.zeros(num_envs, np.int64)
         self.reward, self._error, self._lost = np.zeros(num_envs), np.zeros(num_envs), np.zeros(num_envs)
-        self._sums = np.zeros((num_envs, len(TERMS)))
 
-    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
-        """Start new episodes: of some environments, and by seed, as the cores of the engines do (``ccenv.envs.curve.core``)."""
-        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        self._keys[which, 2] += 1
-        if seed is None and not self._seeded:
-            seed = secrets.randbelow(HELD_OUT_SEED)
-        if isinstance(seed, (int, np.integer)):
-            self._keys[which, 0], self._keys[which, 1], self._keys[which, 2] = check_seed(int(seed)), which, 0
-        elif seed is not None:
-            if len(seed) != self.num_envs:
-                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
-            for b in which.tolist():
-                env_seed = seed[b]
-                if env_seed is not None:
-                    self._keys[b] = check_seed(int(env_seed)), 0, 0
-        self._seeded = True
-        self.elapsed[which], self.board[which], self._sums[which] = 0, 0, 0.0
+    def _start(self, indices: np.ndarray) -> None:
+        self._begin(indices, np.zeros(len(indices)))
+        self._keys[indices], self.board[indices] = np.stack(self.keys(indices), axis=1), 0
 
     def advance(self, sent: np.ndarray, answers: np.ndarray | None = None) -> np.ndarray:
         """Take one step; return the rewards (B,)."""
@@ -130,25 +101,22 @@ class GameCore:
             *(self._graph, self.solved.table, self._fastest, self._answer, self._keys, self.elapsed, self.board),
             *(sent, chosen_answers, self.reward, self._error, self._lost),
         )
-        self._sums[:, 0] -= self.reward
-        self._sums[:, 1] += self._error
-        self._sums[:, 2] += self._lost
+        self.sums[:, 0, 0] -= self.reward
+        self.sums[:, 0, 1] += self._error
+        self.sums[:, 0, 2] += self._lost
         return self.reward.copy()
-
-    def truncated(self) -> np.ndarray:
-        """Return which games are over, (B,) bool."""
-        return np.asarray(self.elapsed >= self.episode_steps)
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
         """Return how much worse than the best each decision was, and what the regret comes to under best play from here."""
         del rows_per_env
         done = np.asarray(self.solved.table[self.episode_steps - self.elapsed, self.board], dtype=np.float64)
-        earlier = -self._sums[:, 0] + self._fastest[self.board] * self.elapsed
+        earlier = -self.sums[:, 0, 0] + self._fastest[self.board] * self.elapsed
         return {"decision_regret": self._error.copy(), "least_regret": done - earlier}
 
     def means(self, mask: np.ndarray) -> np.ndarray:
         """Return the sums of an episode's terms, (sum(mask), 1, terms): regret, regret of decisions, packets lost."""
-        return np.array(self._sums[mask][:, None, :])
+        sums: np.ndarray = self.sums[mask]
+        return sums
 
     def legal(self) -> np.ndarray:
         """Return the legal actions, (B, n_actions) of 0 and 1."""
@@ -187,6 +155,10 @@ class GameTask:
         """Return the observations of all environments."""
         return self.core.observations()
 
+    def infos(self) -> dict[str, np.ndarray]:
+        """Return the legal actions."""
+        return {"action_mask": self.core.legal()}
+
 
 def whole_actions(actions: Any, num_envs: int) -> np.ndarray:
     """Return actions as (B,) whole numbers from 0 on. Raises InputError for another shape, fractions, NaN and numbers below 0."""
@@ -196,11 +168,6 @@ def whole_actions(actions: Any, num_envs: int) -> np.ndarray:
     if not np.all((values >= 0) & (values < LARGEST_ACTION) & (values == np.floor(values))):
         raise InputError(f"actions are {shown(values.ravel()[:4].tolist())}; whole numbers from 0 on are needed")
     return values.reshape(num_envs).astype(np.int64)
-
-
-def _maker(settings: dict[str, Any]) -> Callable[[int, bool], GameTask]:
-    checked = read_game_settings(settings)
-    return lambda num_envs, record: GameTask(num_envs, checked, record)
 
 
 class GameEnv(TaskEnv):
@@ -241,24 +208,9 @@ class GameEnv(TaskEnv):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
     task: GameTask
 
-    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None.
-            **settings: fields of ``GameSettings``.
-        """
-        super().__init__(_maker(settings), render_mode)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start the next episode, or with a seed the first one of that seed; the info holds the legal actions."""
-        seen, info = super().reset(seed=seed, options=options)
-        return seen, {**info, "action_mask": self.task.core.legal()[0]}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Take one step."""
-        *results, info = super().step(action)
-        return (*results, {**info, "action_mask": self.task.core.legal()[0]})  # type: ignore[return-value]
+    env_id = _ID
+    read_settings = staticmethod(read_game_settings)
+    make_task = staticmethod(GameTask)
 
     def action_masks(self) -> np.ndarray:
         """Return the legal actions, as the maskable PPO of sb3-contrib asks for them."""
@@ -268,37 +220,4 @@ class GameEnv(TaskEnv):
 class GameVectorEnv(TaskVectorEnv):
     """A batch of ``GameEnv``; see there."""
 
-    task: GameTask
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        **settings: Any,
-    ) -> None:
-        """Build the batch.
-
-        Args:
-            num_envs: number of environments.
-            render_mode: None.
-            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
-            **settings: fields of ``GameSettings``.
-        """
-        super().__init__(_maker(settings), num_envs, render_mode, autoreset_mode)
-        self.metadata = {**GameEnv.metadata, "autoreset_mode": self.autoreset_mode}
-
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new episodes; the info holds the legal actions."""
-        seen, info = super().reset(seed=seed, options=options)
-        return seen, info | self._masks()
-
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step."""
-        *results, info = super().step(actions)
-        return (*results, info | self._masks())  # type: ignore[return-value]
-
-    def _masks(self) -> dict[str, np.ndarray]:
-        return {"action_mask": self.task.core.legal(), "_action_mask": np.ones(self.num_envs, np.bool_)}
+    single = GameEnv

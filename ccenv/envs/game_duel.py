@@ -7,19 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.base.errors import InputError, require_extra
+from ccenv.base.errors import InputError
+from ccenv.envs.common.agents import AgentsEnv
 from ccenv.envs.game import GameCore, read_game_settings, whole_actions
 from ccenv.proofs.games import kernels
-
-require_extra("pettingzoo", "duel")
-
-from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that names the extra)
 
 SENDER, NETWORK = "sender", "network"
 _ID = "ccenv/GameDuel-v0"
 
 
-class GameDuelEnv(ParallelEnv[str, np.ndarray, Any]):
+class GameDuelEnv(AgentsEnv):
     """Let sender and network each be an agent of a game whose value is known.
 
     ## Description
@@ -64,80 +61,43 @@ class GameDuelEnv(ParallelEnv[str, np.ndarray, Any]):
             raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
         if "network" in settings:
             raise InputError("network: it is an agent here; for a fixed one see ccenv/Game-v0")
-        self.render_mode = render_mode
-        self.core = GameCore(1, read_game_settings(settings, _ID), kernels.GIVEN)
-        self.possible_agents = [SENDER, NETWORK]
-        self.agents: list[str] = []
+        core = GameCore(1, read_game_settings(settings, _ID), kernels.GIVEN)
         self._sent: int | None = None
-        seen = spaces.Box(0.0, 1.0, (self.core.n_elements + 2,), np.float32)
-        self.observation_spaces: dict[str, Any] = {SENDER: seen, NETWORK: seen}
-        self.action_spaces: dict[str, Any] = {
-            SENDER: spaces.Discrete(self.core.n_actions),
-            NETWORK: spaces.Discrete(self.core.n_answers),
-        }
-
-    def observation_space(self, agent: str) -> spaces.Box:
-        """Return an agent's observation space, always the same object."""
-        space: spaces.Box = self.observation_spaces[agent]
-        return space
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return an agent's action space, always the same object."""
-        space: spaces.Space[Any] = self.action_spaces[agent]
-        return space
+        seen = spaces.Box(0.0, 1.0, (core.n_elements + 2,), np.float32)
+        actions: dict[str, Any] = {SENDER: spaces.Discrete(core.n_actions), NETWORK: spaces.Discrete(core.n_answers)}
+        super().__init__(core, None, {SENDER: seen, NETWORK: seen}, actions)
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
         """Start the next episode. No options are used."""
-        self.core.reset(seed=seed)
-        self.agents = list(self.possible_agents)
         self._sent = None
-        return self._observe(), self._infos()
+        return super().reset(seed, options)
 
-    def step(
-        self, actions: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Take one turn: the sender's action, or the network's answer to it.
-
-        Raises:
-            InputError: if an agent's action is missing.
-        """
-        missing = [name for name in self.agents if name not in actions]
-        if missing:
-            raise InputError(f"no action for {', '.join(missing)}")
+    def _play(self, actions: dict[str, Any]) -> dict[str, float]:
+        """Take one turn: the sender's action, or the network's answer to it."""
         reward = 0.0
-        infos: dict[str, dict[str, Any]] = {}
         if self._sent is None:
             sent, legal = int(whole_actions(actions[SENDER], 1)[0]), int(self.core.legal()[0].sum())
             self._sent = sent if 0 <= sent < legal else 0
-            infos = self._infos()
         else:
             reward = float(self.core.advance(np.array([self._sent]), whole_actions(actions[NETWORK], 1))[0])
             self._sent = None
-            infos = self._infos()
-            infos[SENDER] |= {name: float(values[0]) for name, values in self.core.step_info().items()}
-        over = bool(self.core.truncated()[0])
-        ends, none = dict.fromkeys(self.agents, over), dict.fromkeys(self.agents, False)
-        if over:
-            self.agents = []
-        return self._observe(), {SENDER: reward, NETWORK: -reward}, ends, none, infos
-
-    def render(self) -> None:
-        """Draw nothing."""
-
-    def close(self) -> None:
-        """Release nothing: there are no windows or files."""
+        return {SENDER: reward, NETWORK: -reward}
 
     def _observe(self) -> dict[str, np.ndarray]:
         turn = [0.0, 0.0] if self._sent is None else [1.0, self._sent / (self.core.n_actions - 1)]
         seen = np.append(self.core.observations()[0], np.array(turn, np.float32))
         return {SENDER: seen, NETWORK: seen.copy()}
 
-    def _infos(self) -> dict[str, dict[str, Any]]:
+    def _infos(self, over: bool) -> dict[str, dict[str, Any]]:
         """Return the legal actions of the coming turn; whose turn it is not may do anything, and it counts for nothing."""
+        del over
         answers = np.ones(self.core.n_answers, np.int8)
         if self._sent is not None:
             count = len(self.core.solved.boards.answers(int(self.core.board[0]), self._sent))
             answers = (np.arange(self.core.n_answers) < count).astype(np.int8)
-        return {SENDER: {"action_mask": self.core.legal()[0]}, NETWORK: {"action_mask": answers}}
+        sender: dict[str, Any] = {"action_mask": self.core.legal()[0]}
+        if self._sent is None and self.core.elapsed[0]:
+            sender |= {name: float(values[0]) for name, values in self.core.step_info().items()}
+        return {SENDER: sender, NETWORK: {"action_mask": answers}}

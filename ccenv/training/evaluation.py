@@ -286,13 +286,13 @@ def evaluate_packet(
     before, lost, sums, counts, reward_sums = (
         _delivered_bytes(core),
         _lost_bytes(core),
-        core.sums,
-        core.counts,
+        core.sums.copy(),
+        core.counts.copy(),
         np.zeros(n_networks),
     )
     for step in range(core.episode_steps):
         if step == warmup:
-            before, lost, sums, counts = _delivered_bytes(core), _lost_bytes(core), core.sums, core.counts
+            before, lost, sums, counts = _delivered_bytes(core), _lost_bytes(core), core.sums.copy(), core.counts.copy()
         if core.truncated().all():
             break
         rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)

@@ -206,10 +206,10 @@ def test_network_randomness_changes_with_the_episode():
 def test_staggered_episodes_end_at_different_times_once():
     core = SenderTask(64, EnvSettings(staggered=True)).core
     core.reset(seed=0)
-    lengths = core._length
+    lengths = core.lengths
     assert lengths.min() >= 1 and lengths.max() <= 64 and len(np.unique(lengths)) > 30
     core.reset()
-    assert (core._length == 64).all()
+    assert (core.lengths == 64).all()
 
 
 def test_models_are_divided_among_the_environments():

@@ -16,13 +16,13 @@ def ray_session():
 
 
 def test_creators_make_single_and_batched_environments():
-    from ccenv.envs.clients.rllib import create_duel, create_network, create_sender
+    from ccenv.envs.clients.rllib import CREATORS
 
-    assert create_sender({"num_envs": 3}).num_envs == 3
-    assert create_sender({"action": "discrete"}).action_space.n == 13
-    assert create_network({"num_envs": 2, "models": ["cbr_delay"]}).num_envs == 2
-    assert create_network({}).action_space.shape == (2,)
-    duel = create_duel({"episode_rtts": 3})
+    assert CREATORS["ccenv/Sender-v0"]({"num_envs": 3}).num_envs == 3
+    assert CREATORS["ccenv/Sender-v0"]({"action": "discrete"}).action_space.n == 13
+    assert CREATORS["ccenv/Network-v0"]({"num_envs": 2, "models": ["cbr_delay"]}).num_envs == 2
+    assert CREATORS["ccenv/Network-v0"]({}).action_space.shape == (2,)
+    duel = CREATORS["ccenv/Duel-v0"]({"episode_rtts": 3})
     observations, _ = duel.reset(seed=1)
     assert set(observations) == {"sender_0", "network"}
     actions = {agent: duel.get_action_space(agent).sample() for agent in observations}
@@ -31,7 +31,7 @@ def test_creators_make_single_and_batched_environments():
 
 def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
     from ccenv.base.errors import InputError
-    from ccenv.envs.clients.rllib import USER_FILES, create_flows, create_sender, env_config_of
+    from ccenv.envs.clients.rllib import CREATORS, FLOWS, USER_FILES, env_config_of
 
     file = tmp_path / "steady.py"
     file.write_text("import ccenv\n\n\nclass Steady(ccenv.PythonSender):\n    pass\n")
@@ -42,9 +42,9 @@ def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
     assert list(config[USER_FILES]) == [str(file)]
     assert env_config_of({"senders": ["external", "reno"]}) == {"senders": ["external", "reno"]}
     monkeypatch.chdir("/")  # where a runner may stand
-    assert create_sender(config).reset(seed=1)[0].shape == (10,)
+    assert CREATORS["ccenv/Sender-v0"](config).reset(seed=1)[0].shape == (10,)
     file.write_text(file.read_text() + "# changed\n")
-    for create in (create_sender, create_flows):
+    for create in (CREATORS["ccenv/Sender-v0"], CREATORS[FLOWS]):
         with pytest.raises(InputError, match=r"steady\.py changed while the run went on"):
             create(config)
     with pytest.raises(InputError, match=r"nowhere\.py: cannot be read"):

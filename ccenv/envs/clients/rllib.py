@@ -7,12 +7,13 @@ After ``register_rllib()``: ``PPOConfig().environment("ccenv/Sender-v0", env_con
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import require_extra
+from ccenv.base.registry import load_target
 from ccenv.base.user.python_file import held, with_files
+from ccenv.envs import ENVIRONMENTS
 
 FLOWS, PACKET_FLOWS = "ccenv/Flows", "ccenv/PacketFlows"
 USER_FILES = "user_files"
@@ -25,110 +26,33 @@ def env_config_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, USER_FILES: hashes} if hashes else dict(environment)
 
 
-def _check_user_files(create: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Make a creator refuse user files that have changed since the run began."""
+def _make_creator(target: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return what makes an environment of an env_config: for RLlib, batched with ``num_envs``, or single."""
 
-    @wraps(create)
-    def checked(env_config: Mapping[str, Any]) -> Any:
+    def create(env_config: Mapping[str, Any]) -> Any:
         settings = dict(env_config)
         hashes = settings.pop(USER_FILES, {})
         with held({FilePath(file): sha256 for file, sha256 in hashes.items()}):
-            return create(settings)
+            if "num_envs" in settings:
+                return load_target(target.removesuffix("Env") + "VectorEnv")(**settings)
+            single = load_target(target)
+            if hasattr(single, "possible_agents"):
+                require_extra("ray", "rllib")
+                from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 
-    return checked
+                wrapper: Any = ParallelPettingZooEnv
+                return wrapper(single(**settings))
+            return single(**settings)
 
-
-@_check_user_files
-def create_sender(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/Sender-v0``: batched if env_config has ``num_envs``, else single; the other keys are its arguments."""
-    from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
-
-    settings = dict(env_config)
-    return SenderVectorEnv(**settings) if "num_envs" in settings else SenderEnv(**settings)
-
-
-@_check_user_files
-def create_network(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/Network-v0``, in the same way."""
-    from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv
-
-    settings = dict(env_config)
-    return NetworkVectorEnv(**settings) if "num_envs" in settings else NetworkEnv(**settings)
+    return create
 
 
-@_check_user_files
-def create_packet(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/Packet-v0``, in the same way."""
-    from ccenv.envs.packet.sender import PacketEnv, PacketVectorEnv
-
-    settings = dict(env_config)
-    return PacketVectorEnv(**settings) if "num_envs" in settings else PacketEnv(**settings)
-
-
-@_check_user_files
-def create_packet_network(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/PacketNetwork-v0``, in the same way."""
-    from ccenv.envs.packet.network import PacketNetworkEnv, PacketNetworkVectorEnv
-
-    settings = dict(env_config)
-    return PacketNetworkVectorEnv(**settings) if "num_envs" in settings else PacketNetworkEnv(**settings)
-
-
-@_check_user_files
-def create_game(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/Game-v0``, in the same way."""
-    from ccenv.envs.game import GameEnv, GameVectorEnv
-
-    settings = dict(env_config)
-    return GameVectorEnv(**settings) if "num_envs" in settings else GameEnv(**settings)
-
-
-@_check_user_files
-def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/PacketDuel-v0`` as an RLlib multi-agent environment."""
-    require_extra("ray", "rllib")
-    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
-
-    from ccenv.envs.packet.duel import PacketDuelEnv
-
-    wrapper: Any = ParallelPettingZooEnv
-    return wrapper(PacketDuelEnv(**dict(env_config)))
-
-
-@_check_user_files
-def create_duel(env_config: Mapping[str, Any]) -> Any:
-    """Return ``ccenv/Duel-v0`` as an RLlib multi-agent environment."""
-    require_extra("ray", "rllib")
-    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
-
-    from ccenv.envs.curve.duel import DuelEnv
-
-    wrapper: Any = ParallelPettingZooEnv
-    return wrapper(DuelEnv(**dict(env_config)))
-
-
-@_check_user_files
-def create_flows(env_config: Mapping[str, Any]) -> Any:
-    """Return ``FlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
-    require_extra("ray", "rllib")
-    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
-
-    from ccenv.envs.curve.duel import FlowsEnv
-
-    wrapper: Any = ParallelPettingZooEnv
-    return wrapper(FlowsEnv(**dict(env_config)))
-
-
-@_check_user_files
-def create_packet_flows(env_config: Mapping[str, Any]) -> Any:
-    """Return ``PacketFlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
-    require_extra("ray", "rllib")
-    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
-
-    from ccenv.envs.packet.flows import PacketFlowsEnv
-
-    wrapper: Any = ParallelPettingZooEnv
-    return wrapper(PacketFlowsEnv(**dict(env_config)))
+CREATORS = {
+    **{entry.name: _make_creator(entry.target) for entry in ENVIRONMENTS},
+    FLOWS: _make_creator("ccenv.envs.curve.duel:FlowsEnv"),
+    PACKET_FLOWS: _make_creator("ccenv.envs.packet.flows:PacketFlowsEnv"),
+}
+"""Creators of the environments by id, each of an env_config; user files that changed since the run began are refused."""
 
 
 def register_rllib() -> None:
@@ -136,12 +60,5 @@ def register_rllib() -> None:
     require_extra("ray", "rllib")
     from ray.tune.registry import register_env
 
-    register_env("ccenv/Sender-v0", create_sender)
-    register_env("ccenv/Network-v0", create_network)
-    register_env("ccenv/Duel-v0", create_duel)
-    register_env(FLOWS, create_flows)
-    register_env(PACKET_FLOWS, create_packet_flows)
-    register_env("ccenv/Packet-v0", create_packet)
-    register_env("ccenv/PacketNetwork-v0", create_packet_network)
-    register_env("ccenv/Game-v0", create_game)
-    register_env("ccenv/PacketDuel-v0", create_packet_duel)
+    for env_id, create in CREATORS.items():
+        register_env(env_id, create)

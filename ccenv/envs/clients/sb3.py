@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,40 +10,18 @@ import numpy as np
 
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, require_extra, unknown_name
-from ccenv.envs.common.adapters import check_render_mode, draw
-from ccenv.envs.common.episodes import Task, episode_metrics, find_interface, terminates
-from ccenv.envs.curve.interface import WatchedTask, sender_task
-from ccenv.envs.curve.network import DEFAULTS as NETWORK_DEFAULTS
+from ccenv.envs import ENVIRONMENTS
+from ccenv.envs.common.adapters import draw
+from ccenv.envs.common.episodes import Task, episode_metrics, find_interface
+from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.network import NetworkTask
-from ccenv.envs.curve.settings import read_settings
 from ccenv.envs.curve.task import SenderTask
-from ccenv.envs.game import GameTask, read_game_settings
-from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
-from ccenv.envs.packet.settings import read_packet_settings
-from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
+from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
 from ccenv.envs.rollouts.memory import RolloutCore
 
 require_extra("stable_baselines3", "train")
 
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
-
-_TASKS: dict[str, Callable[[int, Any, bool], Any]] = {
-    **{"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask},
-    **{"ccenv/Packet-v0": PacketTask, "ccenv/PacketNetwork-v0": PacketNetworkTask, "ccenv/Game-v0": GameTask},
-}
-_READERS: dict[str, Callable[..., Any]] = {
-    **{"ccenv/Sender-v0": read_settings, "ccenv/Network-v0": read_settings},
-    **{"ccenv/Packet-v0": read_packet_settings, "ccenv/PacketNetwork-v0": read_packet_settings},
-    "ccenv/Game-v0": read_game_settings,
-}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    **{"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS},
-    **{"ccenv/Packet-v0": {}, "ccenv/PacketNetwork-v0": PACKET_NETWORK_DEFAULTS, "ccenv/Game-v0": {}},
-}
-_SHARED: dict[str, Callable[[int, Any, bool], Any]] = {
-    "ccenv/Sender-v0": partial(sender_task, shared=True),
-    "ccenv/Packet-v0": SharedPacketTask,
-}
 
 
 class CcenvVecEnv(VecEnv):
@@ -99,7 +76,7 @@ class CcenvVecEnv(VecEnv):
             for row, b in enumerate(np.flatnonzero(ended)):
                 infos[b] |= {name: float(values[row]) for name, values in metrics.items()}
                 infos[b]["terminal_observation"] = observations[b].copy()
-                infos[b]["TimeLimit.truncated"] = not terminates(self.task.core)
+                infos[b]["TimeLimit.truncated"] = not self.task.core.terminates
             self.task.core.reset(over)
             observations[ended] = self.task.observe()[ended]
         return observations, rewards, ended, infos
@@ -187,10 +164,6 @@ def make_sb3(
         UnknownNameError: for another id.
         InputError: for settings that are not allowed.
     """
-    if env_id not in _TASKS:
-        raise unknown_name("environment", env_id, _TASKS)
-    checked = _READERS[env_id](settings, env_id, _DEFAULTS[env_id])
-    if shared_policy and env_id not in _SHARED:
-        raise InputError(f"shared_policy is for the flows of {' and '.join(_SHARED)}, not for {env_id}")
-    make = _SHARED[env_id] if shared_policy else _TASKS[env_id]
-    return CcenvVecEnv(make(num_envs, checked, check_render_mode(render_mode)), render_mode)
+    if env_id not in (names := ENVIRONMENTS.names("sb3")):
+        raise unknown_name("environment", env_id, names)
+    return CcenvVecEnv(ENVIRONMENTS.load(env_id).build(num_envs, render_mode, settings, shared_policy), render_mode)

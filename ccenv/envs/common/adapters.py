@@ -1,4 +1,4 @@
-"""Gymnasium's single and vector interfaces over a task."""
+"""Gymnasium's single and vector classes of an environment, made from the factory of its task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, did_you_mean
-from ccenv.envs.common.episodes import Task, as_numbers, episode_metrics, find_interface, terminates
+from ccenv.envs.common.episodes import as_numbers, episode_metrics, find_interface
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -37,14 +37,35 @@ def draw(core: Any, env: int) -> np.ndarray:
 
 
 class TaskEnv(gym.Env[np.ndarray, Any]):
-    """A single environment over a task of one."""
+    """A single environment over a task of one.
 
+    Attributes:
+        env_id: its id.
+        read_settings: checks ``(settings, env_id, defaults)``.
+        make_task: builds a task of ``(num_envs, checked settings, record)``; its ``infos()``, if any, are arrays for each info.
+        make_shared: the same, with each flow as a row; None: there are no such tasks.
+        defaults: settings that differ from those of their model.
+    """
+
+    env_id: ClassVar[str]
+    read_settings: ClassVar[Callable[..., Any]]
+    make_task: ClassVar[Any]
+    make_shared: ClassVar[Any] = None
+    defaults: ClassVar[dict[str, Any]] = {}
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}  # type: ignore[misc]
     _spec: EnvSpec | None = None
 
-    def __init__(self, make_task: Callable[[int, bool], Task], render_mode: str | None) -> None:
-        """Build the task by ``make_task(num_envs, record)``; ``render_mode`` is None or ``"rgb_array"``."""
-        self.task = make_task(1, check_render_mode(render_mode))
+    @classmethod
+    def build(cls, num_envs: int, render_mode: str | None, settings: dict[str, Any], shared: bool = False) -> Any:
+        """Return the task of a batch; with ``shared`` each flow is a row. Raises InputError for what is not allowed."""
+        make, checked = cls.make_shared if shared else cls.make_task, cls.read_settings(settings, cls.env_id, cls.defaults)
+        if make is None:
+            raise InputError(f"shared_policy is for the flows of ccenv/Sender-v0 and ccenv/Packet-v0, not for {cls.env_id}")
+        return make(num_envs, checked, check_render_mode(render_mode))
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment of some settings; ``render_mode`` is None or ``"rgb_array"``."""
+        self.task = self.build(1, render_mode, settings)
         self.render_mode = render_mode
         self.observation_space = self.task.single_observation_space
         self.action_space = self.task.single_action_space
@@ -69,7 +90,7 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         """Start the next episode, or with a seed the first one of that seed. No options are used."""
         super().reset(seed=seed)
         self.task.core.reset(seed=seed)
-        return self.task.observe()[0].copy(), {}
+        return self.task.observe()[0].copy(), {name: values[0] for name, values in _read_infos(self.task).items()}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take one step; the info of an episode's last step holds the mean of each reward term."""
@@ -78,8 +99,9 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         numbers = self.task.core.step_info()
         if ended:
             numbers |= episode_metrics(self.task.core, np.ones(1, np.bool_))
-        info = {name: float(values[0]) for name, values in numbers.items()}
-        by_rule = terminates(self.task.core)
+        info: dict[str, Any] = {name: float(values[0]) for name, values in numbers.items()}
+        info |= {name: values[0] for name, values in _read_infos(self.task).items()}
+        by_rule = self.task.core.terminates
         return self.task.observe()[0].copy(), reward, ended and by_rule, ended and not by_rule, info
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
@@ -87,23 +109,33 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         return None if self.render_mode is None else draw(self.task.core, 0)
 
 
+def _read_infos(task: Any) -> dict[str, np.ndarray]:
+    return task.infos() if hasattr(task, "infos") else {}
+
+
 class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
-    """A batch of environments, natively vectorised.
+    """A batch of environments of the class ``single``, natively vectorised.
 
     Autoreset is NEXT_STEP (the step after an episode's last one ignores the action, starts the next episode and gives reward
     0), SAME_STEP (the last step returns the next episode's first observation, with ``final_obs`` and ``final_info`` in the info)
     or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes).
     """
 
+    single: ClassVar[type[TaskEnv]]
+
     def __init__(
-        self, make_task: Callable[[int, bool], Task], num_envs: int, render_mode: str | None, autoreset_mode: AutoresetMode | str
+        self,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
     ) -> None:
-        """Build the task by ``make_task(num_envs, record)``; ``render_mode`` is None or ``"rgb_array"``."""
-        self.task = make_task(num_envs, check_render_mode(render_mode))
+        """Build the batch of some settings; ``render_mode`` is None or ``"rgb_array"``."""
+        self.task = self.single.build(num_envs, render_mode, settings)
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.autoreset_mode = _read_autoreset(autoreset_mode)
-        self.metadata = {**TaskEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space = self.task.single_observation_space
         self.single_action_space = self.task.single_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -132,7 +164,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
                 raise InputError(f"reset_mask of shape {mask.shape}, {mask.dtype}; ({self.num_envs},) of bool is needed")
         self.task.core.reset(mask, seed)
         self._ended[... if mask is None else mask] = False
-        return self.task.observe(), {}
+        return self.task.observe(), self._infos()
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step; for episodes that end, the info holds the mean of each reward term and its mask."""
@@ -167,7 +199,12 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
             self.task.core.reset(truncated)
             observations[truncated] = self.task.observe()[truncated]
         none = np.zeros(self.num_envs, np.bool_)
-        return (observations, rewards, *((truncated, none) if terminates(self.task.core) else (none, truncated)), info)
+        ends = (truncated, none) if self.task.core.terminates else (none, truncated)
+        return observations, rewards, *ends, info | self._infos()
+
+    def _infos(self) -> dict[str, np.ndarray]:
+        infos = _read_infos(self.task)
+        return infos | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in infos}
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
         """Return an image of each environment's episode so far."""

@@ -1,8 +1,10 @@
-"""Batches of episodes over either engine: the task of an agent, seeds, metrics."""
+"""Batches of episodes over any engine: seeds, lengths and means of the episodes, and the task of an agent."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -11,8 +13,6 @@ from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError, shown
 
 SEED_LIMIT = 2**53
-
-
 HELD_OUT_SEED = SEED_LIMIT // 2  # larger seeds are for evaluation (ccenv.training.path_sets) and never drawn at random
 
 
@@ -34,16 +34,157 @@ def check_seed(seed: int) -> int:
     return seed
 
 
+class Batch(Protocol):
+    """What the adapters need of a batch of B environments."""
+
+    num_envs: int
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the terms of ``means``."""
+
+    @property
+    def elapsed(self) -> np.ndarray:
+        """Steps of each environment's episode so far, (B,)."""
+
+    def reset(self, mask: np.ndarray | None = None, seed: Any = None) -> None:
+        """Start new episodes, as of ``Episodes.reset``."""
+
+    def truncated(self) -> np.ndarray:
+        """Return a new (B,) bool array of the environments whose episode has ended."""
+
+    def means(self, mask: np.ndarray) -> np.ndarray:
+        """Return the mean of each term over the episode so far, for the n environments in the mask: (n, groups, terms)."""
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return numbers of the last step for each row, by name."""
+
+
+class Episodes:
+    """Seeds, lengths and sums of the episodes of a batch without autoreset; the cores of the engines begin them.
+
+    Args:
+        num_envs: B.
+        steps: of an episode.
+        sums: shape of an environment's sums, (groups, terms).
+        staggered: end the first episodes at random times.
+
+    Attributes:
+        episode_steps: ``steps``.
+        elapsed: (B,) int64 steps of the episode so far.
+        lengths: (B,) int64 steps of the episode.
+        sums: (B, groups, terms) sum of each term over the episode so far.
+        term_names: of the terms.
+        terminates: the end of an episode is the end of a game, after which nothing is to come, and not a limit of time.
+    """
+
+    term_names: tuple[str, ...]
+    terminates: ClassVar[bool] = False
+    stored: ClassVar[dict[str, str]] = {
+        **{"_seed": "seeds", "_lane": "lanes", "_episode": "numbers"},
+        **{"elapsed": "elapsed", "_length": "lengths", "_sums": "sums"},
+    }
+    """Name in a stored state -> attribute."""
+
+    def __init__(self, num_envs: int, steps: int, sums: tuple[int, int], staggered: bool = False) -> None:
+        if num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self.num_envs, self.episode_steps, self._staggered = num_envs, steps, staggered
+        self.seeds, self.lanes, self.numbers = np.zeros(num_envs, np.int64), np.arange(num_envs), np.zeros(num_envs, np.int64)
+        self._seeded = False
+        self.elapsed, self.lengths = np.zeros(num_envs, np.int64), np.full(num_envs, steps)
+        self.sums = np.zeros((num_envs, *sums))
+
+    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
+        """Start new episodes.
+
+        Args:
+            mask: (B,) bool, environments to reset; None: all.
+            seed: None: continue each environment's sequence of episodes (of a random seed by default). A number: key all of them
+                by (seed, environment, episode), from episode 0. One number per environment: environment b then equals a single
+                environment that was reset with that number (None: it continues).
+        """
+        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self.numbers[indices] += 1
+        if seed is None and not self._seeded:
+            seed = secrets.randbelow(HELD_OUT_SEED)
+        if isinstance(seed, (int, np.integer)):
+            self.seeds[indices], self.lanes[indices], self.numbers[indices] = check_seed(int(seed)), indices, 0
+        elif seed is not None:
+            if len(seed) != self.num_envs:
+                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
+            for b in indices.tolist():
+                if (env_seed := seed[b]) is not None:
+                    self.seeds[b], self.lanes[b], self.numbers[b] = check_seed(int(env_seed)), 0, 0
+        self._seeded = True
+        self._start(indices)
+
+    def _start(self, indices: np.ndarray) -> None:
+        """Begin the episodes that the keys of these environments name."""
+        raise NotImplementedError
+
+    def keys(self, indices: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return copies of the keys of environments' episodes (None: all): seeds, lanes and numbers of the episode."""
+        rows = np.arange(self.num_envs) if indices is None else indices
+        return self.seeds[rows], self.lanes[rows], self.numbers[rows]
+
+    def _begin(self, indices: np.ndarray, stagger: np.ndarray) -> None:
+        """Set the counters to the start of an episode; ``stagger`` (n,) in [0, 1) is where a staggered one begins."""
+        self.lengths[indices] = self.episode_steps
+        if self._staggered:
+            first = self.numbers[indices] == 0
+            self.lengths[indices[first]] = 1 + np.floor(stagger[first] * self.episode_steps).astype(np.int64)
+        self.elapsed[indices], self.sums[indices] = 0, 0.0
+
+    def truncated(self) -> np.ndarray:
+        """Return a new (B,) bool array of the environments whose episode has ended."""
+        over: np.ndarray = self.elapsed >= self.lengths
+        return over
+
+    def means(self, mask: np.ndarray) -> np.ndarray:
+        """Return the mean of each term over the episode so far, for the n environments in the mask: (n, groups, terms)."""
+        means: np.ndarray = self.sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
+        return means
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return numbers of the last step for the first ``rows_per_env`` groups, by name."""
+        del rows_per_env
+        return {}
+
+    def _counters(self) -> dict[str, np.ndarray]:
+        """Return a copy of the counters, by their names in a stored state."""
+        return {name: getattr(self, attribute).copy() for name, attribute in self.stored.items()}
+
+    def _read_counters(self, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the counters of a stored state. Raises InputError if they do not fit."""
+        return {name: read_array(state, name, getattr(self, attribute)) for name, attribute in self.stored.items()}
+
+    def _set_counters(self, counters: Mapping[str, np.ndarray]) -> None:
+        """Restore a result of ``_counters`` or ``_read_counters``."""
+        for name, attribute in self.stored.items():
+            getattr(self, attribute)[...] = counters[name]
+
+
+def read_array(state: Mapping[str, np.ndarray], name: str, like: np.ndarray) -> np.ndarray:
+    """Return an array of a stored state, of the shape and type of another one. Raises InputError if there is none."""
+    if name not in state:
+        raise InputError(f"environment state without {name!r}")
+    array = state[name]
+    if array.nbytes != like.nbytes:
+        raise InputError(f"environment state with {name!r} of shape {array.shape}; {like.shape} is needed")
+    return np.frombuffer(array.tobytes(), like.dtype).reshape(like.shape)
+
+
 class Task(Protocol):
     """One agent's view of a core.
 
     Attributes:
-        core: the environments: a ``Core`` or ``PacketCore``.
+        core: the environments.
         rows_per_env: rows of a network in the batch: 1, or the number of flows that share a policy.
         single_observation_space, single_action_space: of one row.
     """
 
-    core: Any
+    core: Any  # a Batch, or more
     rows_per_env: int
     single_observation_space: spaces.Box
     single_action_space: spaces.Space[Any]
@@ -65,15 +206,10 @@ def find_interface(task: object) -> Interface | None:
     )  # a sender decides for itself
 
 
-def episode_metrics(core: Any, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+def episode_metrics(core: Batch, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
     """Return the mean of each reward term over the episodes of the environments in ``mask``, (B,) bool.
 
     Each of the first ``rows_per_env`` groups of flows has one number, environment by environment.
     """
     means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
     return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}
-
-
-def terminates(core: object) -> bool:
-    """Return whether the end of an episode is the end of a game, after which nothing is to come, and not a limit of time."""
-    return bool(getattr(core, "terminates", False))

@@ -6,7 +6,6 @@ Adapters translate actions, observations and rewards; the core runs the paths.
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,18 +14,16 @@ import numpy as np
 from ccenv.agents.sender import ExternalSender, Sender
 from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
-from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
-from ccenv.envs.curve.distribution import Episodes, PathSource
+from ccenv.envs.common.episodes import Episodes, read_array
+from ccenv.envs.curve.distribution import Draws, PathSource
 from ccenv.envs.curve.settings import REWARD_TERMS, EnvSettings, interval_terms
 from ccenv.network.adversary import Adversary
 from ccenv.network.trace import Trace
 
-_KEYS = ("_seed", "_lane", "_episode")
-_COUNTERS = ("elapsed", "_length", "_sums")
 _FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
 
 
-class Core:
+class Core(Episodes):
     """A batch of environments: paths, engine, episode lengths, reward terms.
 
     Args:
@@ -52,30 +49,21 @@ class Core:
         record: bool = False,
         source: PathSource | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
-        self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
-        self._made_with |= {"groups": groups, "record": record, "source": source}
-        self.num_envs = num_envs
-        self.n_flows = len(senders)
-        self.settings = settings
         self.decision_steps = settings.decision_steps or settings.steps_per_rtt
-        self.episode_steps = settings.episode_rtts * settings.steps_per_rtt // self.decision_steps
-        if self.episode_steps < 2:
+        steps = settings.episode_rtts * settings.steps_per_rtt // self.decision_steps
+        if steps < 2:
             raise InputError(
                 f"episodes of {settings.episode_rtts} Rm hold fewer than two steps of {self.decision_steps} engine steps"
             )
+        super().__init__(num_envs, steps, (len(groups), len(REWARD_TERMS)), settings.staggered)
+        self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
+        self._made_with |= {"groups": groups, "record": record, "source": source}
+        self.n_flows = len(senders)
+        self.settings = settings
         self._source = source or PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
         self.groups = np.ascontiguousarray(groups, dtype=np.bool_)
-        self._seed = np.zeros(num_envs, np.int64)
-        self._lane = np.arange(num_envs)
-        self._episode = np.zeros(num_envs, np.int64)
-        self._seeded = False
-        self.elapsed = np.zeros(num_envs, np.int64)
-        self._length = np.full(num_envs, self.episode_steps)
-        self._sums = np.zeros((num_envs, len(groups), len(REWARD_TERMS)))
-        self.last_terms = np.zeros_like(self._sums)
-        episodes = self._draw(np.arange(num_envs))
+        self.last_terms = np.zeros_like(self.sums)
+        episodes = self._source.draw(*self.keys())
         adversaries = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
         if len(adversaries) != num_envs:
             raise InputError(f"{len(adversaries)} adversaries for {num_envs} environments")
@@ -100,44 +88,9 @@ class Core:
 
     # --- episodes -----------------------------------------------------------------------------------------------------
 
-    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
-        """Start new episodes.
-
-        Args:
-            mask: (B,) bool, environments to reset; None: all.
-            seed: None: continue each environment's sequence of episodes (of a random seed by default). A number: key all of them
-                by (seed, environment, episode), from episode 0. One number per environment: environment b then equals a single
-                environment that was reset with that number (None: it continues).
-        """
-        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        self._episode[indices] += 1
-        if seed is None and not self._seeded:
-            seed = secrets.randbelow(HELD_OUT_SEED)
-        if isinstance(seed, (int, np.integer)):
-            self._seed[indices] = check_seed(int(seed))
-            self._lane[indices] = indices
-            self._episode[indices] = 0
-        elif seed is not None:
-            if len(seed) != self.num_envs:
-                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
-            for b in indices.tolist():
-                env_seed = seed[b]
-                if env_seed is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = check_seed(int(env_seed)), 0, 0
-        self._seeded = True
-        self._start(indices)
-
-    def _draw(self, indices: np.ndarray) -> Episodes:
-        return self._source.draw(self._seed[indices], self._lane[indices], self._episode[indices])
-
     def _start(self, indices: np.ndarray) -> None:
-        episodes = self._draw(indices)
-        self._length[indices] = self.episode_steps
-        if self.settings.staggered:
-            first = self._episode[indices] == 0
-            self._length[indices[first]] = 1 + np.floor(episodes.stagger[first] * self.episode_steps).astype(np.int64)
-        self.elapsed[indices] = 0
-        self._sums[indices] = 0.0
+        episodes = self._source.draw(*self.keys(indices))
+        self._begin(indices, episodes.stagger)
         for part, engine in zip(self._parts, self._engines, strict=True):
             inside = slice(*np.searchsorted(indices, [part.start, part.stop]))
             local = indices[inside] - part.start
@@ -175,7 +128,7 @@ class Core:
             rtt_s,
             self.groups,
         )
-        self._sums += terms
+        self.sums += terms
         self.last_terms = terms
         return terms
 
@@ -187,29 +140,9 @@ class Core:
         out = {f"step_{name}": terms[:, index].copy() for index, name in enumerate(REWARD_TERMS)}
         return out | {"time_s": np.repeat(self.env("step") * self.env("dt_s"), rows_per_env)}
 
-    def truncated(self) -> np.ndarray:
-        """Return a new (B,) bool array of the environments whose episode has ended."""
-        over: np.ndarray = self.elapsed >= self._length
-        return over
-
-    def means(self, mask: np.ndarray) -> np.ndarray:
-        """Return the mean of each term over the episode so far: (sum(mask), G, len(TERMS))."""
-        means: np.ndarray = self._sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
-        return means
-
     def engines(self) -> list[tuple[slice, CurveEngine]]:
         """Return the engines with their environments, for kernels that advance them without this core."""
         return list(zip(self._parts, self._engines, strict=True))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Length of each episode in steps: the core's own (B,) int64 array."""
-        return self._length
-
-    @property
-    def sums(self) -> np.ndarray:
-        """Sums of the terms over each episode so far: the core's own (B, G, len(TERMS)) array."""
-        return self._sums
 
     def count_again(self) -> None:
         """Read the engines' counts again, after a kernel has advanced them."""
@@ -254,7 +187,7 @@ class Core:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
-        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        arrays = self._counters()
         for index, engine in enumerate(self._engines):
             for name, array in engine.snapshot().arrays.items():
                 arrays[f"engine{index}.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
@@ -262,29 +195,26 @@ class Core:
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Restore a result of ``state``, also in another process. Raises InputError if it does not fit."""
-        arrays = {name: _read_array(state, name, getattr(self, name)) for name in (*_KEYS, *_COUNTERS)}
+        counters = self._read_counters(state)
         snapshots = [
-            Snapshot({name: _read_array(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
+            Snapshot({name: read_array(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
             for index, engine in enumerate(self._engines)
         ]
-        self._restore(arrays, snapshots)
+        self._restore(counters, snapshots)
         self._seeded = True
 
-    def _restore(self, arrays: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
-        for name in _KEYS:
-            getattr(self, name)[...] = arrays[name]
+    def _restore(self, counters: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
+        self._set_counters(counters)
         self._start(np.arange(self.num_envs))  # the paths of the episodes, which the snapshots do not hold
-        for name in _COUNTERS:
-            getattr(self, name)[...] = arrays[name]
+        self._set_counters(counters)
         for engine, snapshot in zip(self._engines, snapshots, strict=True):
             engine.restore(snapshot)
         self._counts = self._read_counts()
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle by rebuilding: compiled kernels and addresses cannot be copied."""
-        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         snapshots = [engine.snapshot() for engine in self._engines]
-        return {"made_with": self._made_with, "seeded": self._seeded, "own": arrays, "snapshots": snapshots}
+        return {"made_with": self._made_with, "seeded": self._seeded, "own": self._counters(), "snapshots": snapshots}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild, and continue where the copy was taken."""
@@ -299,7 +229,7 @@ def parts_of(num_envs: int, n_models: int) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
 
 
-def _reset_engine(engine: CurveEngine, indices: np.ndarray, episodes: Episodes) -> None:
+def _reset_engine(engine: CurveEngine, indices: np.ndarray, episodes: Draws) -> None:
     mask = np.zeros(engine.n_envs, np.bool_)
     mask[indices] = True
     seeds = np.zeros(engine.n_envs)
@@ -310,14 +240,3 @@ def _reset_engine(engine: CurveEngine, indices: np.ndarray, episodes: Episodes) 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _read_array(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
-    if name not in state:
-        raise InputError(f"environment state without {name!r}")
-    array = state[name]
-    if array.dtype == np.uint8 and array.nbytes == like.nbytes:
-        return np.frombuffer(array.tobytes(), like.dtype).reshape(like.shape)
-    if array.shape != like.shape:
-        raise InputError(f"environment state with {name!r} of shape {array.shape}; {like.shape} is needed")
-    return array

@@ -71,7 +71,7 @@ def draw_numbers(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-de
 
 
 @dataclass(frozen=True)
-class Episodes:
+class Draws:
     """Initial states of episodes.
 
     Attributes:
@@ -86,11 +86,11 @@ class Episodes:
     keys: np.ndarray
     stagger: np.ndarray
 
-    def part(self, rows: slice) -> Episodes:
+    def part(self, rows: slice) -> Draws:
         """Return some of the episodes."""
         if rows == slice(0, len(self.keys)):
             return self
-        return Episodes(path_rows(self.paths, rows), self.initial_C_L_Bps[rows], self.keys[rows], self.stagger[rows])
+        return Draws(path_rows(self.paths, rows), self.initial_C_L_Bps[rows], self.keys[rows], self.stagger[rows])
 
 
 class PathSource:
@@ -121,7 +121,7 @@ class PathSource:
         d = self.distribution
         return d.buffer_bdp[1] / d.link_rate_min_share + 2.0 + d.jitter_rtts[1] + 3.0 / self.steps_per_rtt
 
-    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
         """Draw episodes as a function of the three keys.
 
         Args:
@@ -132,7 +132,7 @@ class PathSource:
         u = draw_numbers(seeds, lanes, episodes, _DRAWS)
         keys = np.floor(u[_KEY] * 2.0**53)
         if self._fixed is not None:
-            return Episodes(path_rows(self._fixed, lanes % len(self._fixed.dt_s)), np.zeros(len(seeds)), keys, u[_STAGGER])
+            return Draws(path_rows(self._fixed, lanes % len(self._fixed.dt_s)), np.zeros(len(seeds)), keys, u[_STAGGER])
         d, K = self.distribution or PathDistribution(), self.steps_per_rtt
         rtt_s = _log_uniform(u[_RTT], d.rtt_s)
         floor_Bps = d.mss_bytes / rtt_s
@@ -152,7 +152,7 @@ class PathSource:
         paths.link_rate_min_Bps = d.link_rate_min_share * link_rate_Bps
         seeded = np.exp(u[_C_L] * np.log(np.maximum(link_rate_Bps / floor_Bps, 1.0))) * floor_Bps
         initial = np.where(u[_SEEDED] < d.seeded_share, np.minimum(seeded, link_rate_Bps), 0.0)
-        return Episodes(paths, initial, keys, u[_STAGGER])
+        return Draws(paths, initial, keys, u[_STAGGER])
 
 
 class SomeGivenPaths(PathSource):
@@ -177,7 +177,7 @@ class SomeGivenPaths(PathSource):
             raise InputError("paths with rate changes cannot stand beside drawn ones")
         self._given_of_lane = given_of_lane
 
-    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
         """Draw episodes as a function of the three keys."""
         drawn = super().draw(seeds, lanes, episodes)
         indices = self._given_of_lane[lanes]

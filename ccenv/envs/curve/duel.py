@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
 
 from ccenv.agents.interface.interface import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.base.config import validate
-from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
-from ccenv.envs.common.adapters import FRAMES_PER_SECOND, check_render_mode, draw
+from ccenv.base.errors import InputError, did_you_mean, unknown_name
+from ccenv.envs.common.adapters import check_render_mode
+from ccenv.envs.common.agents import AgentsEnv
 from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.interface import WatchedFlows, action_space
@@ -224,13 +224,10 @@ def _spread(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return out
 
 
-require_extra("pettingzoo", "duel")
-
-
 _ID = "ccenv/Duel-v0"
 
 
-class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
+class DuelEnv(AgentsEnv):
     """Make every controlled flow and the network an agent.
 
     ## Description
@@ -265,12 +262,7 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     * v0: initial version (observation version 1).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
-        "name": "duel_v0",
-        "render_modes": ["rgb_array"],
-        "render_fps": FRAMES_PER_SECOND,
-        "is_parallelizable": True,
-    }
+    metadata: ClassVar[dict[str, Any]] = {**AgentsEnv.metadata, "name": "duel_v0"}
 
     def __init__(
         self,
@@ -279,60 +271,16 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         network_reward: RewardWeights | dict[str, float] | None = None,
         **settings: Any,
     ) -> None:
-        self.render_mode = render_mode
-        self._task = _duel(1, game, network_reward, settings, check_render_mode(render_mode))
-        self.possible_agents = list(self._task.agents)
-        self.agents: list[str] = []
-        self.observation_spaces, self.action_spaces = self._task.observation_spaces, self._task.action_spaces
+        self._set_task(_duel(1, game, network_reward, settings, check_render_mode(render_mode)), render_mode)
 
-    def observation_space(self, agent: str) -> spaces.Box:
-        """Return an agent's observation space, always the same object."""
-        return self.observation_spaces[agent]
+    def _set_task(self, task: DuelTask, render_mode: str | None) -> None:
+        self._task = task
+        super().__init__(task.core, render_mode, task.observation_spaces, task.action_spaces)
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return an agent's action space, always the same object."""
-        space: spaces.Space[Any] = self.action_spaces[agent]
-        return space
-
-    def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-        """Start the next episode, or with a seed the first one of that seed. No options are used."""
-        self._task.core.reset(seed=seed)
-        self.agents = list(self.possible_agents)
-        return self._observe(), {name: {} for name in self.agents}
-
-    def step(
-        self, actions: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Take one step with the actions of all agents.
-
-        Raises:
-            InputError: if an agent's action is missing.
-        """
-        missing = [name for name in self.agents if name not in actions]
-        if missing:
-            raise InputError(f"no action for {', '.join(missing)}")
+    def _play(self, actions: dict[str, Any]) -> dict[str, float]:
         single = {name: as_numbers(actions[name]) for name in self.possible_agents}
-        batch_rewards = self._task.step({name: action[None] for name, action in single.items()})
-        rewards = {name: float(values[0]) for name, values in batch_rewards.items()}
-        truncated = bool(self._task.core.truncated()[0])
-        infos: dict[str, dict[str, Any]] = {name: {} for name in self.agents}
-        if truncated:
-            means = self._task.means(np.ones(1, np.bool_))
-            infos = {name: {term: float(values[0]) for term, values in terms.items()} for name, terms in means.items()}
-        ends = dict.fromkeys(self.agents, truncated)
-        terminations = dict.fromkeys(self.agents, False)
-        if truncated:
-            self.agents = []
-        return self._observe(), rewards, terminations, ends, infos
-
-    def render(self) -> np.ndarray | None:
-        """Return an image of the episode so far: curves and queue."""
-        return None if self.render_mode is None else draw(self._task.core, 0)
-
-    def close(self) -> None:
-        """Release nothing: there are no windows or files."""
+        rewards = self._task.step({name: action[None] for name, action in single.items()})
+        return {name: float(values[0]) for name, values in rewards.items()}
 
     def _observe(self) -> dict[str, np.ndarray]:
         return {name: array[0].copy() for name, array in self._task.observe().items()}
@@ -348,14 +296,10 @@ class FlowsEnv(DuelEnv):
     metadata: ClassVar[dict[str, Any]] = {**DuelEnv.metadata, "name": "flows_v0"}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        self.render_mode = render_mode
         checked = read_settings(settings, "FlowsEnv")
         if checked.adversary == EXTERNAL:
             raise InputError("adversary is 'external', but only the flows are agents here; for both see ccenv/Duel-v0")
-        self._task = DuelTask(1, checked, record=check_render_mode(render_mode))
-        self.possible_agents = list(self._task.agents)
-        self.agents = []
-        self.observation_spaces, self.action_spaces = self._task.observation_spaces, self._task.action_spaces
+        self._set_task(DuelTask(1, checked, record=check_render_mode(render_mode)), render_mode)
 
 
 def make_duels(

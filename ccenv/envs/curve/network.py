@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 
 from ccenv.adversaries.observation import (
     BDP_SEGMENTS,
@@ -187,10 +186,6 @@ class NetworkTask:
         return observe_network(self.core)
 
 
-def _maker(settings: EnvSettings) -> Any:
-    return lambda num_envs, record: NetworkTask(num_envs, settings, record)
-
-
 class NetworkEnv(TaskEnv):
     """Control the network: choose the legal moves that hurt fixed senders most.
 
@@ -260,18 +255,13 @@ class NetworkEnv(TaskEnv):
     * v0: initial version (observation version 1).
     """
 
-    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), render_mode)
+    env_id = _ID
+    read_settings = staticmethod(read_settings)
+    make_task = staticmethod(NetworkTask)
+    defaults = DEFAULTS
 
 
 class NetworkVectorEnv(TaskVectorEnv):
     """A batch of ``NetworkEnv``; see there."""
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        **settings: Any,
-    ) -> None:
-        super().__init__(_maker(read_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)
+    single = NetworkEnv

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gymnasium.vector import AutoresetMode
+from functools import partial
 
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.curve.interface import sender_task
-from ccenv.envs.curve.settings import EnvSettings, read_settings
-
-_ID = "ccenv/Sender-v0"
-
-
-def _maker(settings: EnvSettings) -> Any:
-    return lambda num_envs, record: sender_task(num_envs, settings, record)
+from ccenv.envs.curve.settings import read_settings
 
 
 class SenderEnv(TaskEnv):
@@ -74,18 +66,13 @@ class SenderEnv(TaskEnv):
     * v0: initial version (observation version 1).
     """
 
-    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        super().__init__(_maker(read_settings(settings, _ID)), render_mode)
+    env_id = "ccenv/Sender-v0"
+    read_settings = staticmethod(read_settings)
+    make_task = staticmethod(sender_task)
+    make_shared = partial(sender_task, shared=True)
 
 
 class SenderVectorEnv(TaskVectorEnv):
     """A batch of ``SenderEnv``; see there."""
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        **settings: Any,
-    ) -> None:
-        super().__init__(_maker(read_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)
+    single = SenderEnv

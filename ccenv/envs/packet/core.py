@@ -6,9 +6,8 @@ keep their rates and windows.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ccenv.agents.sender import Sender
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER, ordered
 from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.common.episodes import HELD_OUT_SEED, check_seed
+from ccenv.envs.common.episodes import Episodes
 from ccenv.envs.packet.episodes import Draws, build
 from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
 from ccenv.network.adversary import ScriptedAdversary
@@ -32,11 +31,9 @@ from ccenv.simulation.scenario import Scenario
 
 MAX_EVENTS = 1_000_000_000_000  # of an episode: its length in decisions and seconds is bounded
 LOG_ROWS = 2_000_000  # of the packet log of a network that is recorded
-_KEYS = ("_seed", "_lane", "_episode")
-_COUNTERS = ("elapsed", "_length", "_sums", "_counts", "_seen", "_decides")
 
 
-class PacketCore:
+class PacketCore(Episodes):
     """A batch of networks drawn from a scenario distribution.
 
     Args:
@@ -59,11 +56,13 @@ class PacketCore:
 
     Attributes:
         flows: (M,) indices of the monitored flows.
+        counts: (B, M) decisions of each monitored flow in the episode so far.
         tells_time: each step's info holds the networks' time.
         batch: the networks in the engine.
     """
 
     term_names = tuple(term.name for term in TERMS)
+    stored: ClassVar[dict[str, str]] = {**Episodes.stored, "_counts": "counts", "_seen": "_seen", "_decides": "_decides"}
 
     def __init__(
         self,
@@ -85,8 +84,9 @@ class PacketCore:
         own_reward: OwnReward | None = None,
         within: np.ndarray | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self.flows = np.array(sorted(deciders), np.int64)
+        M = len(self.flows)
+        super().__init__(num_envs, episode_decisions, (M, N_TERMS), staggered)
         self._made_with = {
             **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
@@ -97,9 +97,7 @@ class PacketCore:
         self._within = within
         self._patterns, self._pattern_rows = patterns, pattern_rows(distribution.largest)
         self.per_flow, self.tells_time, self.own_reward = per_flow, False, own_reward
-        self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
-        self.flows = np.array(sorted(deciders), np.int64)
-        self.interface, self._staggered, self._recording = interface, staggered, record
+        self.distribution, self.interface, self._recording = distribution, interface, record
         self._numbers, self._has_extra = interface.numbers, interface.extra is not None
         self._weights = np.array([weights.get(term.name, 0.0) for term in TERMS])
         log = LOG_ROWS if record else 0
@@ -107,62 +105,29 @@ class PacketCore:
             num_envs, distribution, senders, deciders, adversaries or {}, start_rate_share, threads, packet_log=log
         )
         self._boxed = [i for i, flow in enumerate(distribution.largest.flows) if flow.jitter.kind == "adversary"]
-        M = len(self.flows)
-        self._seed, self._lane = np.zeros(num_envs, np.int64), np.arange(num_envs)
-        self._episode = np.zeros(num_envs, np.int64)
-        self._seeded = False
         self._all = np.arange(num_envs)
-        self.elapsed = np.zeros(num_envs, np.int64)
-        self._length = np.full(num_envs, episode_decisions)
         self._until_s = np.full(num_envs, distribution.largest.duration_s)
         self._seen = np.zeros((num_envs, M, interface.history, len(self._numbers)), np.float32)
         self._decides = np.zeros((num_envs, M), np.bool_)
         self.terms = np.zeros((num_envs, M, N_TERMS))
         self.rewards = np.zeros((num_envs, M))
-        self._sums, self._counts = np.zeros((num_envs, M, N_TERMS)), np.zeros((num_envs, M))
+        self.counts = np.zeros((num_envs, M))
         self._scenarios: list[Scenario | None] = [None] * num_envs
         self._blank = np.zeros(1, MEASURES)
         self._blank["mss_bytes"], self._blank["interval_s"] = distribution.largest.mss_bytes, 1.0
         self._idle = np.zeros(len(self._numbers))
         put_signals(self._blank[0], self._numbers, self._idle)
-        self._start(np.arange(num_envs))
+        self._start(self._all)
 
     # --- episodes -----------------------------------------------------------------------------------------------------
 
-    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
-        """Start new episodes and run each network to its first decision.
-
-        Args:
-            mask: (B,) bool, environments to reset; None: all.
-            seed: None: continue each environment's sequence of episodes (of a random seed by default). A number: key all by
-                (seed, environment, episode), from episode 0. One per environment: each equals a single one of that seed.
-        """
-        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        self._episode[indices] += 1
-        if seed is None and not self._seeded:
-            seed = secrets.randbelow(HELD_OUT_SEED)
-        if isinstance(seed, (int, np.integer)):
-            self._seed[indices], self._lane[indices], self._episode[indices] = check_seed(int(seed)), indices, 0
-        elif seed is not None:
-            if len(seed) != self.num_envs:
-                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
-            for b in indices.tolist():
-                env_seed = seed[b]
-                if env_seed is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = check_seed(int(env_seed)), 0, 0
-        self._seeded = True
-        self._start(indices)
-
     def _start(self, indices: np.ndarray) -> None:
+        """Begin episodes and run each network to its first decision."""
         if not len(indices):
             return
         draws = self._draw(indices)
-        self._length[indices] = self.episode_steps
-        if self._staggered:
-            first = self._episode[indices] == 0
-            self._length[indices[first]] = 1 + np.floor(draws.stagger[first] * self.episode_steps).astype(np.int64)
-        self.elapsed[indices] = 0
-        self._sums[indices] = self._counts[indices] = 0.0
+        self._begin(indices, draws.stagger)
+        self.counts[indices] = 0.0
         self.batch.begin(indices, draws.beginnings)
         self.check()
         if self._patterns is not None:
@@ -176,7 +141,7 @@ class PacketCore:
 
     def _draw(self, indices: np.ndarray) -> Draws:
         within = None if self._within is None else self._within[indices]
-        return self._source.draw(self._seed[indices], self._lane[indices], self._episode[indices], within)
+        return self._source.draw(*self.keys(indices), within)
 
     def _run(self, indices: np.ndarray | None = None) -> None:
         """Run to the next decisions, in all networks or only in some."""
@@ -189,8 +154,8 @@ class PacketCore:
     def own_arrays(self) -> CoreArrays:
         """The core's own arrays, not copies, for kernels that advance its networks."""
         return CoreArrays(
-            self._until_s, self.elapsed, self._length, self._decides, self._numbers, self._weights, self._seen, self.terms,
-            self.rewards, self._sums, self._counts,
+            self._until_s, self.elapsed, self.lengths, self._decides, self._numbers, self._weights, self._seen, self.terms,
+            self.rewards, self.sums, self.counts,
         )  # fmt: skip
 
     def check(self) -> None:
@@ -234,7 +199,7 @@ class PacketCore:
 
     def truncated(self) -> np.ndarray:
         """Return a new (B,) bool array of the environments whose episode has ended."""
-        over: np.ndarray = (self.elapsed >= self._length) | ~self._decides.any(axis=1)
+        over: np.ndarray = super().truncated() | ~self._decides.any(axis=1)
         return over
 
     def means(self, mask: np.ndarray) -> np.ndarray:
@@ -242,26 +207,11 @@ class PacketCore:
 
         Its shape is (n, 1, N_TERMS) over all flows; with ``per_flow`` (n, M, N_TERMS).
         """
-        sums, counts = self._sums[mask], self._counts[mask]
+        sums, counts = self.sums[mask], self.counts[mask]
         if not self.per_flow:
             sums, counts = sums.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
         means: np.ndarray = sums / np.maximum(counts, 1.0)[:, :, None]
         return means
-
-    @property
-    def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Keys of each environment's episode: seed, lane and number of the episode, copies of (B,) each."""
-        return self._seed.copy(), self._lane.copy(), self._episode.copy()
-
-    @property
-    def sums(self) -> np.ndarray:
-        """Sum of each term over the decisions of each monitored flow in the episode so far: a new (B, M, N_TERMS) array."""
-        return self._sums.copy()
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Decisions of each monitored flow in the episode so far: a new (B, M) array."""
-        return self._counts.copy()
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
         """Return the time of each network, once per row, with ``tells_time``; else nothing."""
@@ -337,21 +287,16 @@ class PacketCore:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
-        arrays = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        arrays = self._counters()
         for name, array in self.batch.state().items():
             arrays[f"batch.{name}"] = array.reshape(-1).view(np.uint8)
         return arrays
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore a result of ``state``, also in another process. Raises InputError if it does not fit."""
-        targets = {name: getattr(self, name) for name in (*_KEYS, *_COUNTERS)}
-        for name, target in targets.items():
-            if name not in state or state[name].nbytes != target.nbytes:
-                raise InputError(f"environment state without a fitting {name!r}")
-        batch_state = {name.removeprefix("batch."): array for name, array in state.items() if name.startswith("batch.")}
-        self.batch.set_state(batch_state)
-        for name, target in targets.items():
-            target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
+        counters = self._read_counters(state)
+        self.batch.set_state({name[6:]: array for name, array in state.items() if name.startswith("batch.")})
+        self._set_counters(counters)
         self._seeded = True
         if self._recording:
             draws = self._draw(self._all)

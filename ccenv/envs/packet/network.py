@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymnasium.vector import AutoresetMode
-
-from ccenv.envs.packet.sender import InfoEnv, InfoVectorEnv
-from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
+from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask
 
-_ID = "ccenv/PacketNetwork-v0"
 DEFAULTS: dict[str, Any] = {
     "scenario": "jittered",
     "signals": "network",
@@ -19,11 +16,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def _maker(settings: PacketSettings) -> Any:
-    return lambda num_envs, record: PacketNetworkTask(num_envs, settings, record)
-
-
-class PacketNetworkEnv(InfoEnv):
+class PacketNetworkEnv(TaskEnv):
     """Control a packet network: delay packets within the law so that it hurts the senders most.
 
     ## Description
@@ -73,18 +66,13 @@ class PacketNetworkEnv(InfoEnv):
     * v0: initial version (interface version 1).
     """
 
-    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), render_mode)
+    env_id = "ccenv/PacketNetwork-v0"
+    read_settings = staticmethod(read_packet_settings)
+    make_task = staticmethod(PacketNetworkTask)
+    defaults = DEFAULTS
 
 
-class PacketNetworkVectorEnv(InfoVectorEnv):
+class PacketNetworkVectorEnv(TaskVectorEnv):
     """A batch of ``PacketNetworkEnv``; see there."""
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        **settings: Any,
-    ) -> None:
-        super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)
+    single = PacketNetworkEnv

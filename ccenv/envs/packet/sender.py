@@ -2,62 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from gymnasium.vector import AutoresetMode
-
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
-from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
-from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
-
-_ID = "ccenv/Packet-v0"
+from ccenv.envs.packet.settings import read_packet_settings
+from ccenv.envs.packet.task import PacketTask, SharedPacketTask
 
 
-def _maker(settings: PacketSettings) -> Any:
-    return lambda num_envs, record: PacketTask(num_envs, settings, record)
-
-
-class InfoEnv(TaskEnv):
-    """A single packet environment, with the task's infos in each step's info."""
-
-    task: PacketTask | PacketNetworkTask
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start the next episode, or with a seed the first one of that seed. No options are used."""
-        observation, info = super().reset(seed=seed, options=options)
-        return observation, info | {name: values[0] for name, values in self.task.infos().items()}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Run to the next decision; the info of an episode's last step holds the mean of each reward term."""
-        observation, reward, terminated, truncated, info = super().step(action)
-        return observation, reward, terminated, truncated, info | {name: v[0] for name, v in self.task.infos().items()}
-
-
-class InfoVectorEnv(TaskVectorEnv):
-    """A batch of packet environments, with the task's infos in each step's info."""
-
-    task: PacketTask | PacketNetworkTask
-
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new episodes (``TaskVectorEnv.reset``)."""
-        observations, info = super().reset(seed=seed, options=options)
-        return observations, info | self._infos()
-
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Run each network to its next decision (``TaskVectorEnv.step``)."""
-        observations, rewards, terminated, truncated, info = super().step(actions)
-        return observations, rewards, terminated, truncated, info | self._infos()
-
-    def _infos(self) -> dict[str, np.ndarray]:
-        infos = self.task.infos()
-        return infos | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in infos}
-
-
-class PacketEnv(InfoEnv):
+class PacketEnv(TaskEnv):
     """Control how one or more flows send in a compiled packet-level simulation.
 
     ## Description
@@ -109,18 +59,13 @@ class PacketEnv(InfoEnv):
     * v0: initial version (interface version 1).
     """
 
-    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        super().__init__(_maker(read_packet_settings(settings, _ID)), render_mode)
+    env_id = "ccenv/Packet-v0"
+    read_settings = staticmethod(read_packet_settings)
+    make_task = staticmethod(PacketTask)
+    make_shared = staticmethod(SharedPacketTask)
 
 
-class PacketVectorEnv(InfoVectorEnv):
+class PacketVectorEnv(TaskVectorEnv):
     """A batch of ``PacketEnv``; see there."""
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        **settings: Any,
-    ) -> None:
-        super().__init__(_maker(read_packet_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)
+    single = PacketEnv

@@ -65,10 +65,10 @@ def _mean_reward(core: PacketCore, settings: PacketSettings, number: int, step: 
     """Play an episode; return the mean reward of the decisions of each network after its warm-up, (B,)."""
     core.reset(seed=path_seed(PathSet.TRAIN, number))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    sums, counts = core.sums, core.counts
+    sums, counts = core.sums.copy(), core.counts.copy()
     for decision in range(core.episode_steps):
         if decision == warmup:
-            sums, counts = core.sums, core.counts
+            sums, counts = core.sums.copy(), core.counts.copy()
         if core.truncated().all():
             break
         step()
@@ -117,7 +117,7 @@ class PreferenceTask(SharedPacketTask):
         """Return the weights of the objectives in the episode of each row, (rows, objectives)."""
         if self._preferences.only:
             return np.tile(self._default, (self.core.num_envs * self.rows_per_env, 1))
-        seeds, lanes, episodes = self.core.keys
+        seeds, lanes, episodes = self.core.keys()
         u = draw_numbers(seeds, lanes + _LANES, episodes, len(self._default))
         shares = -np.log(np.maximum(1.0 - u, 1e-300)).T  # exponential numbers over their sum are even on the simplex
         return np.repeat(shares / shares.sum(axis=1, keepdims=True), self.rows_per_env, axis=0)

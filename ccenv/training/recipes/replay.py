@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ccenv.base.config import StrictModel
 from ccenv.base.random import uniform
-from ccenv.envs.curve.distribution import Episodes, PathDistribution, PathSource
+from ccenv.envs.curve.distribution import Draws, PathDistribution, PathSource
 
 _REPLAY, _CHOICE = 1000, 1001  # indices of an episode's random numbers, beyond those that decide its path
 _NO_LEVEL = (-1, -1)  # the level of an environment before its first episode
@@ -52,7 +52,7 @@ class ReplayedPaths(PathSource):
         self._levels = np.full((num_envs, 2), -1)  # lane and episode of its level
         self._begun: list[list[tuple[int, int]]] = [[] for _ in range(num_envs)]
 
-    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
         """Draw episodes, of new or stored levels."""
         for seed, lane, episode in zip(seeds.tolist(), lanes.tolist(), episodes.tolist(), strict=True):
             if tuple(self._keys[lane].tolist()) != (seed, episode):
