@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError, shown
 from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, write_atomic
-from ccenv.base.foreign import parse_json, read_bounded, resolve_inside, shown_path
+from ccenv.base.foreign import parse_json, read_bounded, shown_path
 
 MAX_BYTES = 1 << 30  # of a journal; that of the largest published suite has some 20 MB
 PART = Format("ccenv-part", 1, "a part of results", older="--fresh starts anew")
@@ -123,13 +123,14 @@ class ResultFolder:
 
     def clear(self, keep: Iterable[str] = ()) -> None:
         """Remove the results, the record last, except files whose names are in ``keep``. Raises CcenvError if that fails."""
+        self.remove(*self._owns, self.record, keep=keep)
+
+    def remove(self, *patterns: str, keep: Iterable[str] = ()) -> None:
+        """Remove files and folders, except those whose names are in ``keep``. Raises CcenvError if that fails."""
         kept = {LOCK, *keep}
         try:
-            for old in [*(old for pattern in self._owns for old in self.path.glob(pattern)), self.path / self.record]:
-                if old.name not in kept and old.is_dir():
-                    shutil.rmtree(old)
-                elif old.name not in kept:
-                    old.unlink(missing_ok=True)
+            for old in [old for pattern in patterns for old in self.path.glob(pattern) if old.name not in kept]:
+                shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
         except OSError as error:
             raise CcenvError(f"{self.path}: cannot be cleared ({error.strerror})") from None
 
@@ -155,19 +156,25 @@ class ResultFolder:
         seal = validate(_Seal, content.pop("seal", None), f"{where}: seal")
         if seal.sha256 != hash_of({**content, "files": seal.files}):
             raise InputError(f"{where}: has been changed since it was written; remove it to play this part again")
+        hashes = self._hashes(name)
         for name_of_file, expected in seal.files.items():
-            sealed = resolve_inside(self.path, name_of_file, f"{where}: seal")
-            if not sealed.is_file() or _sha256(sealed) != expected:
-                said = "has been changed since it was written" if sealed.is_file() else "is gone"
+            if hashes.get(name_of_file) != expected:
+                said = "has been changed since it was written" if name_of_file in hashes else "is gone"
                 raise InputError(f"{self.path}/{name_of_file}: {said}; remove {where} to play this part again")
         return validate(model, content, where)
 
-    def finish(self, name: str, part: StrictModel, files: Iterable[FilePath] = ()) -> None:
-        """Write a part, sealed with its files, which makes it finished. Raises CcenvError if it cannot be written."""
-        content = part.model_dump(mode="json")
-        hashes = {str(file.relative_to(self.path)): _sha256(file) for file in sorted(files)}
-        seal = {"files": hashes, "sha256": hash_of({**content, "files": hashes})}
+    def finish(self, name: str, part: StrictModel) -> None:
+        """Write a part, which makes it finished, with the hashes of its files: those in a folder of its name, or named NAME-*."""
+        content, files = part.model_dump(mode="json"), self._hashes(name)
+        seal = {"files": files, "sha256": hash_of({**content, "files": files})}
         self._parts.write(self.path / f"{name}.part.json", {**content, "seal": seal})
+
+    def _hashes(self, name: str) -> dict[str, str]:
+        files = [file for files in (f"{name}/[!.]*", f"{name}-*") for file in self.path.glob(files) if file.is_file()]
+        return {
+            str(file.relative_to(self.path)): hashlib.sha256(read_bounded(file, _MAX_PART_BYTES)).hexdigest()
+            for file in sorted(files)
+        }
 
 
 class _Seal(StrictModel):
@@ -180,10 +187,6 @@ class _Seal(StrictModel):
 
     files: dict[str, str]
     sha256: str
-
-
-def _sha256(file: FilePath) -> str:
-    return hashlib.sha256(read_bounded(file, _MAX_PART_BYTES)).hexdigest()
 
 
 def _difference(stored: Any, expected: Any, name: str) -> str:

@@ -283,6 +283,11 @@ def run_league(
         best = [one["best_sender"], one["best_guarantee"], one["best_nominal"]]
         rows.append([one["round"], one["value"], one["exploitability"], f"{low:.3f} to {high:.3f}", mixed, *best])
     print_table(f"league {settings.name}, seed {settings.seed}", columns, rows)
+    for one in (one for one in data["rounds"] if "code" in one):
+        replay = "the same round" if one["replayed"] else "another round"
+        print_text(
+            f"round {one['round']} was decided by older code ({one['code'][:12]}); this code gets {replay} from its answers"
+        )
     best = data["best"]
     named = folder / best["folder"] if best["folder"] else best["sender"]
     print_text(f"best sender {named}: guarantee {best['guarantee']:.4f}, nominal score {best['nominal_score']:.4f}")

@@ -114,15 +114,15 @@ def test_a_journal_keeps_whole_lines_and_cuts_a_torn_tail(tmp_path: Path) -> Non
 
 def test_a_part_is_finished_with_its_seal(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
-    file = tmp_path / "parts" / "one.npz"
+    file = tmp_path / "parts" / "one-moves.npz"
     folder = open_folder(tmp_path, marks=("parts",))
     file.write_bytes(b"moves")
     assert folder.part("parts/one", Part) is None
-    folder.finish("parts/one", Part(seconds=2.0), [file])
+    folder.finish("parts/one", Part(seconds=2.0))
     assert folder.part("parts/one", Part) == Part(seconds=2.0)
     for content, said in ((b"other", "has been changed since it was written"), (None, "is gone")):
         file.unlink() if content is None else file.write_bytes(content)
-        with pytest.raises(InputError, match=rf"one\.npz: {said}; remove .*one\.part\.json to play this part again"):
+        with pytest.raises(InputError, match=rf"one-moves\.npz: {said}; remove .*one\.part\.json to play this part again"):
             folder.part("parts/one", Part)
     part = tmp_path / "parts" / "one.part.json"
     part.write_text(part.read_text().replace("2.0", "3.0"))

@@ -113,7 +113,8 @@ class League:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of ``board.json``."""
         record = self.record
-        rounds = [one.model_dump(include={"round", "value", "exploitability", "interval"}) for one in record.rounds]
+        shown_keys = {"round", "value", "exploitability", "interval", "code", "replayed"}
+        rounds = [one.model_dump(include=shown_keys) for one in record.rounds]
         description = {"league": record.name, "seed": record.seed, "value": record.value, "sender_mixture": record.sender_mixture}
         return {**description, "best": record.best.model_dump(), "rounds": rounds, "record": self.link}
 

@@ -26,7 +26,17 @@ from ccenv.training.checkpoint import Stopwatch, unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.league.config import LeagueConfig
 from ccenv.training.league.games import MixedGame, draw_scenes, make_scene, play_payoffs
-from ccenv.training.league.store import NETWORKS, SENDERS, HoldOutPart, LeagueFolder, NetworkPart, SenderPart
+from ccenv.training.league.store import (
+    START,
+    HoldOutPart,
+    LeagueFolder,
+    NetworkPart,
+    SenderPart,
+    hold_out_part,
+    network_part,
+    round_name,
+    sender_part,
+)
 from ccenv.training.learner import Learner
 
 WEIGHTS = "weights.safetensors"
@@ -100,28 +110,7 @@ def load_weights(folder: FilePath) -> dict[str, np.ndarray]:
 
 
 TINY = 1e-6  # probability below which a sender or network is left out
-START = "start"
 _SENDER, _NETWORK, _HOLD_OUT = range(3)  # purposes of a round's random numbers
-
-
-def sender_part(round_: int | None) -> str:
-    """Return the name of the part of a sender's answer; None: of the first policy."""
-    return f"{SENDERS}/{START if round_ is None else round_name(round_)}"
-
-
-def network_part(round_: int, scene: int) -> str:
-    """Return the name of the part of the network's answers in a scene."""
-    return f"{NETWORKS}/{round_name(round_)}-scene-{scene:02d}"
-
-
-def hold_out_part(round_: int, scene: int) -> str:
-    """Return the name of the part of the hold-outs of a scene."""
-    return f"{NETWORKS}/{round_name(round_)}-hold-out-{scene:02d}"
-
-
-def round_name(round_: int) -> str:
-    """Return the name of a round, and of the sender that it trained."""
-    return f"round-{round_:02d}"
 
 
 def _seed(config: LeagueConfig, round_: int, purpose: int, number: int) -> int:

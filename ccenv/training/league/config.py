@@ -195,11 +195,6 @@ class LeagueConfig(StrictModel):
         """Return the resolved config, every default written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
-    def same_league(self, data: Any) -> bool:
-        """Tell whether stored settings are these; the number of rounds may differ."""
-        current = self.model_dump(mode="json", exclude={"rounds"})
-        return isinstance(data, dict) and {k: v for k, v in data.items() if k != "rounds"} == current
-
 
 def load_league(name: str, overrides: dict[str, Any] | None = None) -> LeagueConfig:
     """Read the config of a league.

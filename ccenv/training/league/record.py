@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer, model_validator
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
@@ -21,6 +21,7 @@ MAX_PLAYERS = 512
 MAX_ROUNDS = 1000
 RULES = JsonRules(max_bytes=16 << 20, max_depth=12, max_values=1_000_000)
 ROUND_OFF = 1e-6
+HASH = r"^[0-9a-f]{64}$"
 
 Finite = Annotated[float, Field(strict=True, ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of them are finite
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -35,7 +36,12 @@ class HoldOuts(StrictModel):
 
 
 class Round(StrictModel):
-    """A round, as :func:`ccenv.training.league.run.league` describes it."""
+    """A round, as :func:`ccenv.training.league.run.league` describes it.
+
+    Attributes:
+        code: hash of the code that decided it, if it is not that of the league.
+        replayed: whether the league's code got the same round from its answers.
+    """
 
     round: int = Field(ge=0, lt=MAX_ROUNDS, strict=True)
     value: Finite
@@ -52,6 +58,12 @@ class Round(StrictModel):
     best_sender: Name
     best_guarantee: Finite
     best_nominal: Finite
+    code: str | None = Field(default=None, pattern=HASH)
+    replayed: bool | None = Field(default=None, strict=True)
+
+    @model_serializer(mode="wrap")
+    def _leave_out_own_code(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if value is not None or key not in ("code", "replayed")}
 
     @model_validator(mode="after")
     def _consistent(self) -> Round:
@@ -89,7 +101,7 @@ class LeagueRecord(StrictModel):
     seed: int = Field(ge=0, lt=2**31, strict=True)
     status: str
     config: dict[str, Any]
-    code: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    code: str | None = Field(default=None, pattern=HASH)
     rounds: tuple[Round, ...] = Field(min_length=1, max_length=MAX_ROUNDS)
     senders: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PLAYERS)
     networks: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PLAYERS)

@@ -9,23 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ccenv.base.errors import CcenvError, InputError, require_extra
-from ccenv.base.files import locked
 from ccenv.base.provenance import code_hash
 from ccenv.base.workers import Workers
 from ccenv.training.league.answers import (
-    START,
     TINY,
-    hold_out_part,
-    network_part,
     play_hold_outs,
-    round_name,
     search_answer,
-    sender_part,
     train_answer,
     train_first,
 )
@@ -42,21 +36,24 @@ from ccenv.training.league.games import (
 )
 from ccenv.training.league.store import (
     CURVE,
-    LEAGUE,
     PICTURE,
-    RECORD,
     SENDERS,
+    START,
     HoldOutPart,
     LeagueFolder,
     NetworkPart,
     Part,
-    PartT,
     SenderPart,
+    hold_out_part,
+    network_part,
+    round_name,
+    sender_part,
 )
 from ccenv.training.path_sets import PathSet
 
 RESAMPLES = 1000
 Report = Callable[[int, int], None]
+PartT = TypeVar("PartT", bound=Part)
 
 
 @dataclass
@@ -94,7 +91,8 @@ def league(
     """Play a league, or resume one of the same config in the same folder; return the content of its ``league.json``.
 
     A resumed league, also after a kill, ends with the same numbers as an uninterrupted one; only ``timing`` differs. Results do
-    not depend on the number of jobs.
+    not depend on the number of jobs. Finished rounds of other code are kept; they have its hash as ``code``, and in ``replayed``
+    whether this code gets the same round from their answers.
 
     Args:
         config: the league.
@@ -106,17 +104,15 @@ def league(
 
     Raises:
         MissingExtraError: if a needed extra is not installed.
-        InputError: if the folder holds something else, or a league of another config or version.
+        InputError: if the folder holds something else, or a league of another config.
         CcenvError: if a worker died; finished parts are kept.
     """
     require_extra("stable_baselines3", "train")
     require_extra("torch", "train")
     check_budgets(config)
-    store = LeagueFolder(folder)
     code = code_hash(league)
-    with Workers(jobs, backend) as workers, locked(folder, "league"):
-        n_recorded = store.begin(config, code, fresh)
-        return _League(config, store, workers, report).play(code, n_recorded)
+    with Workers(jobs, backend) as workers, LeagueFolder(folder, config, fresh) as store:
+        return _League(config, store, workers, report).play(code, store.begin(config, code))
 
 
 class _Task(NamedTuple):
@@ -142,8 +138,8 @@ class _League:
         self._timing = {"seconds": 0.0, "cpu_seconds": 0.0}
         self._population = Population()
 
-    def play(self, code: str, n_recorded: int) -> dict[str, Any]:
-        """Play all rounds and return the record, which already has the first ``n_recorded`` rounds."""
+    def play(self, code: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
+        """Play all rounds and return the record, which already has the first, ``recorded``."""
         config, population = self._config, self._population
         self._run([_Task(sender_part(None), SenderPart, train_first, ())])
         self._part(sender_part(None), SenderPart)
@@ -153,8 +149,12 @@ class _League:
             self._add_network(name, [name] * len(self._scenes))
         rounds: list[dict[str, Any]] = []
         for number in range(config.rounds):
-            rounds.append(self._round(number))
-            if number >= n_recorded:
+            played = self._round(number)
+            if number < len(recorded) and "code" in recorded[number]:
+                older = {key: value for key, value in recorded[number].items() if key not in ("code", "replayed")}
+                played = recorded[number] | {"replayed": played == older}
+            rounds.append(played)
+            if number >= len(recorded):
                 self._write(code, rounds, "running")
         return self._write(code, rounds, "finished", finish=population)
 
@@ -240,7 +240,7 @@ class _League:
         missing = [task for task in tasks if self._store.part(task.name, task.kind) is None]
         self._done += len(tasks) - len(missing)
         self._report_progress()
-        running = [self._workers.submit(task.work, str(self._store.folder), self._config, *task.more) for task in missing]
+        running = [self._workers.submit(task.work, str(self._store.path), self._config, *task.more) for task in missing]
         for result in running:
             result()
             self._done += 1
@@ -250,11 +250,11 @@ class _League:
         """Return a part and add its times. Raises CcenvError if the part has been removed."""
         part = self._store.part(name, kind)
         if part is None:
-            raise CcenvError(f"{self._store.folder}: {name} has been removed; run the same command again")
+            raise CcenvError(f"{self._store.path}: {name} has been removed; run the same command again")
         config = self._config
         fits = not isinstance(part, NetworkPart) or len(part.networks) == config.answers
         if not fits or (isinstance(part, HoldOutPart) and set(part.payoffs) != set(config.hold_outs)):
-            raise InputError(f"{self._store.folder}: {name} is not a part of this league; --fresh starts anew")
+            raise InputError(f"{self._store.path}: {name} is not a part of this league; --fresh starts anew")
         self._timing["seconds"] += part.seconds
         self._timing["cpu_seconds"] += part.cpu_seconds
         return part
@@ -283,10 +283,10 @@ class _League:
             data |= self._end(payoffs)
         from ccenv.training.league.record import draw_curve, draw_payoffs
 
-        draw_payoffs(self._store.folder / PICTURE, population.senders, population.networks, payoffs.matrix)
-        draw_curve(self._store.folder / CURVE, rounds)
+        draw_payoffs(self._store.path / PICTURE, population.senders, population.networks, payoffs.matrix)
+        draw_curve(self._store.path / CURVE, rounds)
         data["timing"] = dict(self._timing)
-        LEAGUE.write(self._store.folder / RECORD, data)
+        self._store.write(data)
         return data
 
     def _end(self, payoffs: Payoffs) -> dict[str, Any]:

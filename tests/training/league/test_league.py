@@ -21,6 +21,7 @@ from ccenv.agents import make_sender
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_of
 from ccenv.training.league.games import Mixtures, Payoffs, draw_scenes, play_payoffs
+from ccenv.training.league.record import read_record
 from ccenv.training.league.run import _exploitability, league
 from ccenv.training.league.store import LeagueFolder, NetworkPart
 
@@ -85,18 +86,50 @@ def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path
 
 
 def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="another config; choose another --out"):
+    with pytest.raises(InputError, match=r"a league of another config\.share \(0\.5, not 0\.25\); choose another --out"):
         league(small(share=0.25), played)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="something else than a league"):
         league(small(), tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    foreign = tmp_path / "older"
-    shutil.copytree(played, foreign)
-    data = json.loads((foreign / "league.json").read_text())
-    (foreign / "league.json").write_text(json.dumps({**data, "code": "0" * 64}))
-    with pytest.raises(InputError, match="another version of ccenv"):
-        league(small(), foreign)
+
+
+OLDER = "0" * 64
+
+
+def age(played: Path, folder: Path, **changes: object) -> dict:
+    """Copy a league as one of older code, with changes of its first round; return its record."""
+    shutil.copytree(played, folder)
+    data = json.loads((folder / "league.json").read_text()) | {"code": OLDER}
+    data["rounds"][0] |= changes
+    (folder / "league.json").write_text(json.dumps(data))
+    return data
+
+
+def test_a_league_of_older_code_goes_on_and_tells_which_rounds_are_of_it(played: Path, tmp_path: Path) -> None:
+    folder, whole = tmp_path / "older", record(played)
+    aged = age(played, folder, value=0.25)
+    (folder / "networks" / "round-02-scene-00.part.json").write_text("of a round that older code did not finish")
+    data = league(small(rounds=3), folder)
+    assert data["code"] == whole["code"]
+    for number, replayed in enumerate((False, True)):
+        assert data["rounds"][number] == aged["rounds"][number] | {"code": OLDER, "replayed": replayed}
+    assert "code" not in data["rounds"][2]
+    assert data["rounds"][2] == league(small(rounds=3), shutil.copytree(played, tmp_path / "own"))["rounds"][2]
+    assert [one.code for one in read_record(folder).rounds] == [OLDER, OLDER, None]
+    again = league(small(rounds=3), folder)
+    assert {**again, "timing": 0} == {**data, "timing": 0}
+
+
+def test_a_round_of_older_code_without_all_its_parts_is_decided_anew(played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "older"
+    age(played, folder)
+    (folder / "networks" / "round-01-scene-00.part.json").unlink()
+    rounds = league(small(), folder)["rounds"]
+    assert rounds[1] == record(played)["rounds"][1] and rounds[0]["code"] == OLDER
+    (folder / "senders" / "start.part.json").unlink()
+    league(small(), folder)
+    assert record(folder) == record(played)
 
 
 @pytest.mark.parametrize(
