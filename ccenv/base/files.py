@@ -12,14 +12,14 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError, InputError, shown
-from ccenv.base.foreign import JsonRules, parse_json, read_bounded, read_json, shown_path
+from ccenv.base.foreign import JsonRules, parse_json, read_json, shown_path
 from ccenv.base.foreign.json_text import RULES
 
 
@@ -177,42 +177,6 @@ class Format:
             supported = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
             raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {supported}{advice and ': ' + advice}")
         return data
-
-
-def store_lines(file: FilePath, max_bytes: int) -> Iterator[tuple[str, Any]]:
-    """Yield location and value of each line of a JSON lines file; an unfinished last line of a killed process is cut off.
-
-    Raises:
-        InputError: if the file cannot be read or is too long, or where a line is no JSON.
-        CcenvError: if it cannot be cut.
-    """
-    content = read_bounded(file, max_bytes)
-    complete = content[: content.rfind(b"\n") + 1]
-    if complete != content:
-        write_atomic(file, complete)
-    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
-        location = f"{shown_path(file)}, line {number}"
-        try:
-            value = parse_json(line, location)
-        except InputError as error:
-            raise damaged_line(str(error)) from None
-        yield location, value
-
-
-def damaged_line(what: str) -> InputError:
-    """Return the error for a damaged line of a store."""
-    return InputError(f"{what}; --fresh starts anew")
-
-
-def append_lines(file: FilePath, rows: Iterable[Any]) -> None:
-    """Append lines to a store and sync them to disk. Raises CcenvError if they cannot be written."""
-    try:
-        with open(file, "ab") as out:
-            out.write(b"".join(json_bytes(row, indent=None) for row in rows))
-            out.flush()
-            os.fsync(out.fileno())
-    except OSError as error:
-        raise CcenvError(f"{file}: cannot be written ({error.strerror}); what is finished is kept") from None
 
 
 def json_bytes(data: Any, *, indent: int | None = 1, sort_keys: bool = False, ensure_ascii: bool = True) -> bytes:

@@ -19,7 +19,6 @@ from ccenv.base.foreign import parse_json, read_bounded, shown_path
 MAX_BYTES = 1 << 30  # of a journal; that of the largest published suite has some 20 MB
 PART = Format("ccenv-part", 1, "a part of results", older="--fresh starts anew")
 _MAX_PART_BYTES = 1 << 28  # of a file of a part
-_DISCARD = "choose another --out, or --fresh to discard it"
 FolderT = TypeVar("FolderT", bound="ResultFolder")
 ModelT = TypeVar("ModelT", bound=StrictModel)
 
@@ -99,8 +98,12 @@ class ResultFolder:
             if self._key is not None and file.is_file():
                 self.stored = self._form.read(file) if self._form.indent else self._read_first_line(file)
                 self._require_key(self.stored, self._key)
+            self.start()
             self._open = opened.pop_all()
         return self
+
+    def start(self) -> None:
+        """Read or begin what a kind of folder holds besides; called in the context, with the record read."""
 
     def _read_first_line(self, file: FilePath) -> dict[str, Any]:
         """Read the record that a journal begins with."""
@@ -113,7 +116,8 @@ class ResultFolder:
                 found = found.get(inner) if isinstance(found, dict) else None
             other = _difference(found, expected, name)
             if other:
-                raise InputError(f"{self.path}: holds {self.what} of another {other}; {_DISCARD}")
+                told = f"holds {self.what} of other settings ({other})"
+                raise InputError(f"{self.path}: {told}; choose another --out, or --fresh to discard it")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Unlock the folder; if the work failed before it stored anything, a folder that was made here is gone."""
@@ -140,7 +144,8 @@ class ResultFolder:
 
     def journal(self, name: str, check: Callable[[Any], bool], what: str) -> Journal:
         """Open a journal of the folder; see :class:`Journal`. Its first line may be the record."""
-        return Journal(self.path / name, check, what, record=name == self.record)
+        file = self.path / name
+        return Journal(file, check, what, self._read_first_line(file) if name == self.record else None)
 
     def part(self, name: str, model: type[ModelT]) -> ModelT | None:
         """Return a finished part; None if it is not finished.
@@ -190,9 +195,9 @@ class _Seal(StrictModel):
 
 
 def _difference(stored: Any, expected: Any, name: str) -> str:
-    """Return the first difference, such as ``"suite.version (1, not 2)"``; empty if there is none."""
+    """Return the first difference, such as ``"suite.version is 1, not 2"``; empty if there is none."""
     if not isinstance(stored, dict) or not isinstance(expected, dict):
-        return "" if stored == expected else f"{name} ({shown(stored)}, not {shown(expected)})"
+        return "" if stored == expected else f"{name} is {shown(stored, 40)}, not {shown(expected, 40)}"
     for inner in [*expected, *(inner for inner in stored if inner not in expected)]:
         found = _difference(stored.get(inner), expected.get(inner), f"{name}.{inner}")
         if found:
@@ -205,46 +210,57 @@ class Journal:
 
     Attributes:
         file: JSON lines.
-        lines: those that are finished; without a record that the file begins with.
+        lines: those that are finished, without the head.
+        left_out: whether the file had lines under another head.
     """
 
-    def __init__(self, file: FilePath, check: Callable[[Any], bool], what: str, record: bool = False) -> None:
+    def __init__(
+        self, file: FilePath, check: Callable[[Any], bool], what: str, head: dict[str, Any] | None = None, fresh: bool = False
+    ) -> None:
         """Read the file, which may be missing; an unfinished last line of a killed process is cut off.
 
         Args:
             file: of the journal.
             check: tells whether a value is such a line, or raises CcenvError with what is wrong.
             what: a line is, with an article, such as ``"a benchmark cell"``.
-            record: the first line is a record.
+            head: first line of the file, which says what decides the others; a file with another one begins anew.
+            fresh: begin anew.
 
         Raises:
             InputError: for a damaged line, or a file that cannot be read or is too long.
-            CcenvError: if it cannot be cut.
+            CcenvError: if it cannot be written.
         """
-        self.file = file
+        self.file, self._head = file, [] if head is None else [head]
         self.lines: list[Any] = []
-        content = read_bounded(file, MAX_BYTES) if file.is_file() else b""
+        content = read_bounded(file, MAX_BYTES) if file.is_file() and not fresh else b""
         complete = content[: content.rfind(b"\n") + 1]
+        rows = complete.split(b"\n")[:-1]
+        self.left_out = bool(rows and self._head and self._parse(1, rows[0]) != head)
+        if self.left_out or (self._head and not rows):
+            rows, complete = [], _lines(self._head)
         if complete != content:
             write_atomic(file, complete)
-        for number, text in enumerate(complete.split(b"\n")[record:-1], start=1 + record):
-            where = f"{shown_path(file)}, line {number}"
-            line = None
+        for number, row in enumerate(rows[len(self._head) :], start=1 + len(self._head)):
+            line = self._parse(number, row)
             try:
-                line = parse_json(text, where)
-                fits = check(line)
+                said = "" if check(line) else f"not {what}"
             except CcenvError as error:
-                said = str(error) if line is None else f"{where}: {error}"
-                raise InputError(f"{said}; --fresh starts anew") from None
-            if not fits:
-                raise InputError(f"{where}: not {what}; --fresh starts anew")
+                said = str(error)
+            if said:
+                raise InputError(f"{shown_path(file)}, line {number}: {said}; --fresh starts anew")
             self.lines.append(line)
+
+    def _parse(self, number: int, row: bytes) -> Any:
+        try:
+            return parse_json(row, f"{shown_path(self.file)}, line {number}")
+        except InputError as error:
+            raise InputError(f"{error}; --fresh starts anew") from None
 
     def append(self, *lines: Any) -> None:
         """Append lines and sync them to disk. Raises CcenvError if they cannot be written."""
         try:
             with open(self.file, "ab") as out:
-                out.write(b"".join(json_bytes(line, indent=None) for line in lines))
+                out.write(_lines(lines))
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as error:
@@ -252,6 +268,10 @@ class Journal:
         self.lines += lines
 
     def replace(self, lines: Iterable[Any]) -> None:
-        """Replace all lines at once; of a journal without a record. Raises CcenvError if they cannot be written."""
+        """Replace all lines at once, but the head. Raises CcenvError if they cannot be written."""
         self.lines = list(lines)
-        write_atomic(self.file, b"".join(json_bytes(line, indent=None) for line in self.lines))
+        write_atomic(self.file, _lines([*self._head, *self.lines]))
+
+
+def _lines(values: Iterable[Any]) -> bytes:
+    return b"".join(json_bytes(value, indent=None) for value in values)

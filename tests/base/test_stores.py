@@ -71,13 +71,13 @@ def _journal(folder: Path) -> Any:
 
 
 def _answers(folder: Path) -> Any:
-    known = AnswerStore.open(folder / "answers.jsonl", make_sender("cc_qdel").program, {}, lambda levels: {})  # type: ignore[union-attr]
-    return known.answers
+    with AnswerStore(folder, make_sender("cc_qdel").program, {}, lambda levels: {}) as known:  # type: ignore[union-attr]
+        return known.answers
 
 
 STORES = {
     "bench": (CELLS, _cells, lambda folder: _bench(folder).append({"key": "a", "metrics": {}})),
-    "synth": ("journal.jsonl", _journal, lambda folder: Journal(folder, "query", True, "code").add(LINE)),
+    "synth": ("journal.jsonl", _journal, lambda folder: Journal(folder, "query", True, "code").append(LINE)),
     "contract": ("answers.jsonl", _answers, _answers),
 }
 

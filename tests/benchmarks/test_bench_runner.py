@@ -199,7 +199,7 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:
 def test_another_suite_in_the_folder(tmp_path: Path) -> None:
     run_suite(small_suite(), tmp_path, limit=1, pictures=False)
     other = small_suite(version=2)
-    with pytest.raises(InputError, match=r"another suite.version \(1, not 2\); .*--fresh"):
+    with pytest.raises(InputError, match=r"suite\.version is 1, not 2\); .*--fresh"):
         run_suite(other, tmp_path, pictures=False)
     assert run_suite(other, tmp_path, limit=1, fresh=True, pictures=False)["n_cells"] == 1
 

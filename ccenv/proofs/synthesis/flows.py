@@ -142,7 +142,7 @@ def _record(run: SearchRun, chosen: list[int], answers: list[tuple[Decision, flo
     replay_s, solver_s = time.process_time() - begin, sum(cpu_s for _, cpu_s in answers)
     line = {"kind": "pairs", "cpu_s": round(solver_s, 3), "replay_s": round(replay_s, 3), "call_s": run.query.limits.call_s}
     line["decisions"] = items
-    run.journal.add(line)
+    run.journal.append(line)
     note_flows(run, line)
 
 

@@ -5,15 +5,17 @@ Lines are checked as they are read: a changed number must not become a verdict o
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.base.files import append_lines, damaged_line, json_bytes, make_folder, store_lines, write_atomic
+from ccenv.base.errors import CcenvWarning
 from ccenv.base.foreign import is_finite
 from ccenv.base.provenance import VERSION as CCENV_VERSION
+from ccenv.base.store import Journal as Lines
 from ccenv.proofs.solver.solvers import version_of
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, TRACE
 
@@ -95,54 +97,21 @@ def _is_trace(data: Any) -> bool:
 
 
 VERSION = 1
-MAX_BYTES = 1 << 30
 
 
-class Journal:
-    """A folder with ``journal.jsonl``, to which each line is appended and flushed at once.
-
-    Lines of another query, code or solver are dropped.
-    """
+class Journal(Lines):
+    """``journal.jsonl`` in a folder. Lines of other code or another solver are left out, with a warning."""
 
     def __init__(self, folder: FilePath, fingerprint: str, reuse: bool, code: str) -> None:
-        self.folder = folder
-        self.file = folder / "journal.jsonl"
-        make_folder(folder)
-        self.lines: list[dict[str, Any]] = []
-        self._head = {
-            "kind": "head",
-            "version": VERSION,
-            "query": fingerprint,
-            "ccenv": CCENV_VERSION,
-            "solver": version_of("z3"),
-            "code": code,
-        }
-        self._write(self._read() if reuse else [])
-
-    def _write(self, lines: list[dict[str, Any]]) -> None:
-        self.lines = lines
-        write_atomic(self.file, b"".join(json_bytes(line, indent=None) for line in [self._head, *lines]))
-
-    def _read(self) -> list[dict[str, Any]]:
-        """Return the lines of the same query, code and solver; none if the head names others. Raises InputError for damage."""
-        rows = store_lines(self.file, MAX_BYTES) if self.file.is_file() else iter(())
-        if next(rows, ("", None))[1] != self._head:
-            return []
-        lines: list[dict[str, Any]] = []
-        for where, line in rows:
-            if not is_line(line):
-                raise damaged_line(f"{where}: not a line of a synthesis")
-            lines.append(line)
-        return lines
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Append one line and flush it to disk."""
-        self.lines.append(line)
-        append_lines(self.file, [line])
+        head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": CCENV_VERSION}
+        head |= {"solver": version_of("z3"), "code": code}
+        super().__init__(folder / "journal.jsonl", is_line, "a line of a synthesis", head, fresh=not reuse)
+        if self.left_out:
+            warnings.warn(f"{self.file}: was of older code or another solver, and begins anew", CcenvWarning, stacklevel=2)
 
     def drop(self, *kinds: str) -> None:
         """Remove lines of some kinds, on disk too."""
-        self._write([line for line in self.lines if line["kind"] not in kinds])
+        self.replace([line for line in self.lines if line["kind"] not in kinds])
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the lines of a kind, in order."""

@@ -113,7 +113,7 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
             kept.
     """
     workers = Workers(jobs, backend)
-    with locked(run.journal.folder, "synthesis"):
+    with locked(run.journal.file.parent, "synthesis"):
         if run.query.flows > 1:
             run.after_simulation = len(run.simulator.rows)
             decide_in_waves(run, workers, flow_wave, progress)
@@ -129,7 +129,7 @@ def _prove_foundation(run: Run) -> None:
         return
     base = require_consistent_beliefs(run.query)
     run.z3_calls += base.calls
-    run.journal.add({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
+    run.journal.append({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
 
 
 def _simulate(run: Run) -> None:
@@ -139,12 +139,12 @@ def _simulate(run: Run) -> None:
     def found(trace: np.ndarray, dropped: np.ndarray) -> None:
         confirm_break(simulator, trace, dropped)
         run.counterexamples += 1
-        run.journal.add({"kind": "counterexample", "class": int(dropped[0]), "trace": trace_data(trace)})
+        run.journal.append({"kind": "counterexample", "class": int(dropped[0]), "trace": trace_data(trace)})
 
     simulator.attack(run.query.seed, found)
     run.after_simulation = len(simulator.alive)
     run.cpu_s["simulated"] = round(time.process_time() - begin, 3)
-    run.journal.add({"kind": "simulated", "left": len(simulator.alive), "cpu_s": run.cpu_s["simulated"]})
+    run.journal.append({"kind": "simulated", "left": len(simulator.alive), "cpu_s": run.cpu_s["simulated"]})
 
 
 def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
@@ -230,7 +230,7 @@ def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float, *, st
         items.append(item if trace is None else item | {"trace": trace_data(trace)})
     line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "still": still}
     line["decisions"] = items
-    run.journal.add(line)
+    run.journal.append(line)
     _note_group(run, line)
 
 

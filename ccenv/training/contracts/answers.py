@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from ccenv.agents.programs import Program, to_data
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import Format, append_lines, damaged_line, hash_of, make_folder, store_lines
+from ccenv.base.files import Format, hash_of
+from ccenv.base.store import ResultFolder
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.solver.solvers import plain_value, read_value
 from ccenv.training.contracts.boxes import Levels, directions, is_below, widen_program
 from ccenv.training.contracts.obstacles import Obstacle, find_obstacle, obstacle_around
 
-MAX_BYTES = 1 << 30
+ANSWERS = "answers.jsonl"
+RESULTS = ("contract.json", "lemmas.yaml", "result.json")
 FORMAT = Format("ccenv-contract-answers", 2, "answers about contracts", older="--fresh discards them", indent=None)
 
 Answer = Literal["proved", "refuted", "undecided"]
@@ -24,89 +25,76 @@ Ask = Callable[[Levels], Mapping[str, Query]]
 """Returns the queries of a contract by name."""
 
 
-@dataclass
-class AnswerStore:
-    """Stored answers about contracts; the first line of the file identifies the question.
+class AnswerStore(ResultFolder):
+    """Stored answers about contracts; the context replays them.
 
     A contract inside a proved one is proved, and one around a refuted one is refuted, query by query. A refutation includes its
     counterexample, which rules out every contract that allows the same choices.
 
     Attributes:
-        file: grows by one line per answer; a line that a killed process left half-written is dropped.
         program: the program that is widened.
-        about: hash of program, constants and network.
         held: query -> levels at which it is proved.
         refuted: query -> levels at which it is refuted.
         undecided: query -> levels -> the time limit at which the solver gave up.
         obstacles: one per refutation, in the order of the answers.
-        answers: number of answers.
         seconds: solver time of each contract, summed over its queries.
         last_proof_s: time of the newest proof of each query.
     """
 
-    file: FilePath
-    program: Program
-    about: str
-    held: dict[str, list[Levels]] = field(default_factory=dict)
-    refuted: dict[str, list[Levels]] = field(default_factory=dict)
-    undecided: dict[str, dict[Levels, float]] = field(default_factory=dict)
-    obstacles: list[Obstacle] = field(default_factory=list)
-    answers: int = 0
-    seconds: dict[Levels, float] = field(default_factory=dict)
-    last_proof_s: dict[str, float] = field(default_factory=dict)
+    def __init__(self, folder: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> None:
+        """Take a folder for the answers about a program under given constants; see :class:`ResultFolder`."""
+        self._head = {"about": hash_of({"program": to_data(program), **question})}
+        super().__init__(folder, "a widening", ANSWERS, FORMAT, self._head, fresh=fresh, owns=RESULTS)
+        self.program = program
+        self.held: dict[str, list[Levels]] = {}
+        self.refuted: dict[str, list[Levels]] = {}
+        self.undecided: dict[str, dict[Levels, float]] = {}
+        self.obstacles: list[Obstacle] = []
+        self.seconds: dict[Levels, float] = {}
+        self.last_proof_s: dict[str, float] = {}
+        self._ask = cache(ask)
+
+    def start(self) -> None:
+        """Replay the stored answers. Raises InputError for one that is damaged."""
+        if self.stored is None:
+            self.write(self._head)
+        self._journal = self.journal(ANSWERS, self._replay, "an answer about a contract")
+
+    @property
+    def answers(self) -> int:
+        """Number of answers."""
+        return len(self._journal.lines)
 
     @property
     def levels(self) -> set[Levels]:
         """The contracts about which some query was proved."""
         return {levels for proved in self.held.values() for levels in proved}
 
-    @staticmethod
-    def open(file: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> AnswerStore:
-        """Open the answers about a program under given constants and replay every stored counterexample.
-
-        Raises:
-            InputError: for a damaged file, or one about another question.
-            CcenvError: if it cannot be read or written.
-        """
-        store = AnswerStore(file, program, hash_of({"program": to_data(program), **question}))
-        rows = iter(()) if fresh or not file.is_file() else store_lines(file, MAX_BYTES)
-        head = next(rows, None)
-        if head is None:
-            make_folder(file.parent)
-            FORMAT.write(file, {"about": store.about})
-            return store
-        if FORMAT.check(head[1], str(file)).get("about") != store.about:
-            raise InputError(f"{file}: answers about another program or other constants; choose another --out, or --fresh")
-        queries_of_levels = cache(ask)
-        for location, row in rows:
-            store._replay_row(row, location, queries_of_levels)
-        return store
-
-    def _replay_row(self, row: Any, location: str, ask: Ask) -> None:
+    def _replay(self, row: Any) -> bool:
+        """Take over a stored answer; False if it is none. Raises InputError for one that fits no query, or does not replay."""
         levels: Any = row.get("levels") if isinstance(row, dict) else None
-        all_directions = directions(self.program)
-        has_right_length = isinstance(levels, list) and len(levels) == len(all_directions)
-        if not has_right_length or not all(
-            type(level) is int and 0 <= level <= direction.most for level, direction in zip(levels, all_directions, strict=True)
-        ):
-            raise damaged_line(f"{location}: no answer about a contract")
+        ranges = [range(direction.most + 1) for direction in directions(self.program)]
+        if not isinstance(levels, list) or len(levels) != len(ranges):
+            return False
+        if not all(type(level) is int and level in allowed for level, allowed in zip(levels, ranges, strict=True)):
+            return False
         answer, limit_s, seconds = row.get("answer"), row.get("limit_s"), row.get("seconds")
         times_valid = all(type(number) in (int, float) and number >= 0 for number in (limit_s, seconds))
         if answer not in ("proved", "refuted", "undecided") or not times_valid:
-            raise damaged_line(f"{location}: no answer about a contract")
-        queries = ask(tuple(levels))
+            return False
+        queries = self._ask(tuple(levels))
         if row.get("query") not in queries:
-            raise damaged_line(f"{location}: {str(row.get('query'))[:60]!r} is none of the queries")
+            raise InputError(f"{str(row.get('query'))[:60]!r} is none of the queries")
         try:
             values = {str(name): read_value(value) for name, value in dict(row.get("values", {})).items()}
             self._add(queries[row["query"]], tuple(levels), answer, limit_s, values, seconds)
         except (CcenvError, TypeError, ValueError, AttributeError) as error:
-            raise damaged_line(f"{location}: the counterexample does not replay ({error})") from None
+            raise InputError(f"the counterexample does not replay ({error})") from None
+        return True
 
     def _add(
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
     ) -> None:
-        self.answers += 1
         self.seconds[levels] = self.seconds.get(levels, 0.0) + seconds
         if answer == "proved":
             self.held.setdefault(query.name, []).append(levels)
@@ -155,4 +143,4 @@ class AnswerStore:
         row["seconds"] = round(seconds, 3)
         if answer == "refuted":
             row["values"] = {name: plain_value(value) for name, value in values.items()}
-        append_lines(self.file, [row])
+        self._journal.append(row)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ccenv.agents.programs import INPUTS, Leaf, Program, pseudo_code, to_data, to_json
 from ccenv.agents.sender import ContractSender, ProgramSender, Sender
-from ccenv.base.files import Format, locked, make_folder, plain, write_atomic
+from ccenv.base.files import Format, plain, write_atomic
 from ccenv.base.provenance import machine, versions
 from ccenv.base.workers import Workers
 from ccenv.engine.compiled.program import compile_program, evaluate, interval
@@ -186,12 +186,10 @@ def widen(
         CcenvError: if another process works in the folder.
     """
     begin = time.monotonic()
-    make_folder(folder)
-    with locked(folder, "widening"), Workers(jobs, backend) as workers:
-        question = {n: v for n, v in asdict(task).items() if n in _QUESTION_KEYS and v is not None}
-        if task.inside is not None:
-            question["inside"] = to_data(task.inside)
-        answers = AnswerStore.open(folder / "answers.jsonl", task.program, question, task.queries, fresh)
+    question = {n: v for n, v in asdict(task).items() if n in _QUESTION_KEYS and v is not None}
+    if task.inside is not None:
+        question["inside"] = to_data(task.inside)
+    with AnswerStore(folder, task.program, question, task.queries, fresh) as answers, Workers(jobs, backend) as workers:
         visited = visits(task.program)
         search = Search(task, answers, gains(task.program, visited), workers, report)
         outcome = search.run(begin + task.budget_s)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.base.errors import InputError
+from ccenv.base.errors import CcenvWarning, InputError
 from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
 from ccenv.proofs.synthesis.query.classes import TRACE
 from ccenv.proofs.synthesis.query.query import load_query
@@ -34,7 +34,7 @@ GOOD = (
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in GOOD:
-        written.add(line)
+        written.append(line)
     assert Journal(tmp_path, "query", reuse=True, code="code").lines == list(GOOD)
     assert trace_data(trace_from(_trace())) == _trace()
 
@@ -65,14 +65,15 @@ HOSTILE = {
 def test_a_hostile_line_is_refused(name: str, tmp_path: Path) -> None:
     written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in (GOOD[0], HOSTILE[name], GOOD[1]):
-        written.add(line)
+        written.append(line)
     with pytest.raises(InputError, match=r"journal\.jsonl, line 3: .*; --fresh starts anew\Z"):
         Journal(tmp_path, "query", reuse=True, code="code")
-    assert not Journal(tmp_path, "query", reuse=True, code="other").lines  # other code: set aside unread
+    with pytest.warns(CcenvWarning, match="older code"):
+        assert not Journal(tmp_path, "query", reuse=True, code="other").lines  # set aside unread
 
 
 def test_a_hostile_line_that_is_no_json_is_refused_and_one_cut_short_is_cut_off(tmp_path: Path) -> None:
-    Journal(tmp_path, "query", reuse=True, code="code").add(GOOD[0])
+    Journal(tmp_path, "query", reuse=True, code="code").append(GOOD[0])
     file = tmp_path / "journal.jsonl"
     whole = file.read_bytes()
     for rest in (b"x" * 5_000 + b"\n", b"[" * 3_000 + b"\n", b"\xff\n"):
@@ -86,6 +87,6 @@ def test_a_hostile_line_that_is_no_json_is_refused_and_one_cut_short_is_cut_off(
 
 def test_a_hostile_class_that_the_query_does_not_have_is_refused(tmp_path: Path) -> None:
     run = start(load_query("quick"), tmp_path)
-    run.journal.add(GROUP | {"decisions": [DECISION | {"class": 10**9}]})
+    run.journal.append(GROUP | {"decisions": [DECISION | {"class": 10**9}]})
     with pytest.raises(InputError, match=r"class 1000000000; the query has [0-9]+: --fresh starts anew"):
         start(load_query("quick"), tmp_path)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ccenv.agents.programs import load_program
-from ccenv.base.errors import CcenvError
+from ccenv.base.errors import CcenvError, CcenvWarning
 from ccenv.benchmarks.speed import measure_synthesis
 from ccenv.cli.main import main
 from ccenv.proofs.replay.exact import ReplayError
@@ -192,10 +192,11 @@ def test_a_proof_that_the_second_solver_leaves_open_is_told(
 
 
 def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True, code="code").add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
+    Journal(tmp_path, "query", reuse=True, code="code").append({"kind": "simulated", "left": 1, "cpu_s": 0.5})
     assert Journal(tmp_path, "query", reuse=True, code="code").of_kind("simulated")
     monkeypatch.setattr(journal_module, "version_of", lambda solver: f"{solver} 0")
-    assert not Journal(tmp_path, "query", reuse=True, code="code").lines
+    with pytest.warns(CcenvWarning, match="another solver"):
+        assert not Journal(tmp_path, "query", reuse=True, code="code").lines
 
 
 @pytest.mark.parametrize(

@@ -56,16 +56,23 @@ def test_level_zero_is_the_program_and_scales_keep_segments():
 
 
 TASK = Widening(QDEL, 0.7, 60.0, samples=5)
+
+
+def opened(file, program=QDEL, fresh=False, **question):
+    with AnswerStore(file.parent, program, question, TASK.queries, fresh) as known:
+        return known
+
+
 ZERO, ONE, TWO = ((level,) * N for level in (0, 1, 2))
 
 
 def test_answers_decide_boxes_and_survive_a_kill(tmp_path):
     file = tmp_path / "answers.jsonl"
-    known = AnswerStore.open(file, QDEL, {"u": 1}, TASK.queries)
+    known = opened(file, u=1)
     known.store(TASK.queries(ONE)["F.5"], ONE, "proved", 1.0, {}, 0.5)
     known.store(TASK.queries(TWO)["F.5"], TWO, "undecided", 5.0, {}, 5.0)
     file.write_bytes(file.read_bytes() + b'{"levels": [1,')  # killed while writing
-    again = AnswerStore.open(file, QDEL, {"u": 1}, TASK.queries)
+    again = opened(file, u=1)
     assert again.answers == 2 and again.answer("F.5", ZERO, 1.0) == "proved" and again.answer("F.6", ZERO, 1.0) is None
     assert again.proved_itself("F.5", ONE) and not again.proved_itself("F.5", ZERO)
     assert again.answer("F.5", TWO, 5.0) == "undecided" and again.answer("F.5", TWO, 6.0) is None
@@ -75,9 +82,9 @@ def test_answers_decide_boxes_and_survive_a_kill(tmp_path):
     assert allows_trace(half_way, by_side(QDEL, TWO)) and not allows_trace(half_way, by_side(QDEL, ONE))
     assert again.too_slow(6.0) == []
     for other, question in ((BASE, {"u": 1}), (QDEL, {"u": 2})):
-        with pytest.raises(InputError, match="another program or other constants"):
-            AnswerStore.open(file, other, question, TASK.queries)
-    assert AnswerStore.open(file, QDEL, {"u": 2}, TASK.queries, fresh=True).held == {}
+        with pytest.raises(InputError, match="holds a widening of other settings"):
+            opened(file, other, **question)
+    assert opened(file, fresh=True, u=2).held == {}
 
 
 GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "seconds": 1}
@@ -86,12 +93,12 @@ GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "se
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"levels": [0]}, "no answer"),
-        ({"levels": [7] * N}, "no answer"),
-        ({"levels": "x"}, "no answer"),
-        ({"answer": "yes"}, "no answer"),
-        ({"limit_s": "long"}, "no answer"),
-        ({"seconds": -1}, "no answer"),
+        ({"levels": [0]}, "not an answer"),
+        ({"levels": [7] * N}, "not an answer"),
+        ({"levels": "x"}, "not an answer"),
+        ({"answer": "yes"}, "not an answer"),
+        ({"limit_s": "long"}, "not an answer"),
+        ({"seconds": -1}, "not an answer"),
         ({"query": "F.9"}, "'F.9' is none of the queries"),
         ({"answer": "refuted"}, "does not replay"),
         ({"answer": "refuted", "values": {"E_0": "1e99"}}, "does not replay"),
@@ -100,13 +107,13 @@ GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "se
 )
 def test_damaged_answers_are_refused(tmp_path, change, said):
     file = tmp_path / "answers.jsonl"
-    AnswerStore.open(file, QDEL, {}, TASK.queries)
+    opened(file)
     head = file.read_bytes()
     file.write_bytes(head + json.dumps(GOOD).encode() + b"\n")
-    assert AnswerStore.open(file, QDEL, {}, TASK.queries).answers == 1
+    assert opened(file).answers == 1
     file.write_bytes(head + json.dumps(GOOD | change).encode() + b"\n")
     with pytest.raises(InputError, match=f"answers.jsonl, line 2: .*{said}"):
-        AnswerStore.open(file, QDEL, {}, TASK.queries)
+        opened(file)
 
 
 @pytest.fixture(scope="module")
@@ -142,15 +149,15 @@ def test_an_obstacle_says_which_contracts_allow_a_counterexample(refuted):
 def test_a_changed_counterexample_is_no_obstacle(refuted, tmp_path):
     levels, query, values = refuted
     file = tmp_path / "answers.jsonl"
-    AnswerStore.open(file, QDEL, {}, TASK.queries).store(query, levels, "refuted", 1.0, values, 0.5)
-    assert len(AnswerStore.open(file, QDEL, {}, TASK.queries).obstacles) == 1
+    opened(file).store(query, levels, "refuted", 1.0, values, 0.5)
+    assert len(opened(file).obstacles) == 1
     head, row = file.read_bytes().splitlines()
     for name in ("rate_2", "C_L_1", "G_1"):
         forged = json.loads(row)
         forged["values"][name] = "99"
         file.write_bytes(head + b"\n" + json.dumps(forged).encode() + b"\n")
         with pytest.raises(InputError, match="does not replay"):
-            AnswerStore.open(file, QDEL, {}, TASK.queries)
+            opened(file)
     steady = {name: Fraction(1) if name.startswith("rate") else value for name, value in values.items()}
     with pytest.raises(ReplayError):
         find_obstacle(QDEL, query, widen_program(QDEL, levels, "c"), steady)

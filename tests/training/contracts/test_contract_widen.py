@@ -179,7 +179,7 @@ def test_time_outs_are_part_of_what_a_widening_keeps(tmp_path, fake, capsys):
     assert kept.timeout_preset == "artefact" and kept.lemmas == shipped.lemmas
     assert constants_of(kept, "history") == constants_of(shipped, "history")
     assert main(args) == 2
-    assert "another program or other constants" in capsys.readouterr().err
+    assert "holds a widening of other settings" in capsys.readouterr().err
     (page := tmp_path / "report").mkdir()
     write_report([tmp_path / "o"], page, n_paths=8)
     assert "| artefact |" in (page / "contracts.md").read_text()

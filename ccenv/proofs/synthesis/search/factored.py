@@ -207,7 +207,7 @@ def search_families(
 
     def record_trace(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
         confirm(simulator, trace, broken)
-        journal.add({"kind": "cover", "trace": trace_data(trace)})
+        journal.append({"kind": "cover", "trace": trace_data(trace)})
 
     warm_up()
     finished = journal.of_kind("covered")
@@ -228,6 +228,6 @@ def search_families(
     groups = [listed[numbers] for numbers in group_equal(condition_cells, listed)]
     cpu_s = finished[0]["cpu_s"] if finished else round(search.cpu_s, 3)
     if rows is not None and not finished:
-        journal.add({"kind": "covered", "listed": len(rows), "functions": len(groups), "cpu_s": cpu_s})
+        journal.append({"kind": "covered", "listed": len(rows), "functions": len(groups), "cpu_s": cpu_s})
     first = np.array([group[0] for group in groups], dtype=np.int16).reshape(-1, listed.shape[1])
     return Families(space, raw_rows(space, first), groups, boxed, left, len(listed), len(search.traces), cpu_s)
