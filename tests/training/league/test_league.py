@@ -86,9 +86,7 @@ def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path
 
 
 def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"a league of other settings \(config\.share is 0\.5, not 0\.25\); choose another --out"
-    ):
+    with pytest.raises(InputError, match=r"league of other settings \(config\.share is 0\.5, not 0\.25\); choose another --out"):
         league(small(share=0.25), played)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="something else than a league"):
