@@ -2,7 +2,8 @@
 
 Many runs at once, in plain numpy. Time is a grid; the queue of each run is kept at every instant, and what a flow sees at t is
 the byte that left the queue at t - 1 - eta. The adversary moves eta in [0, D],
-upwards with slope 1 at most, so that order is kept.
+upwards with slope 1 at most, so that order is kept. Where a certificate leaves rates free within a factor, the adversary chooses
+them too.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Rule:
     shares: float
     entropy: float
     curvature: float
+    freedom: float
 
     @staticmethod
     def of(certificate) -> Rule:
@@ -41,7 +43,7 @@ class Rule:
         )
         return Rule(
             float(rule.slope), float(rule.gain), float(design.jitter_rtts), *tables, float(rule.offset), float(design.shares),
-            float(constants.entropy), float(constants.curvature),
+            float(constants.entropy), float(constants.curvature), float(design.freedom),
         )  # fmt: skip
 
 
@@ -101,6 +103,8 @@ def play(
     weights = random.normal(size=(runs, flows, 3))
     worst = [1.0, math.inf, 1.0, -math.inf, 0.0]
     load = np.ones(runs)
+    fixed = random.choice([-1.0, 1.0], size=(runs, flows))
+    fixed[: runs // 2] = fixed[: runs // 2, :1]
     for k in range(steps):
         t, now = k * step, before + k
         part = np.mod(t / period + phase, 1.0)
@@ -125,7 +129,8 @@ def play(
         here, there = leaves[rows, seen], leaves[rows, np.minimum(seen + 1, now)]
         share = np.clip(np.where(there > here, (left - here) / np.maximum(there - here, 1e-12), 0.0), 0.0, 1.0)
         age = np.maximum(1.0, t - (seen - before + share) * step)
-        rate = np.exp(v) / np.sqrt(age)
+        side = fixed if mode == "static" else np.where(want > 0.5 * D, 1.0, -1.0) * fixed
+        rate = np.exp(v) / np.sqrt(age) * rule.freedom**side
         load = rate.sum(axis=1)
         w = np.exp(v).sum(axis=1)
         above = 1 + queue[:, now] - np.interp(w, rule.w, rule.high)

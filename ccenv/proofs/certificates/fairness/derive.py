@@ -67,6 +67,7 @@ class Derivation:
         bounds = exact(certificate.bounds)
         self.s, self.D, self.range, self.kappa = (design[name] for name in ("fairness", "jitter_rtts", "shares", "utilisation"))
         self.rule, self.bounds = rule, bounds
+        self.free = design["freedom"] ** 2  # a rate squared is within this factor of the rule's squared
         self.B, self.g, self.theta = rule["slope"], rule["gain"], rule["offset"]
         self.h, self.K, self.zeta = constants["spread"], constants["entropy"], constants["curvature"]
         lists = {name: [Fraction(text) for text in texts] for name, texts in certificate.tables.model_dump().items()}
@@ -77,6 +78,8 @@ class Derivation:
             raise ValueError("low and high need a number for each node of w, rise and fall one for each cell")
         if any(right <= left for left, right in zip(self.w, self.w[1:], strict=False)) or self.w[0] <= 0:
             raise ValueError("the nodes of w do not increase from above 0")
+        if self.free < 1:
+            raise ValueError("the freedom is below 1")
         if min(self.s, self.D, self.range, self.kappa, self.B, self.g) <= 0 or self.h <= 1:
             raise ValueError("s, D, the range, kappa, B and g must be above 0, the spread above 1")
         self.rises = self._shifts(self.rise)
@@ -153,15 +156,15 @@ class Derivation:
         yield Lemma("L2 potential", denial(["apart", "stored"], facts), lambda: g * B > 0)
         low = log_low_high(h)[0]
         yield Lemma("L2 exponential", denial([], [[">", apart, low]]), lambda: apart <= low)
-        ratio = self.bounds["ratio"]
+        ratio, widest = self.bounds["ratio"], (h * self.free) ** 2
         facts = [
             [">=", "newer", self.L[0]],
             [">=", "older", "newer"],
             ["<=", "older", ["+", "newer", view]],
-            ["<=", ["*", "square", "newer"], ["*", h * h, "older"]],
+            ["<=", ["*", "square", "newer"], ["*", widest, "older"]],
             [">", "square", ratio * ratio],
         ]
-        holds = self.L[0] > 0 and h * h * (self.L[0] + view) <= ratio * ratio * self.L[0]
+        holds = self.L[0] > 0 and widest * (self.L[0] + view) <= ratio * ratio * self.L[0]
         yield Lemma("L2 ratio", denial(["older", "newer", "square"], facts), lambda: holds)
         yield Lemma("L2 bound", denial([], [[">", ratio, self.s]]), lambda: ratio <= self.s)
         chord = Fraction(math.floor(low / (h - 1) * PICO), PICO)
@@ -182,8 +185,8 @@ class Derivation:
             denial([], [["<", self.theta, need]]),
             lambda: self.theta >= top + B * (self.after[0] + D - 1) + self.K,
         )
-        lag = 2 * self.g * B * last * last * (self.H[-1] - 1)
-        square = (1 - self.zeta) * last * last * (1 - 2 * lag)
+        lag = 2 * self.g * B * last * last * (self.H[-1] - 1) / self.free
+        square = (1 - self.zeta) * last * last * (1 - 2 * lag) / self.free
         low, width = log_low_high(last)[0], log_low_high(self.range)[1]
         reach: Term = ["+", ["-", low, lag], ["*", B, ["-", square, 1]]]
         facts = [["or", ["<", reach, ["+", self.theta, width]], [">=", 2 * lag, 1], [">=", self.zeta, 1]]]
@@ -205,11 +208,11 @@ class Derivation:
             return is_positive(part, left, right, strict=strict)
 
         yield self._of_tables(k, ease)
-        fast = (1 + down + down * down) ** 2
+        fast = (1 + down + down * down) ** 2 * self.free
         facts: list[Term] = [
             *inside,
             [">=", "age", 1],
-            ["<=", ["*", "age", (1 - ease) ** 2], ["*", "w", "w"]],
+            ["<=", ["*", "age", (1 - ease) ** 2 / self.free], ["*", "w", "w"]],
             [
                 "or",
                 ["=", "load", 1],
@@ -217,7 +220,7 @@ class Derivation:
             ],
             [">=", ["*", "age", "load"], H],
         ]
-        eased = scaled((1 - ease) ** 2, H.polynomial)
+        eased = scaled((1 - ease) ** 2 / self.free, H.polynomial)
         yield Lemma(
             f"L3 peak {k}",
             denial(["w", "age", "load"], facts),
@@ -227,17 +230,17 @@ class Derivation:
                 and positive(before_twice.polynomial)
             ),
         )
-        slow = (1 + up + up * up) ** 2
+        slow = (1 + up + up * up) ** 2 * self.free
         if self.L[k + 1] > 1:
             facts = [
                 *inside,
                 [">", "load", 0],
                 ["<=", "load", 1],
-                [">=", ["*", "age", (1 + press) ** 2], ["*", "w", "w"]],
+                [">=", ["*", "age", (1 + press) ** 2 * self.free], ["*", "w", "w"]],
                 ["or", ["=", "load", 1], [">=", ["*", "load", "load", ["+", after_twice, self.D], slow], ["*", "w", "w"]]],
                 ["<=", ["-", ["*", "age", "load"], self.D], L],
             ]
-            pressed = scaled((1 + press) ** 2, plus(L.polynomial, (self.D,)))
+            pressed = scaled((1 + press) ** 2 * self.free, plus(L.polynomial, (self.D,)))
             latest = scaled(slow, plus(after_twice.polynomial, (self.D,)))
             yield Lemma(
                 f"L3 trough {k}",
@@ -251,13 +254,13 @@ class Derivation:
         facts = [
             *inside,
             [">", "load", 0],
-            [">=", ["*", "load", "load", ["+", after, self.D]], ["*", "w", "w"]],
+            [">=", ["*", "load", "load", ["+", after, self.D]], ["*", "w", "w", *([1 / self.free] if self.free > 1 else [])]],
             ["<", "load", self.kappa],
         ]
         yield Lemma(
             f"L3 load {k}",
             denial(["w", "load"], facts),
-            lambda: positive(plus(SQUARE, scaled(-self.kappa * self.kappa, late)), strict=False),
+            lambda: positive(plus(SQUARE, scaled(-self.kappa * self.kappa * self.free, late)), strict=False),
         )
         yield from self._of_drift(k, (H, before, after))
 
@@ -293,12 +296,12 @@ class Derivation:
         left, right = self.w[k], self.w[k + 1]
         B, D, g, K, zeta = self.B, self.D, self.g, self.K, self.zeta
         inside: list[Term] = [[">=", "w", left], ["<=", "w", right]]
-        lag_term: Term = ["*", 2 * g * B, "w", "w", ["-", H, 1]]
-        square_term: Term = ["*", 1 - zeta, "w", "w", ["-", 1, ["*", 2, lag_term]]]
+        lag_term: Term = ["*", 2 * g * B / self.free, "w", "w", ["-", H, 1]]
+        square_term: Term = ["*", (1 - zeta) / self.free, "w", "w", ["-", 1, ["*", 2, lag_term]]]
         queue = plus(H.polynomial, (-ONE,))
-        lag = scaled(2 * g * B, times(SQUARE, queue))
+        lag = scaled(2 * g * B / self.free, times(SQUARE, queue))
         rest = plus((ONE,), scaled(-2, lag))
-        square = scaled(1 - zeta, times(SQUARE, rest))
+        square = scaled((1 - zeta) / self.free, times(SQUARE, rest))
         late = plus(after.polynomial, (D,))
         worst = 4 * g * self.fall[k]
         parts = [

@@ -7,8 +7,13 @@ from ccenv.proofs.certificates.fairness.reading import BoundsData, DesignData
 
 def statement(design: DesignData, bounds: BoundsData) -> str:
     """Return the theorem's sentence."""
+    free = (
+        f", whose rates are at all times within a factor of {design.freedom} of their rule's, whoever chooses them,"
+        if design.freedom != "1"
+        else ""
+    )
     return (
-        "Any number N of flows of ever_delay that share one link of rate C, where every C/N is between "
+        f"Any number N of flows of ever_delay{free} that share one link of rate C, where every C/N is between "
         f"max_share/{design.shares} and max_share: at all times the rates of any two flows differ by a factor of at most "
         f"{bounds.ratio}, the rates add up to at least {bounds.utilisation} C, and every RTT is at most {bounds.rtt_rtts} Rm, "
         f"whatever the jitter of each flow, up to {design.jitter_rtts} Rm, does."
@@ -17,6 +22,9 @@ def statement(design: DesignData, bounds: BoundsData) -> str:
 
 def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
     """Return all that the theorem takes for granted."""
+    load = "[w/sqrt(H+ + D), w/sqrt(L-)]"
+    if design.freedom != "1":
+        load += f", widened by a factor of {design.freedom} at both ends"
     return [
         "Time and bytes are continuous and rates are positive; every flow has the same Rm, knows it, and runs with the same "
         f"parameters; the jitter D = {design.jitter_rtts} Rm is a true upper bound.",
@@ -27,7 +35,7 @@ def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
         "The same delay from every sender to the queue.",
         f"Every C/N is in [max_share/{design.shares}, max_share], at all times: N and C are constant from the start on.",
         "Start: over the two largest RTTs before it, w lies in the table, moves no faster than the table's drift, "
-        f"L(w) <= X <= H(w), the load is at least {bounds.utilisation} C and within [w/sqrt(H+ + D), w/sqrt(L-)]; at the start "
+        f"L(w) <= X <= H(w), the load is at least {bounds.utilisation} C and within {load}; at the start "
         "|v_i - v_j| <= B D, V >= V_lo and V - 2 g B w^2 q <= Z_max of docs/fairness.md.",
     ]
 

@@ -40,12 +40,14 @@ class DesignData(StrictModel):
         jitter_rtts: D over Rm.
         shares: mu+ over mu-, the range of C/N.
         utilisation: kappa, the least sum of all rates over C.
+        freedom: f; each rate is within a factor f of the rule's, 1: it is the rule's.
     """
 
     fairness: Decimal
     jitter_rtts: Decimal
     shares: Decimal
     utilisation: Decimal
+    freedom: Decimal = "1"
 
 
 class SenderData(StrictModel):

@@ -16,7 +16,7 @@ from ccenv.base.errors import InputError
 
 CELLS, COARSE_CELLS = 84, 44
 FAST = 1e-3
-"""From this gain on cells are wider: V moves further over two RTTs, and must not leave the cell beside."""
+"""From this gain on, and where rates are free, cells are wider: V moves further over two RTTs, and must not leave the cell beside."""
 LEAST_W = 0.6
 LARGEST_X = (2.0, 2.3, 2.6, 2.9, 3.3, 3.7, 4.1, 4.5, 5.0, 5.7, 6.5, 7.3, 8.2, 9.1, 10.0, 12.0, 15.0, 20.0)
 """Ends of the grid that are tried, as w^2."""
@@ -39,6 +39,7 @@ class Design(StrictModel):
         shares: mu+ over mu-, the range of C/N.
         utilisation: kappa.
         gain: g per Rm.
+        freedom: f, 1 or more: each rate may be anything within a factor f of the rule's, at all times.
     """
 
     fairness: float = 3.0
@@ -46,6 +47,7 @@ class Design(StrictModel):
     shares: float = 100.0
     utilisation: float = 0.65
     gain: float = 1.2e-4
+    freedom: float = 1.0
 
 
 LIMITS = {
@@ -54,6 +56,7 @@ LIMITS = {
     "shares": (1.5, 1e5),
     "utilisation": (0.05, 0.95),
     "gain": (1e-6, 0.02),
+    "freedom": (1.0, 2.0),
 }
 
 
@@ -116,9 +119,9 @@ def told(design: Design) -> str:
 def _best(design: Design) -> Found | None:
     best: Found | None = None
     for share in SLOPES:
-        slope = share * math.log(design.fairness) / design.jitter
+        slope = share * math.log(design.fairness / design.freedom**2) / design.jitter
         largest = slope * design.jitter * (1 + 12 * design.gain)
-        if largest >= math.log(design.fairness):
+        if slope <= 0 or largest >= math.log(design.fairness):
             continue
         entropy = ENTROPY_MARGIN * log_specht(math.exp(largest))
         for top in LARGEST_X:
@@ -131,21 +134,21 @@ def _best(design: Design) -> Found | None:
 
 def _within(design: Design, slope: float, entropy: float, largest: float, top: float) -> Found | None:
     """Return the band of one grid that a design asks for, or None."""
-    cells = CELLS if design.gain < FAST else COARSE_CELLS
+    cells = CELLS if design.gain < FAST and design.freedom == 1 else COARSE_CELLS
     w = np.exp(np.linspace(math.log(LEAST_W), 0.5 * math.log(top), cells + 1))
-    nodes = fixed_point(design.jitter, slope, entropy, design.gain, w)
+    nodes = fixed_point(design.jitter, slope, entropy, design.gain, w, design.freedom**2)
     if nodes is None:
         return None
     idle = np.flatnonzero(nodes["load"] < 1.002 * design.utilisation)
     first = int(idle[-1]) + 1 if len(idle) else 0
     if first > cells - 6:
         return None
-    ratio = math.exp(largest) * math.sqrt(1 + design.jitter / design.utilisation / nodes["low"][first])
+    ratio = design.freedom**2 * math.exp(largest) * math.sqrt(1 + design.jitter / design.utilisation / nodes["low"][first])
     if ratio > 0.9995 * design.fairness:
         return None
     y, cost = nodes["lag"], np.maximum.accumulate(nodes["cost"])
     lowest = np.log(w) + slope * (nodes["late"] + design.jitter - 1) + entropy
-    highest = np.log(w) - y + slope * ((1 - 1.1 * cost) * w**2 * (1 - 2 * y) - 1)
+    highest = np.log(w) - y + slope * ((1 - 1.1 * cost) * w**2 / design.freedom**2 * (1 - 2 * y) - 1)
     lasts = np.flatnonzero(highest >= lowest[first] + math.log(design.shares) + 0.02)
     lasts = lasts[lasts > first + 4]
     if not len(lasts):
@@ -157,8 +160,10 @@ def _within(design: Design, slope: float, entropy: float, largest: float, top: f
     return Found(slope, entropy, float(kept["high"][-1] + design.jitter), kept)
 
 
-def fixed_point(jitter: float, slope: float, entropy: float, gain: float, w: np.ndarray) -> dict[str, Any] | None:
-    """Return tables that the barrier holds at the nodes, or None where the iteration does not settle."""
+def fixed_point(
+    jitter: float, slope: float, entropy: float, gain: float, w: np.ndarray, free: float = 1.0
+) -> dict[str, Any] | None:
+    """Return tables that the barrier holds at the nodes, or None where the iteration does not settle; ``free`` is f^2."""
     square, step = w * w, np.diff(w)
     low = np.maximum(1.0, square / (1 + jitter))
     high = np.maximum(1.0, square * np.sqrt(square / low))
@@ -167,7 +172,7 @@ def fixed_point(jitter: float, slope: float, entropy: float, gain: float, w: np.
     for round_ in range(ROUNDS):
         steep_high, steep_low = np.diff(high) / step, np.diff(low) / step
         queue = np.maximum(high - 1, 0.0)
-        lag = np.minimum(2 * gain * slope * square * queue, 0.4)
+        lag = np.minimum(2 * gain * slope * square / free * queue, 0.4)
         longest = np.append(high[2:], high[-1]) + jitter
         up, down = (np.minimum(gain * _around(drift) * longest, 0.25) for drift in (rise, fall))
         moved, back = _around(steep_high), _around(steep_low)
@@ -177,12 +182,13 @@ def fixed_point(jitter: float, slope: float, entropy: float, gain: float, w: np.
         cost = np.minimum(4 * gain * _at_nodes(fall) * queue / (1 - 2 * lag), 0.5)
         ease, press = np.minimum(steep_high * w[1:] * gain * fall, 0.8), steep_low * w[1:] * gain * rise
         rise = np.clip(_of_cells(slope * (late + jitter - early) + entropy), 0.05, 60.0)
-        fall = np.clip(_of_cells(slope * (late + jitter - (1 - cost) * square * (1 - 2 * lag)) + entropy + lag), 0.05, 60.0)
-        most, least = square / earliest, square / (latest + jitter)
+        top = (1 - cost) * square / free * (1 - 2 * lag)
+        fall = np.clip(_of_cells(slope * (late + jitter - top) + entropy + lag), 0.05, 60.0)
+        most, least = square * free / earliest, square / (latest + jitter) / free
         tops, bottoms = [], []
         for end in (slice(None, -1), slice(1, None)):
-            tops.append(square[end] / (1 - ease) ** 2 * np.maximum(1.0, np.sqrt(most[end]) * (1 + down + down**2)))
-            bottoms.append(square[end] / (1 + press) ** 2 * np.minimum(1.0, np.sqrt(least[end]) / (1 + up + up**2)))
+            tops.append(square[end] * free / (1 - ease) ** 2 * np.maximum(1.0, np.sqrt(most[end]) * (1 + down + down**2)))
+            bottoms.append(square[end] / free / (1 + press) ** 2 * np.minimum(1.0, np.sqrt(least[end]) / (1 + up + up**2)))
         above = np.maximum(np.append(tops[0], tops[1][-1]), np.append(tops[0][0], tops[1]))
         below = np.minimum(np.append(bottoms[0], bottoms[1][-1]), np.append(bottoms[0][0], bottoms[1]))
         new_high = np.minimum(np.maximum.accumulate(np.maximum(1.0, above) * (1 + MARGIN)), 200.0)
@@ -195,7 +201,7 @@ def fixed_point(jitter: float, slope: float, entropy: float, gain: float, w: np.
             break
     if change > 1e-5 or high[-3] > LONGEST_RTTS:
         return None
-    load = w / np.sqrt(late + jitter)
+    load = w / np.sqrt(free * (late + jitter))
     return {"w": w, "low": low, "high": high, "rise": rise, "fall": fall, "late": late, "lag": lag, "cost": cost, "load": load}
 
 

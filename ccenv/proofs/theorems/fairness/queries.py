@@ -64,7 +64,7 @@ def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
             f"(>= newer {n(t.low[0])})",
             "(>= older newer)",
             f"(<= older (+ newer {delta}))",
-            f"(<= (* square newer) (* {n(t.spread**2)} older))",
+            f"(<= (* square newer) (* {n((t.spread * t.free) ** 2)} older))",
             f"(> square {n(t.ratio**2)})",
         ),
     )
@@ -84,8 +84,8 @@ def _ends(tables: Tables) -> Iterator[tuple[str, str]]:
             f"(* {n(t.slope)} (- (+ {n(t.late[0])} {n(t.jitter)}) 1)) {n(t.entropy)}))",
         ),
     )
-    lag = 2 * t.gain * t.slope * last**2 * (t.high[-1] - 1)
-    square = (1 - t.curvature) * last**2 * (1 - 2 * lag)
+    lag = t.lag(-1)
+    square = (1 - t.curvature) * last**2 / t.free * (1 - 2 * lag)
     reach = f"(+ (- {n(log_bounds(last)[0])} {n(lag)}) (* {n(t.slope)} (- {n(square)} 1)))"
     yield (
         "L4 range",
@@ -126,12 +126,12 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
             "w age load",
             *inside,
             "(>= age 1)",
-            f"(<= (* age {n((1 - ease) ** 2)}) (* w w))",
-            f"(or (= load 1) (and (>= load 1) (<= (* load load {earliest}) (* w w {n((1 + down_ + down_**2) ** 2)}))))",
+            f"(<= (* age {n((1 - ease) ** 2 / t.free)}) (* w w))",
+            f"(or (= load 1) (and (>= load 1) (<= (* load load {earliest}) (* w w {n((1 + down_ + down_**2) ** 2 * t.free)}))))",
             f"(>= (* age load) {high})",
         ),
     )
-    fastest = n((1 + up + up**2) ** 2)
+    fastest = n((1 + up + up**2) ** 2 * t.free)
     if t.low[k + 1] > 1:
         yield (
             f"L3 trough {k}",
@@ -140,17 +140,24 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
                 *inside,
                 "(> load 0)",
                 "(<= load 1)",
-                f"(>= (* age {n((1 + press) ** 2)}) (* w w))",
+                f"(>= (* age {n((1 + press) ** 2 * t.free)}) (* w w))",
                 f"(or (= load 1) (>= (* load load (+ {latest} {jitter}) {fastest}) (* w w)))",
                 f"(<= (- (* age load) {jitter}) {low})",
             ),
         )
+    least = f" {n(1 / t.free)}" if t.free > 1 else ""
     yield (
         f"L3 load {k}",
-        query("w load", *inside, "(> load 0)", f"(>= (* load load (+ {late} {jitter})) (* w w))", f"(< load {n(t.utilisation)})"),
+        query(
+            "w load",
+            *inside,
+            "(> load 0)",
+            f"(>= (* load load (+ {late} {jitter})) (* w w{least}))",
+            f"(< load {n(t.utilisation)})",
+        ),
     )
-    lag = f"(* {n(2 * t.gain * t.slope)} w w (- {high} 1))"
-    square = f"(* {n(1 - t.curvature)} w w (- 1 (* 2 {lag})))"
+    lag = f"(* {n(2 * t.gain * t.slope / t.free)} w w (- {high} 1))"
+    square = f"(* {n((1 - t.curvature) / t.free)} w w (- 1 (* 2 {lag})))"
     yield (
         f"L4 drift {k}",
         query(

@@ -65,6 +65,7 @@ class Tables:
     utilisation: Fraction
     shares: Fraction
     fairness: Fraction
+    freedom: Fraction
     slope: Fraction
     gain: Fraction
     entropy: Fraction
@@ -74,6 +75,11 @@ class Tables:
     high: tuple[Fraction, ...]
     rise: tuple[Fraction, ...]
     fall: tuple[Fraction, ...]
+
+    @property
+    def free(self) -> Fraction:
+        """f^2."""
+        return self.freedom**2
 
     @property
     def cells(self) -> int:
@@ -100,7 +106,7 @@ class Tables:
 
     def lag(self, node: int) -> Fraction:
         """Return the most by which V is above V - 2 g B w^2 q at a node."""
-        return 2 * self.gain * self.slope * self.w[node] ** 2 * (self.high[node] - 1)
+        return 2 * self.gain * self.slope * self.w[node] ** 2 / self.free * (self.high[node] - 1)
 
     def longest(self, cell: int) -> Fraction:
         """Return the largest RTT of a byte sent while w was in the cell or beside it."""
@@ -152,7 +158,7 @@ class Tables:
     @cached_property
     def ratio(self) -> Fraction:
         """A bound of the ratio of two rates."""
-        square = self.spread**2 * (1 + self.jitter / self.utilisation / self.low[0])
+        square = self.free**2 * self.spread**2 * (1 + self.jitter / self.utilisation / self.low[0])
         ratio = up(math.sqrt(square), 4)
         return ratio if ratio**2 >= square else ratio + Fraction(1, 10**4)
 
@@ -196,6 +202,7 @@ def exact_tables(design: Design, found: Found) -> Tables:
         utilisation=Fraction(str(design.utilisation)),
         shares=Fraction(str(design.shares)),
         fairness=Fraction(str(design.fairness)),
+        freedom=Fraction(str(design.freedom)),
         slope=slope,
         gain=gain,
         entropy=entropy,
@@ -216,7 +223,7 @@ def _drift(tables: Tables) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
     """Return what V'/g and -V'/g are at most in each cell, by what they are at its ends, with a margin."""
     rises, falls = [], []
     for node, w in enumerate(tables.w):
-        lag, square = tables.lag(node), (1 - tables.curvature) * w**2 * (1 - 2 * tables.lag(node))
+        lag, square = tables.lag(node), (1 - tables.curvature) * w**2 / tables.free * (1 - 2 * tables.lag(node))
         late = tables.late[node] + tables.jitter
         rises.append(float(tables.slope * (late - tables.early[node]) + tables.entropy))
         falls.append(float(tables.slope * (late - square) + tables.entropy + lag))
