@@ -16,7 +16,7 @@ from ccenv.base.errors import InputError
 
 CELLS, COARSE_CELLS = 84, 44
 FAST = 1e-3
-"""From this gain on, and where rates are free, cells are wider: V moves further over two RTTs, and must not leave the cell beside."""
+"""From this gain on, and where rates are free, cells are wider: V moves further over two RTTs, but stays within the next cell."""
 LEAST_W = 0.6
 LARGEST_X = (2.0, 2.3, 2.6, 2.9, 3.3, 3.7, 4.1, 4.5, 5.0, 5.7, 6.5, 7.3, 8.2, 9.1, 10.0, 12.0, 15.0, 20.0)
 """Ends of the grid that are tried, as w^2."""
