@@ -7,9 +7,12 @@ import math
 import os
 import resource
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "docs"))  # for docs/tables
 
 # Before anything imports matplotlib, wandb or torch.
 os.environ.setdefault("MPLBACKEND", "Agg")

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 COPIED = ("ccenv", "tests", "docs", "README.md", "setup.cfg")
 RUN_LANGUAGES = ("python", "console")
 PYTEST = ["python", "-m", "pytest"]
-_FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|slow|not-run|output)(?:: (?P<value>.+?))? -->\n\Z")
 
 

@@ -1,4 +1,4 @@
-"""The record and the tables of the tighter belief rules: ``python tests/tighter_page.py`` measures both again (minutes)."""
+"""The record docs/data/tighter-beliefs.json: ``python tests/tighter_page.py`` measures the tighter belief rules again."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from oracles.exact_beliefs import exact_bounds
 from ccenv.agents import make_sender
 from ccenv.agents.sender import ExternalSender
 from ccenv.base.files import json_bytes, write_atomic
-from ccenv.base.pages import Place, markdown
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.training.evaluation import evaluate_sender
 
-DOCS = Path(__file__).parents[1] / "docs"
-RECORD, PAGE = DOCS / "data" / "tighter-beliefs.json", DOCS / "beliefs.md"
-GAPS, SCORES = Place("<!-- table of the gap -->"), Place("<!-- table of the scores -->")
+RECORD = Path(__file__).parents[1] / "docs" / "data" / "tighter-beliefs.json"
 RTT_S, RTTS, PATHS = 0.04, 10, 60
 RATES = np.concatenate([np.geomspace(1e-4, 1, 2401), np.linspace(1, 8, 701)[1:]])  # in units of the true C; 1 is one of them
 WATCHED = ("external", "cc_qdel", "cc_probe_drain", "learned_nominal_u78")
@@ -132,45 +129,8 @@ def scores(n_paths: int = 1024) -> list[dict[str, Any]]:
     return found
 
 
-def gap_table(record: Mapping[str, Any]) -> str:
-    """Return the table of the gap."""
-    return markdown(
-        [
-            {
-                "histories": f"{row['histories']} ({row['number']})",
-                "C_L / exact": f"{row['C_L'][0]:.3f}",
-                "tighter": f"{row['C_L'][1]:.3f}",
-                "lowest": f"{row['C_L_worst'][0]:.2f}, {row['C_L_worst'][1]:.2f}",
-                "C_U / exact": f"{row['C_U'][0]:.3f}",
-                "tighter ": f"{row['C_U'][1]:.3f}",
-            }
-            for row in record["gap"]
-        ]
-    )
-
-
-def score_table(record: Mapping[str, Any]) -> str:
-    """Return the table of the scores."""
-    pairs = zip(record["scores"][::2], record["scores"][1::2], strict=True)
-    return markdown(
-        [
-            {
-                "sender": f"`{old['sender']}`",
-                "score": f"{old['score']:.4f}",
-                "tighter": f"{new['score']:.4f}",
-                "utilisation": f"{old['utilisation']:.4f}, {new['utilisation']:.4f}",
-                "queue (BDP)": f"{old['queue_bdp']:.3f}, {new['queue_bdp']:.3f}",
-                "loss": f"{old['loss']:.4f}, {new['loss']:.4f}",
-            }
-            for old, new in pairs
-        ]
-    )
-
-
 if __name__ == "__main__":
     made = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     for part in sys.argv[1:] or ("gap", "scores"):
         made[part] = {"gap": gap, "scores": scores}[part]()
         write_atomic(RECORD, json_bytes(made))
-    GAPS.write(PAGE, gap_table(made))
-    SCORES.write(PAGE, score_table(made))

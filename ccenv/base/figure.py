@@ -52,3 +52,11 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> s
     body = "".join("<tr>" + "".join(f"<td>{cell(value)}</td>" for value in row) + "</tr>" for row in rows)
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     return f"<table><caption>{html.escape(caption)}</caption><tr>{names}</tr>{body}</table>"
+
+
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of equal columns as a table in Markdown."""
+    if not rows:
+        return ""
+    lines = [f"| {' | '.join(rows[0])} |", f"|{' --- |' * len(rows[0])}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row.values())} |" for row in rows)])

@@ -149,29 +149,6 @@ def report(
 
 
 @app.command()
-def records(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of records, of: ccenv bench report --record.")],
-    *,
-    page: Annotated[Path | None, typer.Option(help="Also write them as one page in Markdown.")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Show which published values recorded runs reproduce.
-
-    Example: ccenv bench records docs/data/bench
-    """
-    from ccenv.benchmarks.report.records import overview, read_records, write_page
-
-    stored = read_records(folder)
-    if page is not None:
-        write_page(folder, page)
-    if json:
-        print_json([{name: record[name] for name in ("suite", "version", "n_cells", "references")} for record in stored])
-        return
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in overview(stored)]
-    print_table("published values", rows[0], rows[2:])
-
-
-@app.command()
 def speed(
     ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,

@@ -222,13 +222,14 @@ def report(
 
 
 def _report(folders: list[Path], out: Path, n_paths: int, json: bool) -> int:
-    from ccenv.training.contracts.report import read_data, table, write_report
+    from ccenv.base.figure import markdown
+    from ccenv.training.contracts.report import make_rows, read_data, write_report
 
     files = write_report(folders, out, n_paths)
     if json:
         print_json({"rows": read_data(files[0])["rows"], "files": [str(file) for file in files]})
     else:
-        print_text(table(read_data(files[0])))
+        print_text(markdown(make_rows(read_data(files[0]))))
         print_text("wrote " + ", ".join(str(file) for file in files))
     return 0
 

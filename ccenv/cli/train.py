@@ -39,14 +39,13 @@ def command(
     seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
     record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
     shipped: Annotated[bool, typer.Option("--shipped", help="All shipped configs with their seeds; needs --record.")] = False,
-    page: Annotated[Path | None, typer.Option(help="With --shipped: put the record's tables into this page.")] = None,
     jobs: Annotated[int, typer.Option(help="With --shipped: runs at a time.")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Train a sender or a network; the same command resumes an interrupted run (docs/training.md).
 
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
-    Example: ccenv train --shipped --record docs/data/learning.json --page docs/learning.md --jobs 2
+    Example: ccenv train --shipped --record docs/data/learning.json --jobs 2
     """
     from ccenv.base.errors import InputError
     from ccenv.training.config import load_config, load_data
@@ -56,11 +55,11 @@ def command(
     if shipped:
         if config is not None or record is None or seeds is not None or fresh:
             raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --fresh")
-        _train_shipped(record, page, out, overrides, jobs, json)
+        _train_shipped(record, out, overrides, jobs, json)
         return
     if config is None:
         raise InputError("a CONFIG is missing: a shipped one (ccenv list configs) or a YAML file; or --shipped for all")
-    for option, is_given in (("--page", page is not None), ("--jobs", jobs != 1)):
+    for option, is_given in (("--jobs", jobs != 1),):
         if is_given:
             raise InputError(f"{option} is for --shipped")
     numbers = [] if seeds is None else seeds.split(",")
@@ -92,16 +91,12 @@ def command(
         _print(chosen, result)
 
 
-def _train_shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
+def _train_shipped(record: Path, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
     from ccenv.cli.shared import progress_bar
-    from ccenv.training.records import DEFAULT_FOLDER, check_page, train_shipped, write_table
+    from ccenv.training.records import DEFAULT_FOLDER, train_shipped
 
-    if page is not None:
-        check_page(page)
     with progress_bar("train shipped configs") as report:
         n_runs = train_shipped(record, out or DEFAULT_FOLDER, overrides=overrides, jobs=jobs, report=report)
-    if page is not None:
-        write_table(record, page)
     if json:
         print_json({"record": str(record), "runs": n_runs})
     else:

@@ -18,7 +18,6 @@ import numpy as np
 
 from ccenv.base.errors import InputError, shown, unknown_name
 from ccenv.base.files import Format, hash_of, write_atomic
-from ccenv.base.pages import Place, markdown
 from ccenv.base.provenance import code_hash, machine, now, versions
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live.attacks import TRIES, moves_against, play_attack
@@ -177,7 +176,6 @@ def read_records(file: FilePath) -> list[dict[str, Any]]:
 SUITE, VERSION = "live-worst-case", 1
 SENDERS = (f"{KERNEL}reno", f"{KERNEL}cubic", f"{KERNEL}bbr", "cc_probe_drain", "cc_qdel", "learned_robust_d4")
 FORMAT = Format("ccenv-live-record", 1, "a record of live runs", older="ccenv live suite runs it again")
-PLACE = Place("<!-- records of live-worst-case -->")
 _ROW_KEYS = (
     "sender", "found_against", "found_by", "model", "link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "calm", "live",
     "simulated", "valid", "why_not_valid", "release_error_us",
@@ -227,22 +225,6 @@ def _hash(file: FilePath) -> str:
 def shipped_record() -> dict[str, Any]:
     """Return the shipped record. Raises InputError if it is damaged."""
     return FORMAT.read(FilePath(str(resources.files("ccenv.live").joinpath("records", f"{SUITE}.json"))))
-
-
-def table(record: dict[str, Any]) -> str:
-    """Return the table of a record for a page. Raises InputError for a record of another suite."""
-    if record.get("suite") != SUITE or not isinstance(record.get("rows"), list):
-        raise InputError(f"a record of {record.get('suite')!r}; it must be of {SUITE!r}")
-    columns = ("calm", "live", "simulated")
-    titles = ("without jitter", "under the attack", "simulated")
-    rows = []
-    for row in record["rows"]:
-        path = (
-            f"{row['link_rate_mbps']:g} Mbit/s, {row['rtt_ms']:g} ms, buffer {row['buffer_bdp']:g} BDP, D {row['jitter_ms']:g} ms"
-        )
-        shares = {title: f"{row[key]:.2f}" for title, key in zip(titles, columns, strict=True)}
-        rows.append({"sender": row["sender"], "path": path, **shares, "valid": "yes" if row["valid"] else "no"})
-    return markdown(rows)
 
 
 def control_scenarios(scenario: LiveScenario) -> list[tuple[str, LiveScenario]]:

@@ -15,16 +15,15 @@ from typing import Any
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import sender_hash
 from ccenv.attacks.run import attack
-from ccenv.attacks.scenes import PATHS, REPORT, scene_set
+from ccenv.attacks.scenes import PATHS, scene_set
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import Format, hash_of, json_bytes, locked, make_folder, plain, write_atomic
 from ccenv.base.foreign import read_json
-from ccenv.base.pages import Place, markdown
 from ccenv.base.provenance import code_hash, machine, versions
 from ccenv.base.workers import Workers
 from ccenv.envs.curve.distribution import PathDistribution
-from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, RewardWeights
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings
 from ccenv.network.path import Path
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data, read_config
 from ccenv.training.evaluation import evaluate_sender
@@ -301,115 +300,3 @@ def _train_entry(name: str, overrides: Sequence[str], folder: FilePath, outdated
         except InputError:  # a config of a version with other keys
             outdated = True
     return make_entry(config, train(config, folder, restart=outdated))
-
-
-PLACE = Place("<!-- table of the record: ccenv.training.records.write_table -->")
-SEEN_MARK = {ATTACKED: "†"}
-OTHER_MARK = "*"
-
-Run = dict[str, Any]
-
-
-def table(data: dict[str, Any]) -> str:
-    """Return a record as tables in Markdown, one row per config: means over its seeds and, of several, lowest and highest.
-
-    The first table has the scores, the second the worst cases, the third both for the policies of the zoo. ``†`` marks an attack
-    scenario that the sender was trained against, and ``*`` a report scenario in the range of its training paths.
-    """
-    configs = group_by_config(data)
-    return "\n\n".join([_scores(configs), _worst(configs), *([_zoo(data["zoo"])] if "zoo" in data else [])])
-
-
-def _scores(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
-    rows = []
-    for name, runs in configs:
-        rows.append(
-            {
-                "config": f"`{name}`",
-                "learns": runs[0]["learns"],
-                "seeds": ", ".join(str(run["seed"]) for run in runs),
-                "steps": f"{max(run['steps'] for run in runs):,}",
-                "score": _format_spread(runs, "evaluation", "score")
-                + ("" if _has_default_reward(runs[0]["evaluation"]) else " (own)"),
-                "utilisation": _format_mean(runs, "evaluation", "utilisation", 3),
-                "queue (BDP)": _format_mean(runs, "evaluation", "queue_bdp", 2),
-                "loss": _format_mean(runs, "evaluation", "loss", 3),
-                "flows": str(runs[0]["evaluation"]["n_flows"]),
-                "share": _format_spread(runs, "evaluation", "share", lambda run: run["evaluation"]["n_flows"] > 1),
-                "Jain": _format_spread(runs, "evaluation", "jain", lambda run: run["evaluation"]["n_flows"] > 1),
-                "score, common world": _format_spread(runs, "common", "score"),
-                "wall s": _spread([run["seconds"] for run in runs if "seconds" in run], 0),
-                "CPU s": _spread([run["cpu_seconds"] for run in runs if "cpu_seconds" in run], 0),
-            }
-        )
-    return markdown(rows)
-
-
-def _worst(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
-    rows = []
-    for name, runs in configs:
-        if not any(run["worst"] for run in runs):
-            continue
-        row = {"config": f"`{name}`"}
-        for scene in ATTACK_SCENES:
-            cases = [run["worst"][scene] for run in runs if scene in run["worst"]]
-            mark = SEEN_MARK.get(cases[0]["seen"], "") if cases else ""
-            if cases and not mark and scene_set(scene) == REPORT and cases[0]["seen"] is not None:
-                mark = OTHER_MARK
-            row[f"{scene} ({scene_set(scene)})"] = _spread([case["utilisation"] for case in cases]) + mark
-        rows.append(row)
-    return markdown(rows)
-
-
-def _zoo(entries: dict[str, Run]) -> str:
-    rows = []
-    for name, entry in sorted(entries.items()):
-        row = {"shipped policy": f"`{name}`", "score, common world": f"{entry['common']['score']:.3f}"}
-        for scene, case in entry["worst"].items():
-            row[f"{scene} ({case['set']})"] = f"{case['utilisation']:.3f}{SEEN_MARK.get(case['seen'], '')}"
-        rows.append(row)
-    return markdown(rows)
-
-
-def check_page(page: FilePath) -> None:
-    """Raise InputError if a page has no place for the tables."""
-    PLACE.parts(page)
-
-
-def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the tables of a record in their place on a page. Raises InputError if the page does not mark it."""
-    PLACE.write(FilePath(page), table(read_data(FilePath(file))))
-
-
-def _has_default_reward(evaluation: dict[str, float]) -> bool:
-    """Tell whether a score is by the default reward."""
-    usual = RewardWeights()
-    score = (
-        usual.utilisation * evaluation["utilisation"] + usual.queue * evaluation["queue_bdp"] + usual.loss * evaluation["loss"]
-    )
-    return abs(evaluation["score"] - score) < 1e-9
-
-
-def _values(runs: Sequence[Run], evaluation_key: str, key: str, include: Callable[[Run], bool]) -> list[float]:
-    measured = [run[evaluation_key] for run in runs if include(run) and run.get(evaluation_key) is not None]
-    return [evaluation[key] for evaluation in measured if key in evaluation]
-
-
-def _format_spread(runs: Sequence[Run], evaluation_key: str, key: str, include: Callable[[Run], bool] = lambda run: True) -> str:
-    return _spread(_values(runs, evaluation_key, key, include))
-
-
-def _format_mean(runs: Sequence[Run], evaluation_key: str, key: str, digits: int) -> str:
-    values = _values(runs, evaluation_key, key, lambda run: True)
-    return f"{_mean(values):.{digits}f}" if values else ""
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _spread(values: Sequence[float], digits: int = 3) -> str:
-    if not values:
-        return ""
-    mean = f"{_mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"

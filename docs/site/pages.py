@@ -1,4 +1,4 @@
-"""Source pages of the site: the pages of docs/ with their links turned, notebooks as Markdown, the parts of the index."""
+"""Source pages of the site: the pages of docs/ with tables and links in place, notebooks as Markdown, the parts of the index."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+
+from tables import fill  # noqa: E402 - the folder above is no package
+
 # Pages of the repository outside docs/, and what they are called on the site.
 OUTSIDE = {"README.md": "readme.md", "CHANGELOG.md": "changelog.md"}
 REFERENCE = ("api", "cli", "schemas", "metrics", "signals", "registry")
@@ -115,7 +120,7 @@ def stage(folder: Path, reference: dict[str, str]) -> None:
     """
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     for page in [ROOT / name for name in OUTSIDE] + sorted(DOCS.rglob("*.md")):
-        _write(folder / staged_name(page), turned(page.read_text(encoding="utf-8"), page))
+        _write(folder / staged_name(page), turned(fill(page.read_text(encoding="utf-8")), page))
     for file in notebooks():
         text, pictures = notebook_page(file)
         _write(folder / staged_name(file).replace(".ipynb", ".md"), text)

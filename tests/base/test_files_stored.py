@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+from tables.distillation import FORMAT as DISTILLATION_RECORD
 
 from ccenv.adversaries.learned import FOLDER as NETWORKS_FOLDER
 from ccenv.adversaries.learned import NETWORKS, load_adversary, save_adversary
@@ -15,7 +16,6 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import Format, hash_of, json_bytes, plain
 from ccenv.base.foreign import JsonRules
 from ccenv.benchmarks.report.records import FORMAT as BENCH_RECORD
-from ccenv.training.distill.records import FORMAT as DISTILLATION_RECORD
 from ccenv.training.records import FORMAT as LEARNING_RECORD
 
 DATA = Path(__file__).parents[2] / "docs" / "data"

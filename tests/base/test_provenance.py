@@ -161,7 +161,7 @@ def test_a_move_is_no_other_code(hash_after: Callable[..., str], module: str) ->
     [
         ("ccenv.agents.interface.rewards", "ccenv.agents.interface.actions"),  # both are reached
         ("ccenv.agents.classic.common", "ccenv.agents.classic.reno"),
-        ("ccenv.base.pages", "ccenv.agents.interface.actions"),  # only the second is
+        ("ccenv.base.figure", "ccenv.agents.interface.actions"),  # only the second is
     ],
 )
 def test_a_merge_is_no_other_code(hash_after: Callable[..., str], source: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Suites of varying links and of transfers: their record, the page, a run of each."""
+"""Suites of varying links and of transfers: their records, a run of each."""
 
 from __future__ import annotations
 
@@ -6,28 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables.suites import select_columns, summarise_runs
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.foreign import read_json
-from ccenv.base.pages import END
-from ccenv.benchmarks.report.senders import PLACE, select_columns, summarise_runs, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
 from ccenv.benchmarks.store import load_cells
 
 DOCS = Path(__file__).parents[2] / "docs"
-RECORD = DOCS / "data" / "links.json"
-PAGES = {"links.md": RECORD, "flows.md": DOCS / "data" / "flows.json"}
+RECORD, TRANSFERS = DOCS / "data" / "links.json", DOCS / "data" / "flows.json"
 LINKS = ("cellular-v1", "leo-v1", "wifi-v1")
 LEFT_OUT = {"constant", "lambda_proxy", "fixed_delay_proxy", "contract"}  # no senders of their own
 PROGRAMS = "cc_"
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_page_shows_the_record(page: str) -> None:
-    record = read_json(PAGES[page])
-    text = (DOCS / page).read_text(encoding="utf-8")
-    assert text.partition(PLACE.start)[2].partition(END)[0].strip() == tables(record)
 
 
 def test_record_has_all_classic_and_learned_senders() -> None:
@@ -43,20 +34,13 @@ def test_record_has_all_classic_and_learned_senders() -> None:
 
 
 def test_record_has_all_classic_senders() -> None:
-    (found,) = read_json(PAGES["flows.md"])["suites"].values()
+    (found,) = read_json(TRANSFERS)["suites"].values()
     names = {entry.name for entry in AGENTS} - LEFT_OUT - {"gcc"}  # which sends calls
     classic = {name for name in names if isinstance(make_sender(name), ClassicSender)}
     suite = as_suite("fct-v1")
     assert set(found["senders"]) == classic
     assert found["suite_sha256"] == suite.sha256 and found["cells"] == len(suite.cases) * 2 * len(classic)
     assert all((means["p50"] or 1) >= 1 and means["done (%)"] > 0 for means in found["senders"].values())
-
-
-def test_tables_go_into_their_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{PLACE.start}\nold\n{END}\nbehind\n")
-    write_tables(RECORD, page)
-    assert "`cubic`" in page.read_text() and page.read_text().startswith("before\n") and "old" not in page.read_text()
 
 
 @pytest.mark.parametrize(("name", "metric"), [("wifi-v1", "utilisation"), ("fct-v1", "fct_done_share")])

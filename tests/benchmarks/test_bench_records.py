@@ -1,4 +1,4 @@
-"""Committed records: what they keep, the page made of them, and that the page in the documentation is theirs."""
+"""Committed records: what they keep, and that every suite of a paper has one."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from test_bench_packet import small_packets
 
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
-from ccenv.benchmarks.report.records import overview, read_records, write_page, write_record
+from ccenv.benchmarks.report.records import read_records, write_record
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import PACKAGE, load_suite, suite_of
 from ccenv.cli.main import main
@@ -22,7 +22,7 @@ REFERENCES: list[dict[str, Any]] = [
 FIGURES: list[dict[str, Any]] = [{"name": "bars", "kind": "bars", "x": "case", "metric": "utilisation"}]
 
 
-def test_a_record_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_of_a_run(tmp_path: Path) -> None:
     suite = suite_of(small_packets(references=REFERENCES, figures=FIGURES), "packets")
     run_suite(suite, tmp_path / "run", limit=1, pictures=False)
     with pytest.raises(InputError, match="not complete"):
@@ -36,23 +36,9 @@ def test_a_record_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str
     measured = manifest["references"][0]["measured"]
     assert record["references"][0]["measured"] == pytest.approx(measured, rel=1e-5)
     assert (folder / "bars.png").stat().st_size < 60_000
-    assert overview(read_records(tmp_path / "bench"))[2] == "| `packets` | 6 | 1 | 0 | 1 | 0 |"
-    capsys.readouterr()
-    page = tmp_path / "page.md"
-    assert main(["bench", "records", str(tmp_path / "bench"), "--page", str(page)]) == 0
-    text = page.read_text()
-    assert "| too high | s | at least 2 |" in text
-    assert "not reproduced: cannot be" in text
-    assert "(bench/packets/bars.png)" in text
-    assert main(["bench", "records", str(tmp_path / "nowhere")]) == 2
-
-
-def test_the_page_in_the_documentation_is_made_of_the_records(tmp_path: Path) -> None:
-    target = DOCS / "reproduction.md"
-    page = tmp_path / "reproduction.md"
-    (tmp_path / "data").symlink_to(DOCS / "data")
-    write_page(tmp_path / "data" / "bench", page)
-    assert page.read_text(encoding="utf-8") == target.read_text(encoding="utf-8")
+    assert [one["agreement"] for one in read_records(tmp_path / "bench")[0]["references"]] == ["reproduced", "not reproduced"]
+    with pytest.raises(InputError, match="holds no records"):
+        read_records(tmp_path / "nowhere")
 
 
 def test_every_suite_of_a_paper_has_a_record_of_its_version() -> None:

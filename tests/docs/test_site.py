@@ -1,18 +1,10 @@
 """The documentation site without building it: configuration, parts of the index, links, reference pages; and its checks."""
 
-import importlib
 import re
 import sys
 from pathlib import Path
 
 import pytest
-
-from ccenv.agents import make_sender
-from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import takes_one_flow
-from ccenv.base.errors import InputError
-from ccenv.base.foreign import read_json
-from ccenv.benchmarks.run.runner import as_suite
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -124,61 +116,6 @@ def test_docstrings_become_markdown() -> None:
     assert "- `a`: first and more." in text
     assert "**Args**" in text and "**Raises**" in text
     assert "- `InputError`: if wrong." in text
-
-
-def test_the_tables_of_which_cca_are_those_of_the_recorded_board() -> None:
-    import which_cca
-
-    _, _, rest = which_cca.PAGE.read_text(encoding="utf-8").partition(which_cca.PLACE.start)
-    assert rest.strip().startswith(which_cca.tables()), "write them again: python docs/site/which_cca.py"
-    _, _, rest = which_cca.PAGE.read_text(encoding="utf-8").partition(which_cca.KINDS_PLACE.start)
-    assert rest.strip().startswith(which_cca.kinds()), "write them again: python docs/site/which_cca.py"
-
-
-RECORDED = {"company": "company", "worst-case-v2": "worst_cases"}
-
-
-@pytest.mark.parametrize("suite", RECORDED)
-def test_tables_of_a_suite_are_those_of_a_run_of_todays_suite_and_senders(suite: str) -> None:
-    tool = importlib.import_module(RECORDED[suite])
-    _, _, rest = tool.PAGE.read_text(encoding="utf-8").partition(tool.PLACE.start)
-    assert rest.strip().startswith(tool.tables()), f"write them again: python docs/site/{RECORDED[suite]}.py"
-    record = read_json(tool.RECORD)
-    assert record["suite_sha256"] == as_suite(suite).sha256
-    assert set(record["senders"]) >= set(as_suite(suite).agents)
-    for name, sender in record["senders"].items():
-        assert sender["sha256"] == sender_hash(make_sender(name)), f"{name} has changed: record it again"
-
-
-def test_the_table_of_belief_senders_is_that_of_their_record() -> None:
-    tool = importlib.import_module("company")
-    _, _, rest = tool.PAGE.read_text(encoding="utf-8").partition(tool.BELIEFS_PLACE.start)
-    assert rest.strip().startswith(tool.beliefs_table()), "write it again: python docs/site/company.py"
-    record = read_json(tool.BELIEFS)
-    assert record["suite_sha256"] == as_suite("company").sha256
-    for name, sender in record["senders"].items():
-        assert sender["sha256"] == sender_hash(make_sender(name)), f"{name} has changed: record it again"
-        assert takes_one_flow(make_sender(name)) and sender["numbers"]["jain_4"] < 0.6
-    with pytest.raises(InputError, match="60 cells a sender"):
-        tool.record_of_beliefs({"suite": {"name": "company"}, "n_cells": 59, "agents": {"reno": {}}})
-
-
-def test_limits_tells_the_totals_of_reproduction() -> None:
-    page = (DOCS / "reproduction.md").read_text("utf-8")
-    row = re.search(r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
-    assert row is not None
-    reproduced, direction, failed, open_ = map(int, row.groups())
-    asked = reproduced + direction + failed + open_
-    text = f"{reproduced} of {asked} statements reproduced, {direction} in direction only, {failed} not"
-    assert text in (DOCS / "limits.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("suite", RECORDED)
-def test_a_run_that_is_not_whole_is_no_record(suite: str) -> None:
-    tool = importlib.import_module(RECORDED[suite])
-    for run in ({}, {"suite": {"name": "quick"}, "complete": True}, {"suite": {"name": suite}, "complete": False}):
-        with pytest.raises(InputError, match="not a finished run"):
-            tool.record(run)
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import tighter_page
@@ -11,7 +9,6 @@ import tighter_page
 from ccenv.agents import make_sender
 from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import InputError
-from ccenv.base.pages import END
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
@@ -70,13 +67,6 @@ def test_no_rule_says_more_than_all_that_a_flow_saw():
     for row in found:
         assert row["C_L"][0] <= row["C_L"][1] <= 1.0005 and row["C_U"][0] >= row["C_U"][1] >= 0.999
     assert found[0]["C_L"][1] - found[0]["C_L"][0] >= 0.5 * (1 - found[0]["C_L"][0])  # half of the gap at least
-
-
-def test_the_page_has_the_tables_of_the_record():
-    record = json.loads(tighter_page.RECORD.read_text(encoding="utf-8"))
-    for place, table in ((tighter_page.GAPS, tighter_page.gap_table), (tighter_page.SCORES, tighter_page.score_table)):
-        _, start, rest = tighter_page.PAGE.read_text(encoding="utf-8").partition(place.start)
-        assert start and rest.partition(END)[0].strip() == table(record)
 
 
 def test_a_sender_that_is_told_nothing_cannot_use_them():

@@ -1,8 +1,7 @@
-"""The rooms of ccenv, in order. ``python tests/house/rooms.py`` writes the table of docs/architecture.md from this list."""
+"""The rooms of ccenv, in order; docs/architecture.md shows them."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -97,20 +96,3 @@ ROOMS = {
     "cli/templates/": "what `ccenv new` writes",
 }
 ORDER = [path.removesuffix(".py").rstrip("/") for path in ROOMS if path.count("/") < 2 and path.partition("/")[2] == ""]
-PAGE = ROOT / "docs" / "architecture.md"
-_TABLE = re.compile(r"^\| room \| holds \|\n\| --- \| --- \|\n(?:\| .*\n)+", re.MULTILINE)
-
-
-def table() -> str:
-    """Return the table of the page."""
-    return "| room | holds |\n| --- | --- |\n" + "".join(f"| `{path}` | {holds} |\n" for path, holds in ROOMS.items())
-
-
-def shown_table() -> str:
-    """Return the table as the page has it."""
-    (text,) = _TABLE.findall(PAGE.read_text(encoding="utf-8"))
-    return str(text)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(_TABLE.sub(lambda _: table(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")

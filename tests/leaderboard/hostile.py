@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,16 +301,6 @@ def refusal_of(fixture: Hostile, folder: Path) -> str:
     raise ValueError(f"{fixture.name} was not refused")
 
 
-def table(folder: Path) -> str:
-    """Return the table of docs/security.md."""
-    lines = ["| fixture | what it tries | refused with |", "| --- | --- | --- |"]
-    for fixture in FIXTURES:
-        message = refusal_of(fixture, folder / fixture.name).replace("|", "\\|")
-        shown = message if len(message) <= 150 else f"{message[:75]} ... {message[-70:]}"
-        lines.append(f"| `{fixture.name}` | {fixture.attack} | `` {shown} `` |")
-    return "\n".join(lines) + "\n"
-
-
 def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     """Return what a board refuses that a folder alone cannot show: (fixture, what it tries, message)."""
     home = Home(folder / "board")
@@ -364,17 +353,3 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     with home.open() as store:
         refused("edited_database", "a record edited in the database", store.check)
     return out
-
-
-def board_table(folder: Path) -> str:
-    """Return the second table of docs/security.md."""
-    lines = ["| fixture | what it tries | refused with |", "| --- | --- | --- |"]
-    lines += [f"| `{name}` | {attack} | `` {message} `` |" for name, attack, message in board_refusals(folder)]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as scratch:
-        sys.stdout.write(table(Path(scratch)) + "\n" + board_table(Path(scratch)))

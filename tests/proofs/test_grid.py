@@ -7,13 +7,12 @@ import random
 from fractions import Fraction
 from pathlib import Path
 
-import grid_page
 import numpy as np
 import pytest
+from tables import theorems
 
 from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import InputError
-from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import ExternalAdversary
@@ -209,29 +208,23 @@ def test_grids_that_are_none_are_refused_in_one_line(cell, said, capsys) -> None
     assert said in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("place", "made"), [(grid_page.PLACE, grid_page.table), (grid_page.OTHERS, grid_page.others)])
-def test_the_page_has_the_tables_of_the_record(place, made) -> None:
-    _, start, rest = grid_page.PAGE.read_text(encoding="utf-8").partition(place.start)
-    assert start and rest.partition(END)[0].strip() == made(json.loads(grid_page.RECORD.read_text(encoding="utf-8")))
-
-
 def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
     lack = {"lemma": "pays", "verdict": "unknown", "trace": "x"}
     claims = {"utilisation": {"bound": 0.5, "verdict": "unknown", "every_k": False, "lacks": [lack]}}
     cell = {"steps_per_rtt": 2, "jitter_rtts": 0.5, "claims": claims, "lemmas": [], "seconds": 1.0}
     report = {"theorem": "cc_qdel", "sender": "a", "time_limit_s": 5.0, "cells": [cell], "constants": {"f": "3/4"}}
-    first = grid_page.merged({}, [report])
+    first = theorems.merge_grids({}, [report])
     (kept,) = first["theorems"][0]["cells"]
-    assert grid_page.told({2: kept}) == "utilisation: K = 2 unknown (pays), K = 4 not asked"
+    assert theorems.describe_claims({2: kept}) == "utilisation: K = 2 unknown (pays), K = 4 not asked"
     assert "trace" not in kept["claims"]["utilisation"]["lacks"][0]
     better = {"utilisation": {"bound": 0.5, "verdict": "carries over", "every_k": True, "lacks": []}}
     other = {**cell, "steps_per_rtt": 4, "claims": better}
-    second = grid_page.merged(first, [{**report, "cells": [other]}])
-    assert grid_page.told({c["steps_per_rtt"]: c for c in second["theorems"][0]["cells"]}) == "every K: all"
-    third = grid_page.merged(second, [{**report, "cells": [other], "constants": {"f": "1/2"}}])
+    second = theorems.merge_grids(first, [{**report, "cells": [other]}])
+    assert theorems.describe_claims({c["steps_per_rtt"]: c for c in second["theorems"][0]["cells"]}) == "every K: all"
+    third = theorems.merge_grids(second, [{**report, "cells": [other], "constants": {"f": "1/2"}}])
     assert third["theorems"] == second["theorems"]
     assert third["other_constants"][0]["command"] == "ccenv verify theorem cc_qdel --cell 4:1/2 --set f=1/2 --json"
-    assert "| a | 0.5 Rm | 0.5 | not claimed | not claimed | f = 1/2 |" in grid_page.others(third)
+    assert list(theorems.constants(third)[0].values()) == ["a", "0.5 Rm", "0.5", "not claimed", "not claimed", "f = 1/2"]
 
 
 def test_a_setting_of_another_grid_has_whole_steps() -> None:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import lasso_page
 import pytest
 from planted_theorems import planted
+from tables.theorems import lassos, merge_lassos
 
 from ccenv.base.config import shipped_names, validate
-from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
@@ -246,16 +245,10 @@ def test_a_theorem_of_a_program_from_a_file_is_read_from_data() -> None:
     assert again == loaded
 
 
-def test_the_page_has_the_table_of_the_recorded_lassos() -> None:
-    _, start, rest = lasso_page.PAGE.read_text(encoding="utf-8").partition(lasso_page.PLACE.start)
-    record = json.loads(lasso_page.RECORD.read_text(encoding="utf-8"))
-    assert start and rest.partition(END)[0].strip() == lasso_page.table(record["lassos"])
-
-
 def test_an_answer_about_lassos_is_not_undone_by_a_shorter_limit() -> None:
     told = {"bound": 0.9, "found": "none", "reason": "", "seconds": 1.0, "sha256": "x", "traces": ["x"]}
     report = {"theorem": "a", "traces_joined": 2, "claims": {"utilisation": told}}
-    first = lasso_page.merged([], [report])
+    first = merge_lassos([], [report])
     assert first[0]["command"] == "ccenv verify theorem a --lasso 2 --bound utilisation=9/10 --json" and "traces" not in first[0]
-    assert lasso_page.merged(first, [{**report, "claims": {"utilisation": told | {"found": "unknown"}}}]) == first
-    assert "| a | 2 |  | less than 0.9 of the link |  |" in lasso_page.table(first)
+    assert merge_lassos(first, [{**report, "claims": {"utilisation": told | {"found": "unknown"}}}]) == first
+    assert list(lassos({"lassos": first})[0].values()) == ["a", "2", "", "less than 0.9 of the link", ""]

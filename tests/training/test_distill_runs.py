@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import distillation as record
 from test_distill_parts import constant_policy, shell_program
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.base.errors import InputError
-from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.envs.curve.settings import RewardWeights
 from ccenv.envs.curve.task import SenderTask
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.training.distill import objective as scores
 from ccenv.training.distill import prove as prove_module
-from ccenv.training.distill import records as record
 from ccenv.training.distill.claims import ClaimNumbers, numbers_for
 from ccenv.training.distill.objective import USUAL_WORLD, Objective, Teacher, load_teacher
 from ccenv.training.distill.prove import _Loop, prove
@@ -106,19 +105,18 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def record_it(tmp_path: Path, folder: Path, result: dict[str, Any]) -> None:
-    file, page = tmp_path / "record.json", tmp_path / "page.md"
+    file = tmp_path / "record.json"
     file.write_text(json.dumps({**record.FORMAT.head, "runs": [], "suites": {}}))
-    page.write_text(f"{record.PLACE.start}\n{END}\n")
     for _ in range(2):  # in place of the earlier one
         record.add(file, folder, "ccenv distill still.safetensors --depth 1")
     (first,) = json.loads(file.read_text())["runs"]
     assert first["score"] == result["score"] and first["worst"] == result["worst"]
-    record.measure_again(file, page, attack_flow_steps=20_000)
+    record.measure_again(file, attack_flow_steps=20_000)
     (again,) = json.loads(file.read_text())["runs"]
     assert again["evaluation"] == first["evaluation"] and again["teacher_score"] == first["teacher_score"]
     assert again["program"] == first["program"] and again["worst"] != first["worst"]  # a smaller budget
-    rows = page.read_text().splitlines()[4:6]
-    assert rows[0].startswith("| still (teacher) |") and rows[1].startswith(f"| still_d1 | {result['score']:.3f} |")
+    rows = record.results(json.loads(file.read_text()))
+    assert [row["sender"] for row in rows[:2]] == ["still (teacher)", "still_d1"] and rows[1]["score"] == f"{result['score']:.3f}"
     with pytest.raises(InputError, match=r"distill\.json: cannot be read"):
         record.add(file, tmp_path, "")
     (tmp_path / "distill.json").write_text("{}")
@@ -126,16 +124,6 @@ def record_it(tmp_path: Path, folder: Path, result: dict[str, Any]) -> None:
         record.add(file, tmp_path, "")
     with pytest.raises(InputError, match="not a record"):
         record.measure_again(tmp_path / "distill.json")
-
-
-def test_the_page_shows_the_record(tmp_path: Path) -> None:
-    docs = Path(__file__).parents[2] / "docs"
-    copy = tmp_path / "page.md"
-    copy.write_bytes((docs / "distillation.md").read_bytes())
-    record.write_table(docs / "data" / "distillation.json", copy)
-    assert copy.read_bytes() == (docs / "distillation.md").read_bytes(), (
-        "stale: ccenv.training.distill.records.write_table makes it"
-    )
 
 
 def test_shapes_are_chosen_on_other_paths_than_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

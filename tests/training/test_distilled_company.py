@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import distillation as records
 
 from ccenv.agents.programs import load_program, to_data
 from ccenv.agents.sender import ProgramSender
-from ccenv.training.distill import records
 from ccenv.training.distill.tree import build, ladder, predict
 
 DATA = Path(__file__).parents[2] / "docs" / "data"

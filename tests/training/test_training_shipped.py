@@ -11,12 +11,11 @@ import pytest
 
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
-from ccenv.base.pages import END
 from ccenv.cli.main import main
 from ccenv.training import records
 from ccenv.training import records as record
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training.records import PLACE, shipped_runs, train_shipped
+from ccenv.training.records import shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
 
@@ -89,18 +88,13 @@ def test_a_run_of_other_code_is_not_recorded(tmp_path: Path, monkeypatch: pytest
     record.record(tmp_path / "record.json", longer, train(longer, tmp_path / "run", restart=True))
 
 
-def test_the_command_writes_record_and_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(records, "shipped_names", lambda *_: ["quick_sender"])
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{PLACE.start}\n{END}\nafter\n")
-    command = ["train", "--shipped", "--record", "r.json", "--page", "page.md", "--json"]
+    command = ["train", "--shipped", "--record", "r.json", "--json"]
     assert main([*command, *(a for text in SMALL for a in ("--set", text))]) == 0
     assert json.loads(capsys.readouterr().out) == {"record": "r.json", "runs": 2}
-    text = page.read_text()
-    assert text.startswith("before") and text.endswith("after\n") and "| `quick_sender` | sender, PPO | 0, 1 |" in text
+    assert set(json.loads((tmp_path / "r.json").read_text())["runs"]) == {"quick_sender:0", "quick_sender:1"}
     shutil.rmtree(tmp_path / "runs")
 
 
@@ -110,9 +104,7 @@ def test_the_command_writes_record_and_page(
         ([], "a CONFIG is missing"),
         (["--shipped"], "give --record"),
         (["quick_sender", "--shipped", "--record", "r.json"], "no CONFIG"),
-        (["quick_sender", "--page", "p.md"], "--page is for --shipped"),
         (["quick_sender", "--jobs", "2"], "--jobs is for --shipped"),
-        (["--shipped", "--record", "r.json", "--page", "none.md"], "none.md: cannot be read"),
         (["--shipped", "--record", "r.json", "--jobs", "0"], "it must be 1 to"),
     ],
 )

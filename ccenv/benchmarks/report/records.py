@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -11,7 +10,6 @@ from ccenv.base.files import Format, plain, write_atomic
 from ccenv.benchmarks.report.figures import draw
 from ccenv.benchmarks.results import read_suite
 from ccenv.benchmarks.store import load_cells, read_manifest
-from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.network.figure import picture
 
 FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
@@ -91,53 +89,3 @@ def read_records(folder: FilePath) -> list[dict[str, Any]]:
     if not records:
         raise InputError(f"{folder}: holds no records; make one with: ccenv bench report DIR --record {folder}")
     return records
-
-
-def overview(records: list[dict[str, Any]]) -> list[str]:
-    """Return a Markdown table of how many published values agree, one row per record."""
-    names = (REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED)
-    lines = [f"| suite | cells | {' | '.join(names)} |", "| --- |" + " ---: |" * (1 + len(names))]
-    total: Counter[str] = Counter()
-    for record in records:
-        counts = Counter(reference["agreement"] for reference in record["references"])
-        total += counts
-        lines.append(f"| `{record['suite']}` | {record['n_cells']} | " + " | ".join(str(counts[name]) for name in names) + " |")
-    cells = sum(record["n_cells"] for record in records)
-    return [*lines, f"| all | {cells} | " + " | ".join(str(total[name]) for name in names) + " |"]
-
-
-def statements(record: dict[str, Any]) -> list[str]:
-    """Return a Markdown table of a record's published and measured values."""
-    lines = ["| statement | source | published | here | agreement |", "| --- | --- | --- | ---: | --- |"]
-    for r in record["references"]:
-        measured = "" if r["measured"] is None else f"{r['measured']:.4g}"
-        agreement = r["agreement"] + (f": {r['why']}" if r["why"] else "")
-        lines.append(f"| {r['name']} | {r['source']} | {r['claim']} | {measured} | {agreement} |")
-    return lines
-
-
-def write_page(folder: FilePath, page: FilePath) -> None:
-    """Write all records of a folder as one page in Markdown, which links to them by relative paths.
-
-    Raises:
-        InputError: if there are no records.
-        CcenvError: if the page cannot be written.
-    """
-    records = read_records(folder)
-    link = folder.name if folder.parent == page.parent else str(folder.relative_to(page.parent))
-    lines = [
-        "# What the papers' experiments give here",
-        "",
-        "Written by `ccenv bench records`; do not edit. Ours are simulations of what the papers measured on kernels, emulators",
-        "and other simulators. *Reproduced*: within the stated factor of the published value, or the claimed bound or ranking",
-        "holds; *same direction*: the effect is there and of another size.",
-        "",
-        *overview(records),
-    ]
-    for record in records:
-        machine = f"{record['machine']['processor']}, {record['machine']['cores']} cores"
-        lines += ["", f"## {record['suite']}", "", *statements(record), ""]
-        lines += [f"`{record['command']}`: version {record['version']}, {record['finished_at'][:10]}, {machine}."]
-        for name in record["pictures"][:2]:
-            lines += ["", f"![{record['suite']}: {name.removesuffix('.png')}]({link}/{record['suite']}/{name})"]
-    write_atomic(page, ("\n".join(lines) + "\n").encode())

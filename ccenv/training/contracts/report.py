@@ -12,15 +12,14 @@ import numpy as np
 from ccenv.agents.programs import INPUTS, Program, interval, parse_program
 from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.errors import InputError
+from ccenv.base.figure import markdown
 from ccenv.base.files import Format, make_folder, plain, write_atomic
-from ccenv.base.pages import Place, markdown
 from ccenv.base.provenance import machine, versions
 from ccenv.network.figure import picture
 from ccenv.training.contracts.widen import RESULT
 from ccenv.training.evaluation import evaluate_sender
 
 FORMAT = Format("ccenv-contract-frontier", 1, "a frontier of contracts", indent=1)
-PLACE = Place("<!-- table of the record: ccenv.training.contracts.report.write_table -->")
 CHOOSERS = ("lo", "middle", "hi")
 PATHS = 1024
 _RESULT_KEYS = (
@@ -50,14 +49,9 @@ def read_data(file: FilePath | str) -> dict[str, Any]:
     return FORMAT.read(FilePath(file))
 
 
-def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the table of a record in its place on a page. Raises InputError if the page does not mark the place."""
-    PLACE.write(FilePath(page), table(read_data(file)))
-
-
-def table(data: dict[str, Any]) -> str:
-    """Return a record as a table in Markdown."""
-    return markdown([_cells(row) for row in sorted(data["rows"], key=lambda row: (_name(row), row["utilisation"]))])
+def make_rows(data: dict[str, Any]) -> list[dict[str, str]]:
+    """Return a record as rows of texts, by program and utilisation."""
+    return [_cells(row) for row in sorted(data["rows"], key=lambda row: (_name(row), row["utilisation"]))]
 
 
 def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
@@ -135,7 +129,7 @@ def _page(data: dict[str, Any]) -> str:
         "",
         "![width and score against utilisation](frontier.svg)",
         "",
-        table(data),
+        markdown(make_rows(data)),
     ]
     for row in data["rows"]:
         state = "" if row["verified"] else f" (not proved: {row['reason']})"

@@ -259,7 +259,7 @@ def _stage(content: bytes, folder: Path) -> object:
 
 
 def _distilled(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill.records import read_data
+    from tables.distillation import read_data
 
     (folder / "distillation.json").write_bytes(content)
     return read_data(folder / "distillation.json")

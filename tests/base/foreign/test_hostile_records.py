@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables.distillation import read_data as read_distilled
 
-from ccenv.attacks.page import write_table
-from ccenv.base import pages as page_tables
 from ccenv.base import store
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_bounded
@@ -20,7 +19,6 @@ from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.demo import STAGES
 from ccenv.cli.main import main
 from ccenv.training.distill.prove import read_state
-from ccenv.training.distill.records import read_data as read_distilled
 from ccenv.training.records import read_data as read_learning
 from ccenv.training.run import read_code
 
@@ -37,18 +35,6 @@ def test_hostile_cells_are_read_within_a_bound(tmp_path: Path, monkeypatch: pyte
             read()
 
 
-def test_a_hostile_page_is_read_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, place = tmp_path / "page.md", page_tables.Place("<!-- table -->")
-    page.write_bytes(b"<!-- table -->\n\xff\n" + page_tables.END.encode())
-    with pytest.raises(InputError, match="not UTF-8 text"):
-        place.parts(page)
-    monkeypatch.setattr(page_tables, "MAX_BYTES", 20)
-    with pytest.raises(InputError, match="longer than 20 bytes"):
-        place.parts(page)
-    with pytest.raises(InputError, match="cannot be read"):
-        place.parts(tmp_path / "none.md")
-
-
 @pytest.mark.parametrize("read", [read_distilled, read_learning])
 @pytest.mark.parametrize("version", [True, 2.0, "2", [2]])
 def test_hostile_versions_of_records_are_refused(read: Any, version: Any, tmp_path: Path) -> None:
@@ -59,13 +45,6 @@ def test_hostile_versions_of_records_are_refused(read: Any, version: Any, tmp_pa
     file.write_text(json.dumps(good | {"version": version}))
     with pytest.raises(InputError, match="version is"):
         read(file)
-
-
-@pytest.mark.parametrize("content", [b"{}", b"[3]", b'[{"by_adversary": 1', b"", b"[" * 9_000])
-def test_hostile_attacks_for_a_page_are_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "attacks.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"attacks\.json"):
-        write_table(tmp_path / "attacks.json", tmp_path / "page.md")
 
 
 def test_a_hostile_record_of_a_run_is_refused(tmp_path: Path) -> None:

@@ -4,12 +4,10 @@ import hashlib
 import json
 from pathlib import Path
 
-import fluid_page
 import pytest
 from typer.testing import CliRunner
 
 from ccenv.base.errors import InputError
-from ccenv.base.pages import END
 from ccenv.benchmarks.fluid import calibration
 from ccenv.cli.fluid import app
 from ccenv.cli.main import main
@@ -115,13 +113,7 @@ def test_the_fit_gives_the_stored_constants_again(tmp_path):
     assert json.loads(out.read_text()) == STORED
 
 
-def test_tables_of_the_page_are_those_of_the_records():
-    page = fluid_page.PAGE.read_text(encoding="utf-8")
+def test_the_record_of_statements_is_whole():
     record = json.loads(PACKETS.read_text(encoding="utf-8"))
-    for place, table in (
-        (fluid_page.STATEMENTS_PLACE, fluid_page.statements_table(record)),
-        (fluid_page.FIT_PLACE, fluid_page.fit_table(STORED)),
-    ):
-        assert page.partition(place.start)[2].partition(END)[0].strip() == table
     for row in record["statements"]:
         assert all(row[name].keys() == {"holds", "measured"} for name in (*PARAMETER_SETS, "packets"))

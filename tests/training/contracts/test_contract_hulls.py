@@ -16,7 +16,7 @@ from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import load_suite
 from ccenv.training.contracts.boxes import directions, widen_program
 from ccenv.training.contracts.hull import hull
-from ccenv.training.contracts.report import frontier_picture, read_data, table
+from ccenv.training.contracts.report import frontier_picture, read_data
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
@@ -137,7 +137,6 @@ def test_the_picture_of_the_page_is_that_of_the_shipped_contract(tmp_path, capsy
 def test_the_frontier_of_the_page_is_that_of_the_record():
     docs = Path(__file__).parents[3] / "docs"
     data = read_data(docs / "data" / "contracts.json")
-    assert table(data) in (docs / "contracts.md").read_text()
     assert frontier_picture(data) == (docs / "images" / "contract-frontier.svg").read_bytes()
     for row in data["rows"]:
         assert row["verified"] and 0 <= row["width_log2"] <= row["width_at_most"] + 1e-9

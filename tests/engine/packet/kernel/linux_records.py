@@ -1,6 +1,6 @@
 """Records of Linux 6.18 on plain links (docs/data/kernel.jsonl), the packet engine there, and the bands between them.
 
-``python tests/engine/packet/kernel/linux_records.py`` measures docs/data/kernel-bands.json again (a minute) and writes its table.
+``python tests/engine/packet/kernel/linux_records.py`` measures docs/data/kernel-bands.json again (a minute).
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.files import json_bytes, write_atomic
-from ccenv.base.pages import Place, markdown
 from ccenv.simulation import simulate
 
 DOCS = Path(__file__).parents[4] / "docs"
-FILE, RECORD, PAGE = DOCS / "data" / "kernel.jsonl", DOCS / "data" / "kernel-bands.json", DOCS / "packet-engine.md"
-PLACE = Place("<!-- table of the record: python tests/engine/packet/kernel/linux_records.py -->")
+FILE, RECORD = DOCS / "data" / "kernel.jsonl", DOCS / "data" / "kernel-bands.json"
 SENDERS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1"}
 PAYLOAD = 1448 / 1500
 UTILISATION = 0.03
@@ -107,34 +105,5 @@ def within(record: dict[str, Any], name: str = "beyond") -> int:
     return sum(not case[name] for case in record.values())
 
 
-def table(record: dict[str, Any]) -> str:
-    """Return the record beside Linux as a table."""
-    rows = []
-    for case, records in cases().items():
-        theirs, own = [of_record(one) for one in records], record[case]
-        shares = len(own["rates"]) > 1
-        rows.append(
-            {
-                "case (CCA, Mbit/s, buffer in BDP)": case,
-                "Linux: utilisation, packets waiting, % lost": _texts(theirs),
-                "here": _texts([own]),
-                "Linux: Mbit/s": "; ".join(_shares(one) for one in theirs) if shares else "",
-                "here: Mbit/s": _shares(own) if shares else "",
-                "beyond": ", ".join(own["beyond"]),
-            }
-        )
-    return markdown(rows)
-
-
-def _texts(measures: list[dict[str, Any]]) -> str:
-    columns = (("utilisation", ".3f"), ("queue", ".3g"), ("loss", ".2g"))
-    return ", ".join("; ".join(format(one[name], form) for one in measures) for name, form in columns)
-
-
-def _shares(measure: dict[str, Any]) -> str:
-    return " : ".join(f"{rate:.3g}" for rate in measure["rates"])
-
-
 if __name__ == "__main__":
     write_atomic(RECORD, json_bytes(measured()))
-    PLACE.write(PAGE, table(json.loads(RECORD.read_text(encoding="utf-8"))))

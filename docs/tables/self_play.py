@@ -1,9 +1,13 @@
-"""The record of self-play with several seeds: learning curves, and each sender against each seed's network."""
+"""The record of self-play with several seeds: learning curves, and each sender against each seed's network.
+
+``python docs/tables/self_play.py FOLDER...`` records finished runs of ``ccenv train rllib_duel`` and draws their curves.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path as FilePath
@@ -15,12 +19,10 @@ from ccenv.base.errors import InputError
 from ccenv.base.files import Format, write_atomic
 from ccenv.base.foreign import read_yaml
 from ccenv.base.foreign.reading import read_text
-from ccenv.base.pages import Place, markdown
 from ccenv.base.provenance import machine, versions
 from ccenv.training.records import training_code
 
 FORMAT = Format("ccenv-self-play", 1, "a record of self-play", older="record into a new file")
-PLACE = Place("<!-- table of the record: ccenv.training.self_play.write_table -->")
 LAST = 5  # iterations at the end of a curve whose mean the table gives
 _MOST_BYTES = 1 << 20
 
@@ -94,8 +96,8 @@ def draw_self_play(data: dict[str, Any], file: FilePath) -> None:
     write_atomic(file, picture(figure, file.suffix))
 
 
-def table(data: dict[str, Any]) -> str:
-    """Return the record as a table in Markdown, one row per seed."""
+def runs(data: dict[str, Any]) -> list[dict[str, str]]:
+    """Return a row per seed."""
     seeds = [run["seed"] for run in data["runs"]]
     rows = []
     for run, evaluation, row in zip(data["runs"], data["own"], data["utilisation"], strict=True):
@@ -112,9 +114,12 @@ def table(data: dict[str, Any]) -> str:
                 "loss": f"{evaluation['loss']:.3f}",
             }
         )
-    return markdown(rows)
+    return rows
 
 
-def write_table(file: FilePath, page: FilePath) -> None:
-    """Put the table of a record in its place on a page. Raises InputError if there is no record, or the page has no place."""
-    PLACE.write(page, table(FORMAT.read(file)))
+if __name__ == "__main__":
+    docs = FilePath(__file__).parents[1]
+    draw_self_play(
+        record_self_play([FilePath(name) for name in sys.argv[1:]], docs / "data" / "self-play.json"),
+        docs / "images" / "self-play.png",
+    )

@@ -1,9 +1,8 @@
-"""The record of distillations (docs/data/distillation.json), its measurement with today's code, and its table of results.
+"""The record of distillations (docs/data/distillation.json): its table, and its measurement with today's code.
 
-python -c "from ccenv.training.distill.records import measure_again as m; m('docs/data/distillation.json',
-'docs/distillation.md')"
+``python docs/tables/distillation.py`` measures every recorded program again.
 
-``python -m ccenv.training.distill.records docs/data`` distils learned_fair, which ``ccenv distill`` refuses because it sets
+``python docs/tables/distillation.py learned_fair`` distils learned_fair, which ``ccenv distill`` refuses because it sets
 windows and relies on its own probes. A tree is fitted to its rates in runs of one to four of its flows, on the inputs of a belief
 program. The numbers of the tree, and of a ladder that imitates nobody, are then polished for the share of the least flow, also
 with a flow that starts late, and checked for starvation.
@@ -25,7 +24,6 @@ from ccenv.agents import make_sender
 from ccenv.agents.programs import Program, parse_program, pseudo_code, to_data, to_json
 from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.base.files import Format, json_bytes, write_atomic
-from ccenv.base.pages import Place, markdown
 from ccenv.base.provenance import machine, versions
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import Path, make_path
@@ -42,7 +40,7 @@ from ccenv.training.distill.tree import Samples, Template, grow, ladder, predict
 from ccenv.training.records import ATTACK_SCENES
 
 FORMAT = Format("ccenv-distillation-record", 2, "a record of distillations")
-PLACE = Place("<!-- table of the record: ccenv.training.distill.records.write_table -->")
+DATA = FilePath(__file__).parents[1] / "data"
 ATTACK_FLOW_STEPS = 2_000_000
 SEEN_MARK = "†"
 _MEASURED = ("score", "evaluation", "common", "worst", "worst_utilisation", "worst_adversary")
@@ -68,24 +66,20 @@ _UNRECORDED_KEYS = (
 
 def measure_again(
     file: FilePath | str,
-    page: FilePath | str | None = None,
     *,
     names: Sequence[str] | None = None,
     attack_flow_steps: int = ATTACK_FLOW_STEPS,
 ) -> None:
     """Measure every recorded program and its teacher with today's code; programs, proofs and times are kept.
 
-    The record is written after each distillation. ``names`` selects distillations by their first programs; ``page`` gets the
-    table of results; ``attack_flow_steps`` is the budget per attack scenario.
+    The record is written after each distillation. ``names`` selects distillations by their first programs;
+    ``attack_flow_steps`` is the budget per attack scenario.
 
     Raises:
-        InputError: if the file is no record, a teacher is neither in the zoo nor at the path of its command, or the page does not
-            mark the place of the table.
+        InputError: if the file is no record, or a teacher is neither in the zoo nor at the path of its command.
     """
     file = FilePath(file)
     data = read_data(file)
-    if page is not None:
-        PLACE.parts(FilePath(page))
     for run in data["runs"]:
         if names is not None and run["name"] not in names:
             continue
@@ -97,8 +91,6 @@ def measure_again(
         run["teacher_score"] = run["teacher"]["score"]
         data |= {"versions": versions(), "machine": machine()}
         FORMAT.write(file, data)
-    if page is not None:
-        write_table(file, page)
 
 
 def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
@@ -121,17 +113,12 @@ def read_data(file: FilePath) -> dict[str, Any]:
     return FORMAT.read(file)
 
 
-def table(data: dict[str, Any]) -> str:
-    """Return scores and worst cases of teachers and programs as a table in Markdown.
+def results(record: dict[str, Any]) -> list[dict[str, str]]:
+    """Return scores and worst cases of teachers and programs.
 
     ``†`` marks an attack scenario in which the sender was attacked during training or polishing.
     """
-    return markdown([_row(name, entry) for run in data["runs"] for name, entry in _senders(run)])
-
-
-def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the table of a record in its place on a page. Raises InputError if the page does not mark it."""
-    PLACE.write(FilePath(page), table(read_data(FilePath(file))))
+    return [_row(name, entry) for run in record["runs"] for name, entry in _senders(run)]
 
 
 def _proof(proof: dict[str, Any]) -> dict[str, Any]:
@@ -306,8 +293,8 @@ def decide_starvation(program: Program, flows: int) -> dict[str, Any]:
     return {"verdict": Verifier(LIMIT_S).decide(query).verdict, "ratio": float(RATIO), "T": SAMPLES}
 
 
-def main(folder: str) -> None:
-    """Write the record and the programs."""
+def distil_fair(folder: FilePath) -> None:
+    """Write the record and the programs of learned_fair."""
     programs, error = polish_programs()
     data: dict[str, Any] = {
         "teacher": TEACHER,
@@ -321,9 +308,12 @@ def main(folder: str) -> None:
         verdicts = {str(flows): decide_starvation(program, flows) for flows in (2, 3)}
         data["programs"][name] = {"program": to_data(program), "pseudo_code": pseudo_code(program), "fairness": verdicts}
         data["in_company"][name] = measure_fairness(ProgramSender(name, program))
-        write_atomic(FilePath(folder) / f"{name}.json", to_json(program).encode())
-    write_atomic(FilePath(folder) / RECORD, json_bytes(data))
+        write_atomic(folder / f"{name}.json", to_json(program).encode())
+    write_atomic(folder / RECORD, json_bytes(data))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:] == [TEACHER]:
+        distil_fair(DATA)
+    else:
+        measure_again(DATA / "distillation.json")

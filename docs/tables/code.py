@@ -1,0 +1,35 @@
+"""Tables of the code itself: rooms, and what hostile submissions are refused with."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import hostile
+from rooms import ROOMS
+
+Rows = list[dict[str, str]]
+LONGEST = 150  # characters of a message
+
+
+def rooms() -> Rows:
+    """Return the rooms of the package in their order: a room imports only rooms above it."""
+    return [{"room": f"`{path}`", "holds": holds} for path, holds in ROOMS.items()]
+
+
+def refusals() -> Rows:
+    """Return what each hostile folder tries, and the message that refuses it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [_row(one.name, one.attack, hostile.refusal_of(one, Path(folder) / one.name)) for one in hostile.FIXTURES]
+
+
+def board_refusals() -> Rows:
+    """Return what a board refuses that a folder alone cannot show."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [_row(*refused) for refused in hostile.board_refusals(Path(folder))]
+
+
+def _row(name: str, attack: str, message: str) -> dict[str, str]:
+    message = message.replace("|", "\\|")
+    short = message if len(message) <= LONGEST else f"{message[:75]} ... {message[-70:]}"
+    return {"fixture": f"`{name}`", "what it tries": attack, "refused with": f"`` {short} ``"}
