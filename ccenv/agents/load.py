@@ -20,20 +20,9 @@ from ccenv.agents.python_sender import STATE_FIELD, Bridge, PythonSender
 from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import InputError, did_you_mean, shown, unknown_name
 from ccenv.base.foreign.reading import is_file, is_folder
-from ccenv.base.registry import parse_parameters
-from ccenv.base.user import installed, limits
-from ccenv.base.user.python_file import (
-    call,
-    describe_error,
-    find_line,
-    get_attribute,
-    is_python_file,
-    load_file,
-    place,
-    read_spec,
-    require_arguments,
-    require_parameters,
-)
+from ccenv.base.user import installed
+from ccenv.base.user.loader import Guard, Loaded, UserKind, call
+from ccenv.base.user.python_file import find_line, require_arguments
 
 MSS_BYTES = 1500.0
 RTT_S = 0.04
@@ -70,13 +59,10 @@ def _play(sender: ClassicSender, path: FilePath) -> None:
     for name, value in sender.parameters.items():
         state[name] = value
     state.mss_bytes, state.seed = MSS_BYTES, 1.0
+    guard = Guard(path)
 
     def turn(name: str, function: Callable[..., None], *signal: Any) -> None:
-        try:
-            with limits.limited(name, limits.CALL_LIMIT_S):
-                function(state, *signal)
-        except Exception as error:
-            raise InputError(f"{place(path, error)}: {describe_error(error)}") from error
+        guard.call(name, function, state, *signal)
         for field in ("cwnd_bytes", "pacing_rate_Bps"):
             if not state[field] > 0:
                 after = f"after {name}, {field} is {state[field]:g}; it must be above 0"
@@ -134,29 +120,26 @@ def load_sender(spec: str, **parameters: Any) -> Sender:
     """Build a sender as :func:`ccenv.agents.make_sender` does, or from a Python file or an installed plugin, whose code runs.
 
     Args:
-        spec: of ``make_sender``, a Python file (:func:`load_python_file`), or a plugin's name with optional parameters.
+        spec: of ``make_sender``; ``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,...``; or a plugin with
+            optional parameters. The attribute is a function that returns a sender, a class of PythonSender, or a sender. Without
+            it: ``sender``, else the only class of PythonSender, else the functions init, on_ack, on_loss and on_tick with STATE.
         parameters: further parameters, as Python values.
 
     Raises:
         UnknownNameError: if nothing has this name.
         InputError: one line, for a sender that cannot be built.
     """
-    if is_python_file(spec):
-        return load_python_file(spec, **parameters)
     if not isinstance(spec, str):
         raise InputError(f"{shown(spec)} is no sender: give a name (ccenv list agents), a file, or a sender object")
-    name, _, suffix = spec.partition(":")
-    plugin = installed.find("sender", name, AGENTS.names())
-    if plugin is not None:
-        definition, file, sha256 = installed.load(plugin)
-        return _build(definition, {**parse_parameters(suffix), **parameters}, name, f"{name} of {plugin.package}", file, sha256)
+    if USER_SENDERS.is_user(spec):
+        return USER_SENDERS.load(spec, **parameters).value
     try:
         return make_sender(spec, **parameters)
     except InputError:
+        name = spec.partition(":")[0]
         if name in AGENTS or is_file(spec) or is_folder(spec) or not installed.entry_points("sender"):
             raise
-        plugin_names = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
-        raise unknown_name("agent", name, [*AGENTS.names(), *plugin_names]) from None
+        raise USER_SENDERS.unknown(name) from None
 
 
 def as_sender(value: SenderLike) -> Sender:
@@ -171,65 +154,33 @@ def as_sender(value: SenderLike) -> Sender:
     return load_sender(value)  # type: ignore[arg-type]
 
 
-def is_user_sender(spec: str) -> bool:
-    """Tell whether a spec names user code: a Python file or a plugin."""
-    return is_python_file(spec) or installed.find("sender", spec.partition(":")[0], AGENTS.names()) is not None
-
-
-def load_python_file(spec: str, **more: Any) -> Sender:
-    """Build the sender of a Python file, whose code runs.
-
-    Args:
-        spec: ``FILE.py``, ``FILE.py:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE:key=value,key=value``. The attribute is a function that
-            returns a sender, a class of PythonSender, or a sender. Without it: ``sender``, else the only class of
-            PythonSender, else the functions init, on_ack, on_loss and on_tick with STATE.
-        more: further parameters, as Python values.
-
-    Raises:
-        InputError: one line with file and line, if the file cannot be read or run, or does not define a sender.
-    """
-    parsed = read_spec(spec)
-    user = load_file(parsed.file, "agent", AGENTS.names())
-    definition = _find_definition(user.module, parsed.attribute, parsed.file)
-    stem = FilePath(parsed.file).stem
-    label = stem if parsed.attribute in ("", "sender") else f"{stem}.{parsed.attribute}"
-    return _build(definition, {**parsed.parameters, **more}, label, parsed.where, user.path, user.sha256)
-
-
-def _find_definition(module: ModuleType, attribute: str, name: str) -> Any:
-    """Return the definition of a module's sender: a function, a class, a sender, or the module itself."""
+def _find_definition(module: ModuleType, file: str) -> Any:
+    """Return the definition of a module without ``sender``: its only class, or the module of functions itself."""
     classes = [
         c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, PythonSender) and c.__module__ == module.__name__
     ]
-    if attribute and not (attribute == "sender" and not hasattr(module, "sender")):
-        return get_attribute(module, attribute, name)
-    if callable(getattr(module, "sender", None)) or isinstance(getattr(module, "sender", None), get_args(Sender)):
-        return module.sender
-    if len(classes) == 1:
-        return classes[0]
     if len(classes) > 1:
-        raise InputError(f"{name} has several senders: name one, as in {name}:{classes[0].__name__}")
-    if any(hasattr(module, function) for function in FUNCTIONS):
-        return module
-    raise InputError(f"{name} defines no sender; what it can define: {_FORMS}")
+        raise InputError(f"{file} has several senders: name one, as in {file}:{classes[0].__name__}")
+    return classes[0] if classes else module if any(hasattr(module, name) for name in FUNCTIONS) else None
 
 
-def _build(definition: Any, parameters: dict[str, Any], label: str, location: str, path: FilePath, sha256: str) -> Sender:
-    if isinstance(definition, ModuleType):
-        require_parameters(lambda: None, parameters, location)
-        definition = _build_from_functions(definition, label, path)
-    elif inspect.isclass(definition) and issubclass(definition, PythonSender):
-        return python_sender(definition, parameters, label=label, source_sha256=sha256)
-    elif not isinstance(definition, get_args(Sender)):
-        if not callable(definition):
-            raise InputError(f"{location} is {shown(type(definition).__name__)}; what it can be: {_FORMS}")
-        definition = call(definition, parameters, location, path)
-    if not isinstance(definition, get_args(Sender)):
-        raise InputError(f"{location} returned {shown(type(definition).__name__)}, not a sender")
-    if not isinstance(definition, ClassicSender):
-        return definition  # type: ignore[no-any-return]
-    smoke_test(definition, path)
-    return replace(definition, name=label, source_sha256=sha256)
+def _accept(code: Loaded[Any]) -> Sender | None:
+    value = code.value
+    if inspect.isclass(value) and issubclass(value, PythonSender):
+        return python_sender(value, code.parameters, label=code.label, source_sha256=code.sha256)
+    if isinstance(value, ModuleType):
+        value = _build_from_functions(value, code.label, code.file)
+    if not isinstance(value, get_args(Sender)):
+        return None
+    if not isinstance(value, ClassicSender):
+        return value  # type: ignore[no-any-return]
+    smoke_test(value, code.file)
+    return replace(value, name=code.label, source_sha256=code.sha256)
+
+
+USER_SENDERS: UserKind[Sender] = UserKind(
+    "sender", AGENTS.names, "sender", _accept, _FORMS, fallback=_find_definition, registered="agent"
+)
 
 
 def _build_from_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
@@ -259,14 +210,7 @@ def python_sender(
     source, arguments = _find_class_file(kind), dict(parameters or {})
     _require_methods(kind, source)
     bridge = Bridge(lambda: kind(**arguments), source)
-    try:
-        call(kind, arguments, label or kind.__name__, FilePath(source))
-    except InputError as error:
-        raise (
-            error
-            if error.__cause__ is None
-            else InputError(f"{place(source, error.__cause__)}: {describe_error(error.__cause__)}")
-        ) from error
+    call(kind, arguments, label or kind.__name__, FilePath(source))
     settings = ",".join(f"{key}={value}" for key, value in sorted(arguments.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")

@@ -6,16 +6,18 @@ A replay repeats the network moves of a solver's counterexample ([CCmatic] s.4, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.learned import is_adversary
-from ccenv.adversaries.load import is_user_adversary, load_adversary
-from ccenv.base.errors import InputError, shown, unknown_name
+from ccenv.adversaries.load import USER_ADVERSARIES, load_adversary
+from ccenv.base.errors import unknown_name
 from ccenv.base.registry import Registry, build
-from ccenv.base.user.python_file import call, is_python_file, load_file, read_spec
+from ccenv.base.user.loader import Loaded, UserKind
+from ccenv.base.user.python_file import is_python_file
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.trace import load_trace
 
@@ -112,23 +114,31 @@ def make_search(spec: str, *, code: bool = True) -> Search:
     if name in ADVERSARIES or is_adversary(spec):
         return Scripted(spec)
     if code and is_python_file(spec):
-        return _user_search(spec)
-    if code and is_user_adversary(spec):
+        return USER_SEARCHES.load(spec).value
+    if code and USER_ADVERSARIES.is_user(spec):
         return Scripted(spec)
     raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])
 
 
-def _user_search(spec: str) -> Search:
-    user_spec = read_spec(spec)
-    user = load_file(user_spec.file, "adversary", [*SEARCHES.names(), *ADVERSARIES.names()])
-    name = user_spec.attribute or "search"
-    build_search = getattr(user.module, name, None)
-    if name != "search" or build_search is None:
-        return Scripted(spec)
-    search: Search = call(build_search, user_spec.parameters, user_spec.where, user.path)
-    if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):
-        raise InputError(f"{user_spec.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
-    return search
+def _accept(code: Loaded[Any]) -> Search | None:
+    search: Search = code.value
+    if code.attribute not in ("", "search") or isinstance(search, ModuleType):
+        return Scripted(code.spec)
+    return (
+        search if callable(getattr(search, "run", None)) and isinstance(getattr(search, "weight", None), (int, float)) else None
+    )
+
+
+USER_SEARCHES: UserKind[Search] = UserKind(
+    "search",
+    lambda: [*SEARCHES.names(), *ADVERSARIES.names()],
+    "search",
+    _accept,
+    "a function search() that returns an object with weight and run(), or an adversary",
+    fallback=lambda module, file: module,
+    registered="adversary",
+    plugins=False,
+)
 
 
 @dataclass(frozen=True)

@@ -424,25 +424,18 @@ def _plugins() -> list[Item]:
 
 def all_plugins() -> list[Plugin]:
     """Return the plugins of installed packages, each with its problem, if any; one that fails does not stop the others."""
-    from ccenv.adversaries import ADVERSARIES
-    from ccenv.adversaries.load import load_adversary
-    from ccenv.agents import AGENTS
-    from ccenv.agents.interface.signals import SIGNAL_NUMBERS
-    from ccenv.agents.interface.user import load_signals
-    from ccenv.agents.load import load_sender
+    from ccenv.adversaries.load import USER_ADVERSARIES
+    from ccenv.agents.interface.user import USER_SIGNALS
+    from ccenv.agents.load import USER_SENDERS
     from ccenv.base.config import shipped_names
     from ccenv.base.user import installed
     from ccenv.benchmarks.run.runner import as_suite
-    from ccenv.network.metrics.table import METRICS
-    from ccenv.network.metrics.user import load_metric
+    from ccenv.network.metrics.user import USER_METRICS
 
     kinds: dict[str, tuple[list[str], Callable[[str], Any]]] = {
-        "sender": (AGENTS.names(), load_sender),
-        "adversary": (ADVERSARIES.names(), load_adversary),
-        "metric": (list(METRICS), load_metric),
-        "suite": (shipped_names(SUITES, ".yaml"), as_suite),
-        "signals": (list(SIGNAL_NUMBERS), load_signals),
+        kind.name: (list(kind.taken()), kind.load) for kind in (USER_SENDERS, USER_ADVERSARIES, USER_METRICS, USER_SIGNALS)
     }
+    kinds["suite"] = shipped_names(SUITES, ".yaml"), as_suite
     return [installed.check(plugin, build) for kind, (taken, build) in kinds.items() for plugin in installed.plugins(kind, taken)]
 
 

@@ -73,7 +73,7 @@ def search():
     return All()
 """
     assert attack("reno", adversaries=[write(tmp_path, text, "zeros.py")], warmup_rtts=20, window_rtts=20).legal
-    with pytest.raises(InputError, match="has no weight"):
+    with pytest.raises(InputError, match="returned 'int'"):
         make_search(write(tmp_path, "def search():\n    return 3\n", "none.py"))
 
 

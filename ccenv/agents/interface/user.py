@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field, PrivateAttr, model_serializer
 
 from ccenv.agents.interface.rewards import REWARDS, TERMS
-from ccenv.agents.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, SIGNALS, SIGNALS_HIGH, SIGNALS_LOW
+from ccenv.agents.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, SIGNALS_HIGH, SIGNALS_LOW
 from ccenv.base.config import StrictModel
-from ccenv.base.errors import CcenvWarning, InputError, did_you_mean, shown, unknown_name
-from ccenv.base.user import installed, limits
-from ccenv.base.user.python_file import (
-    call,
-    describe_error,
-    find_line,
-    find_source,
-    get_attribute,
-    is_python_file,
-    load_file,
-    place,
-    read_spec,
-    require_arguments,
-)
+from ccenv.base.errors import CcenvWarning, InputError, did_you_mean, shown
+from ccenv.base.user.loader import Guard, Loaded, UserKind
+from ccenv.base.user.python_file import find_line, find_source, is_python_file, read_spec, require_arguments
 
 MAX_ELEMENTS = 64
 """Elements that functions may add to one observation."""
-_FUNCTION, _RANGES = "signals", "RANGES"
+_RANGES = "RANGES"
 _PROBES, _WIDEST = 8, 16.0  # random observations of the smoke test, and the largest number in them
 
 
-class OwnSignals(StrictModel):
-    """A user function that adds elements to an observation.
+class UserFunction(StrictModel):
+    """A function of a user.
 
     Attributes:
         spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``, or the name of a plugin; empty for a function object.
+        usual: name of the function in a file.
+        argument: that it takes.
+        slow: for the warning that plain Python is slower, with the file's name.
     """
 
+    usual: ClassVar[str]
+    argument: ClassVar[str]
+    slow: ClassVar[str]
     spec: str = Field(default="")
     _function: Callable[[Any], Any] = PrivateAttr()
     _source: str = PrivateAttr()
-    _ranges: Mapping[str, Sequence[float]] = PrivateAttr()
-    _bound: dict[Any, BoundSignals] = PrivateAttr(default_factory=dict)
 
     @model_serializer
     def _serialize(self) -> str:
         return self.spec or f"{FilePath(self._source).name}, function {self.label}"
+
+    @property
+    def label(self) -> str:
+        """Name of the function."""
+        return str(getattr(self._function, "__name__", self.usual))
+
+
+_Function = TypeVar("_Function", bound=UserFunction)
+
+
+def _load_function(kind: UserKind[Any], form: type[_Function], value: Any) -> tuple[_Function, Loaded[Any] | None]:
+    """Return a user's function of a file, a plugin (with what was loaded) or an object; warn that it is slow."""
+    loaded, spec = None, ""
+    if isinstance(value, str):
+        loaded = kind.load(value)
+        function, source = loaded.value, str(loaded.file)
+        spec = f"{source}{value[len(read_spec(value).file) :]}" if is_python_file(value) else value
+    else:
+        function, source = value, find_source(value)
+    require_arguments(function, (form.argument,), source, getattr(function, "__name__", form.usual))
+    made = form(spec=spec)
+    made._function, made._source = function, source
+    warnings.warn(form.slow.format(FilePath(source).name), CcenvWarning, stacklevel=3)
+    return made, loaded
+
+
+def _accept(code: Loaded[Any]) -> Any:
+    """Return a function; with parameters it returns one."""
+    return None if code.parameters else code.value
+
+
+class OwnSignals(UserFunction):
+    """A user function that adds elements to an observation."""
+
+    usual, argument = "signals", "seen"
+    slow = "the signals of {} are plain Python: slower than those of the table"
+    _ranges: Mapping[str, Sequence[float]] = PrivateAttr()
+    _bound: dict[Any, BoundSignals] = PrivateAttr(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by spec, or by the function's name."""
@@ -61,11 +91,6 @@ class OwnSignals(StrictModel):
     def __deepcopy__(self, memo: Any = None) -> OwnSignals:
         """Return itself: it is immutable."""
         return self
-
-    @property
-    def label(self) -> str:
-        """Name of the function."""
-        return str(getattr(self._function, "__name__", _FUNCTION))
 
     def bound(self, names: tuple[str, ...], history: int) -> BoundSignals:
         """Return the elements over an observation, smoke-tested once. Raises InputError with file and line."""
@@ -100,17 +125,7 @@ class BoundSignals:
 
     def _call(self, act: Callable[[], Any]) -> Any:
         """Call under the time limit. Raises InputError with file and line for whatever the function raises."""
-        function = self._own
-        try:
-            with limits.limited(function.label, limits.CALL_LIMIT_S):
-                return act()
-        except InputError:
-            raise
-        except Exception as error:
-            location = place(function._source, error)
-            raise InputError(
-                f"{location if ':' in location else self._location}: {function.label}: {describe_error(error)}"
-            ) from error
+        return Guard(self._own._source, self._own.label, self._location, InputError).call(self._own.label, act)
 
     def _split_intervals(self, row: list[float]) -> list[Any]:
         n = self._width
@@ -235,7 +250,7 @@ def is_user_signals(value: object) -> bool:
     if isinstance(value, OwnSignals) or is_python_file(value) or (callable(value) and not isinstance(value, type)):
         return True
     of_table = isinstance(value, str) and (value in SIGNAL_NUMBERS or value in SIGNAL_SETS)
-    return isinstance(value, str) and not of_table and installed.find("signals", value, SIGNAL_NUMBERS) is not None
+    return not of_table and USER_SIGNALS.is_user(value)
 
 
 def as_signals(value: Any) -> Any:
@@ -278,55 +293,26 @@ def load_signals(value: Any) -> OwnSignals:
     """
     if isinstance(value, OwnSignals):
         return value
-    spec, ranges = "", getattr(value, _RANGES, {})
-    if is_python_file(value):
-        parsed = read_spec(value)
-        user = load_file(parsed.file, "signal", [signal.name for signal in SIGNALS])
-        name = parsed.attribute or _FUNCTION
-        if not parsed.attribute and not hasattr(user.module, name):
-            hint = did_you_mean(name, [n for n, one in vars(user.module).items() if inspect.isfunction(one)])
-            raise InputError(f"{parsed.file}: a function signals(seen) is needed.{hint}")
-        function = get_attribute(user.module, name, parsed.file)
-        function = call(function, parsed.parameters, parsed.where, user.path) if parsed.parameters else function
-        source, spec = str(user.path), f"{user.path}{value[len(parsed.file) :]}"
-        file_ranges = getattr(user.module, _RANGES, {}) if name == _FUNCTION else {}
-        ranges = getattr(function, _RANGES, file_ranges)
-    elif isinstance(value, str):
-        plugin = installed.find("signals", value, SIGNAL_NUMBERS)
-        if plugin is None:
-            raise unknown_name("signal", value, SIGNAL_NUMBERS)
-        function, file, _ = installed.load(plugin)
-        source, spec, ranges = str(file), value, getattr(function, _RANGES, {})
-    else:
-        function, source = value, find_source(value)
-    require_arguments(function, ("seen",), source, getattr(function, "__name__", _FUNCTION))
-    signals = OwnSignals(spec=spec)
-    signals._function, signals._source, signals._ranges = function, source, ranges
-    name = FilePath(source).name
-    warnings.warn(f"the signals of {name} are plain Python: slower than those of the table", CcenvWarning, stacklevel=2)
+    signals, loaded = _load_function(USER_SIGNALS, OwnSignals, value)
+    usual = loaded is not None and loaded.attribute in ("", OwnSignals.usual)
+    signals._ranges = getattr(signals._function, _RANGES, getattr(loaded and loaded.module, _RANGES, {}) if usual else {})
     return signals
+
+
+USER_SIGNALS: UserKind[Callable[[Any], Any]] = UserKind(
+    "signals", lambda: SIGNAL_NUMBERS, OwnSignals.usual, _accept, "a function signals(seen)", registered="signal"
+)
 
 
 StepTerms = namedtuple("StepTerms", [term.name for term in TERMS])  # type: ignore[misc]  # the names of a table
 """The terms of one flow and step, by name: ``terms.throughput``, ``terms.queue``, ..."""
-_REWARD_FUNCTION = "reward"
 
 
-class OwnReward(StrictModel):
-    """A user-defined reward.
+class OwnReward(UserFunction):
+    """A user-defined reward."""
 
-    Attributes:
-        spec: the Python file, ``FILE.py`` or ``FILE.py:NAME``; empty for a function object.
-    """
-
-    spec: str = Field(default="")
-    _function: Callable[[Any], Any] = PrivateAttr()
-    _source: str = PrivateAttr()
-
-    @model_serializer
-    def _serialize(self) -> str:
-        name = getattr(self._function, "__name__", _REWARD_FUNCTION)
-        return self.spec or f"{FilePath(self._source).name}, function {name}"
+    usual, argument = "reward", "terms"
+    slow = "the reward of {} is plain Python: slower than weights of the table's terms"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by spec, or by the function's name."""
@@ -343,11 +329,7 @@ class OwnReward(StrictModel):
             InputError: with file and line, if the function raises, overruns its limit, or gives no finite number.
         """
         rows = terms.reshape(-1, len(TERMS)).tolist()
-        try:
-            with limits.limited(_REWARD_FUNCTION, limits.CALL_LIMIT_S):
-                rewards = [float(self._function(StepTerms._make(row))) for row in rows]
-        except Exception as error:
-            raise InputError(f"{place(self._source, error)}: {describe_error(error)}") from error
+        rewards = Guard(self._source).call(self.usual, lambda: [float(self._function(StepTerms._make(row))) for row in rows])
         for row, value in zip(rows, rewards, strict=True):
             if not math.isfinite(value):
                 raise InputError(f"{FilePath(self._source).name}: the reward is {value} for {StepTerms._make(row)}")
@@ -371,21 +353,9 @@ def own_reward(value: Any) -> OwnReward:
     """
     if isinstance(value, OwnReward):
         return value
-    if isinstance(value, str):
-        parsed = read_spec(value)
-        user = load_file(parsed.file, "reward", REWARDS)
-        name = parsed.attribute or _REWARD_FUNCTION
-        if not parsed.attribute and not hasattr(user.module, name):
-            hint = did_you_mean(name, [n for n, one in vars(user.module).items() if inspect.isfunction(one)])
-            raise InputError(f"{parsed.file}: a function reward(terms) is needed.{hint}")
-        function = get_attribute(user.module, name, parsed.file)
-        function = call(function, parsed.parameters, parsed.where, user.path) if parsed.parameters else function
-        source, spec = str(user.path), f"{user.path}{value[len(parsed.file) :]}"
-    else:
-        function, source, spec = value, find_source(value), ""
-    require_arguments(function, ("terms",), source, getattr(function, "__name__", _REWARD_FUNCTION))
-    reward = OwnReward(spec=spec)
-    reward._function, reward._source = function, source
-    name = FilePath(source).name
-    warnings.warn(f"the reward of {name} is plain Python: slower than weights of the table's terms", CcenvWarning, stacklevel=2)
-    return reward
+    return _load_function(USER_REWARDS, OwnReward, value)[0]
+
+
+USER_REWARDS: UserKind[Callable[[Any], Any]] = UserKind(
+    "reward", lambda: REWARDS, OwnReward.usual, _accept, "a function reward(terms)", plugins=False
+)

@@ -222,15 +222,3 @@ def require_parameters(factory: Callable[..., Any], arguments: Mapping[str, Any]
     for key in arguments:
         if key not in accepted:
             raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, accepted) if accepted else ''}")
-
-
-def call(factory: Callable[..., Any], arguments: Mapping[str, Any], where: str, path: FilePath) -> Any:
-    """Call a user's factory. Raises InputError with file and line for whatever it raises."""
-    require_parameters(factory, arguments, where)
-    try:
-        with limits.limited(getattr(factory, "__name__", where), limits.CALL_LIMIT_S):
-            return factory(**arguments)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{place(path, error)}: {describe_error(error)}") from error

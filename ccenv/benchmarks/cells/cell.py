@@ -12,10 +12,10 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversaries.load import is_user_adversary, load_adversary
+from ccenv.adversaries.load import USER_ADVERSARIES, load_adversary
 from ccenv.agents import make_sender
 from ccenv.agents.identity import adversary_hash, sender_hash
-from ccenv.agents.load import is_user_sender, load_sender
+from ccenv.agents.load import USER_SENDERS, load_sender
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_of
@@ -72,7 +72,7 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
     sender = load_sender(spec) if code else make_sender(spec)
     if isinstance(sender, ExternalSender):
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    player_kind = FILE if code and is_user_sender(spec) else _KINDS[type(bare(sender))]
+    player_kind = FILE if code and USER_SENDERS.is_user(spec) else _KINDS[type(bare(sender))]
     return Player(label or sender.name, player_kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
 
 
@@ -85,7 +85,7 @@ def adversary_player(spec: str, *, code: bool = False) -> Player:
     adversary = load_adversary(spec) if code else make_adversary(spec)
     if isinstance(adversary, ExternalAdversary):
         raise InputError(f"adversary {spec!r} has no rule of its own: it cannot be benchmarked")
-    if code and is_user_adversary(spec):
+    if code and USER_ADVERSARIES.is_user(spec):
         return Player(adversary.name, FILE, spec, adversary_hash(adversary), getattr(adversary, "source_sha256", ""))
     return Player(spec, _KINDS[type(adversary)], spec, adversary_hash(adversary))
 

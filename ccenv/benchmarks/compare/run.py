@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries.load import load_adversary
-from ccenv.agents.load import SenderLike, as_sender, is_user_sender, load_sender
+from ccenv.agents.load import USER_SENDERS, SenderLike, as_sender, load_sender
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
@@ -236,7 +236,7 @@ def _require_sender(spec: str) -> None:
     try:
         if is_python_file(spec):
             hashes_of([spec])
-        elif not is_user_sender(spec):
+        elif not USER_SENDERS.is_user(spec):
             load_sender(spec)
     except MissingFileError as error:
         raise MissingFileError(f"sender {error}{'' if str(error).endswith('?') else '.'} {_SENDERS}") from None
@@ -270,7 +270,7 @@ def _load_metrics(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
 def _is_compiled(spec: str) -> bool:
     """Tell whether a spec names compiled functions of a user; a spec that cannot be loaded fails when it runs."""
     try:
-        sender = load_sender(spec) if is_user_sender(spec) else None
+        sender = load_sender(spec) if USER_SENDERS.is_user(spec) else None
     except CcenvError:
         return False
     return isinstance(sender, ClassicSender) and bridge_of(sender) is None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.agents.load import is_user_sender
+from ccenv.agents.load import USER_SENDERS
 from ccenv.attacks.run import attack
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError, require_extra, shown
 from ccenv.base.files import Format, hash_of, locked, make_folder, plain, write_atomic
@@ -50,7 +50,7 @@ class Answers:
     def proof(self, proof: Proof, limit_s: float) -> dict[str, Any]:
         """Ask the solver; ``why`` is the reason if there is no result."""
         question = proof.model_dump()
-        if is_user_sender(self.player.spec):
+        if USER_SENDERS.is_user(self.player.spec):
             return {**question, "why": NO_CODE}
         from ccenv.proofs.claims.ask import verify
 

@@ -12,19 +12,9 @@ from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any, get_args
 
-from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown, unknown_name
-from ccenv.base.user import installed, limits
-from ccenv.base.user.python_file import (
-    describe_error,
-    find_line,
-    find_source,
-    get_attribute,
-    is_python_file,
-    load_file,
-    place,
-    read_spec,
-    require_arguments,
-)
+from ccenv.base.errors import CcenvError, CcenvWarning, InputError, did_you_mean, shown
+from ccenv.base.user.loader import Guard, Loaded, UserKind
+from ccenv.base.user.python_file import find_line, find_source, require_arguments
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
 
@@ -56,22 +46,12 @@ def load_metric(spec: str) -> OwnMetric:
         UnknownNameError: if there is no such plugin.
         InputError: one line with file and line, if the code cannot be run or does not define a metric.
     """
-    if is_python_file(spec):
-        asked = read_spec(spec)
-        user = load_file(asked.file, "metric", METRICS)
-        definition = get_attribute(user.module, asked.attribute, asked.file) if asked.attribute else _find_definition(user.module)
-        name = asked.attribute or FilePath(asked.file).stem
-        path, sha256 = user.path, user.sha256
-    else:
-        plugin = installed.find("metric", spec, METRICS)
-        if plugin is None:
-            plugin_names = [plugin.name for plugin in installed.plugins("metric", METRICS) if not plugin.problem]
-            raise unknown_name("metric", spec, [*METRICS, *plugin_names])
-        definition, path, sha256 = installed.load(plugin)
-        name = plugin.name
-    metric = _build_metric(definition, name, path)
-    add_metric(replace(metric, of_trace=_guard(metric.of_trace, name, path), of_run=_guard(metric.of_run, name, path)), sha256)
-    return OwnMetric(name, spec, sha256)
+    loaded = USER_METRICS.load(spec)
+    metric, path = loaded.value, loaded.file
+    name = metric.name
+    guarded = replace(metric, of_trace=_guard(metric.of_trace, name, path), of_run=_guard(metric.of_run, name, path))
+    add_metric(guarded, loaded.sha256)
+    return OwnMetric(name, spec, loaded.sha256)
 
 
 def require_metric(metric: OwnMetric) -> None:
@@ -80,11 +60,8 @@ def require_metric(metric: OwnMetric) -> None:
         raise InputError(f"metric {metric.spec} changed while the run went on: run it again")
 
 
-def _find_definition(module: ModuleType) -> Any:
-    return getattr(module, "metric", module)
-
-
-def _build_metric(definition: Any, name: str, path: FilePath) -> Metric:
+def _accept(code: Loaded[Any]) -> Metric:
+    definition, name, path = code.value, code.attribute or code.label, code.file
     if name in METRICS:
         location = find_line(getattr(definition, "of_run", None) or getattr(definition, "of_trace", None), str(path))
         raise InputError(f"{location}: {name!r} is the name of a registered metric; give yours another name")
@@ -116,6 +93,11 @@ def _read_module(module: ModuleType, name: str, path: FilePath) -> Metric:
     return Metric(name, label, str(getattr(module, "UNIT", "")), getattr(module, "DIRECTION", "neither"), meaning, **functions)
 
 
+USER_METRICS: UserKind[Metric] = UserKind(
+    "metric", lambda: METRICS, "metric", _accept, _FORMS, fallback=lambda module, file: module
+)
+
+
 def _guard(function: Callable[[Any], Any] | None, name: str, path: FilePath) -> Callable[[Any], float] | None:
     """Wrap a function so that it warns and returns UNDEFINED if it raises or returns no finite number."""
     if function is None:
@@ -123,12 +105,9 @@ def _guard(function: Callable[[Any], Any] | None, name: str, path: FilePath) -> 
 
     def value(window: Any) -> float:
         try:
-            with limits.limited(name, limits.CALL_LIMIT_S):
-                result = function(window)
+            result = Guard(path, passes=CcenvError).call(name, function, window)
         except CcenvError as error:
             problem = str(error)
-        except Exception as error:
-            problem = f"{place(path, error)}: {describe_error(error)}"
         else:
             if isinstance(result, Real) and math.isfinite(result):
                 return float(result)
