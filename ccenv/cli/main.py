@@ -67,6 +67,7 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
     ),
+    Group("quic", "ccenv.cli.quic", "Run senders of QUIC stacks in virtual time under legal networks.", "app"),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
     Group("paths", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),

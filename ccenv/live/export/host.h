@@ -1,78 +1,112 @@
-/* Stand-ins for the kernel's helpers, and a driver: the exported C as a shared library of the host, for tests. */
-#ifndef HOST_RUN
+/* Stand-ins for the kernel's helpers, and what runs the C outside a kernel: in QUIC stacks and in tests. All state is the caller's. */
+#ifndef HOST_STATE
 
-#define SEC(name)
+#define SEC(name) static __attribute__((unused))
 #define inline_always inline
 #define KERNEL_TYPE
-#define bpf_sk_storage_get(map, sk, value, flags) (&host_flow)
+#define bpf_sk_storage_get(map, sk, value, flags) (&((struct ccenv_sender *)(sk))->flow)
 #define bpf_loop host_loop
+#ifdef ASKED
 #define bpf_map_lookup_elem(map, key) ((void)(key), &host_choice)
 #define bpf_map_update_elem(map, key, value, flags) 0
 #define bpf_ringbuf_output(map, data, size, flags) ((void)(data))
+#endif
 
 static inline void host_loop(u32 count, long (*callback)(u32, void *), void *data, u64 flags)
 {
+	u32 i;
+
 	(void)flags;
-	for (u32 i = 0; i < count; i++)
+	for (i = 0; i < count; i++)
 		if (callback(i, data))
 			return;
 }
 
+#elif !defined(HOST_RUN)
+
+struct ccenv_sender {
+	struct tcp_sock tp; /* first: what the hooks are given */
+	struct flow flow;
+};
+#ifdef ASKED
+static struct choice host_choice;
+#endif
+
 #else
 
-/* The records of ccenv.live.export.twin: ACK_DTYPE and STATE_DTYPE. */
-struct host_ack {
+/* An ACK, or the start of the flow: ACK_DTYPE of ccenv.live.export.twin. Counts are of packets, since the start. */
+struct ccenv_seen {
 	u64 now_us;
-	s32 rtt_us;
+	s32 rtt_us; /* of the newest acknowledged packet; negative: none */
 	u32 delivered, lost, data_segs_out, in_flight, app_limited, reord_seen, mss;
-	u64 answer;
+	u64 answer; /* of a chooser outside; not used */
 };
 
-struct host_state {
+/* Beliefs, window in packets and pacing rate after it: STATE_DTYPE. */
+struct ccenv_state {
 	u64 step, C_L, C_U, C_L_lambda, q_U, qdel_L_steps, qdel_U, rate, pacing_rate_Bps, lo, hi;
 	u32 utilised, cwnd, position, asked;
 };
 
-/* Begin a flow at the first record, whose rtt_us is that of the handshake, then take one ACK per record. */
-void host_run(const struct host_ack *acks, u64 count, struct host_state *states)
+static void ccenv_see(struct ccenv_sender *s, const struct ccenv_seen *seen)
 {
-	struct tcp_sock tp = {0};
-	struct ack_sample sample = {0};
-	unsigned long long ctx[2] = {(unsigned long long)&tp, (unsigned long long)&sample};
-
-	tp.snd_cwnd_clamp = ~0U;
-	tp.inet_conn.icsk_inet.sk.sk_max_pacing_rate = ~0UL;
-	host_flow = (struct flow){0};
-	for (u64 i = 0; i < count; i++) {
-		tp.tcp_mstamp = acks[i].now_us;
-		tp.mss_cache = acks[i].mss;
-		tp.data_segs_out = acks[i].data_segs_out;
-		tp.delivered = acks[i].delivered;
-		tp.lost = acks[i].lost;
-		tp.packets_out = acks[i].in_flight;
-		tp.app_limited = acks[i].app_limited;
-		tp.reord_seen = acks[i].reord_seen;
+	s->tp.tcp_mstamp = seen->now_us;
+	s->tp.mss_cache = seen->mss;
+	s->tp.data_segs_out = seen->data_segs_out;
+	s->tp.delivered = seen->delivered;
+	s->tp.lost = seen->lost;
+	s->tp.packets_out = seen->in_flight;
+	s->tp.app_limited = seen->app_limited;
+	s->tp.reord_seen = seen->reord_seen;
 #ifdef ASKED
-		host_choice.answer = acks[i].answer;
+	host_choice.answer = seen->answer;
 #endif
-		if (i == 0) {
-			tp.srtt_us = acks[i].rtt_us > 0 ? (u32)acks[i].rtt_us << 3 : 0;
-			program_init(ctx);
-		} else {
-			sample.rtt_us = acks[i].rtt_us;
-			program_pkts_acked(ctx);
-			program_cong_control(ctx);
-		}
-		states[i] = (struct host_state){
-			host_flow.step, host_flow.C_L, host_flow.C_U, host_flow.C_L_lambda, host_flow.q_U,
-			host_flow.qdel_L_steps, host_flow.qdel_U, host_flow.rate, tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
+}
+
+static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
+{
+	const struct flow *f = &s->flow;
+
+	*state = (struct ccenv_state){
+		f->step, f->C_L, f->C_U, f->C_L_lambda, f->q_U, f->qdel_L_steps, f->qdel_U, f->rate,
+		s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
 #ifdef CONTRACT
-			host_flow.lo, host_flow.hi, host_flow.utilised, tp.snd_cwnd, host_flow.position, host_flow.asked,
+		f->lo, f->hi, f->utilised, s->tp.snd_cwnd, f->position, f->asked,
 #else
-			0, 0, host_flow.utilised, tp.snd_cwnd, 0, 0,
+		0, 0, f->utilised, s->tp.snd_cwnd, 0, 0,
 #endif
-		};
-	}
+	};
+}
+
+u64 ccenv_sender_bytes(void)
+{
+	return sizeof(struct ccenv_sender);
+}
+
+/* Begin a flow; rtt_us is that of the handshake. */
+void ccenv_begin(struct ccenv_sender *s, const struct ccenv_seen *seen, struct ccenv_state *state)
+{
+	unsigned long long ctx[1] = {(unsigned long long)s};
+
+	*s = (struct ccenv_sender){0};
+	s->tp.snd_cwnd_clamp = ~0U;
+	s->tp.inet_conn.icsk_inet.sk.sk_max_pacing_rate = ~0UL;
+	ccenv_see(s, seen);
+	s->tp.srtt_us = seen->rtt_us > 0 ? (u32)seen->rtt_us << 3 : 0;
+	program_init(ctx);
+	ccenv_tell(s, state);
+}
+
+/* Take an ACK, once however many packets it acknowledges. */
+void ccenv_ack(struct ccenv_sender *s, const struct ccenv_seen *seen, struct ccenv_state *state)
+{
+	struct ack_sample sample = {0, seen->rtt_us, 0};
+	unsigned long long ctx[2] = {(unsigned long long)s, (unsigned long long)&sample};
+
+	ccenv_see(s, seen);
+	program_pkts_acked(ctx);
+	program_cong_control(ctx);
+	ccenv_tell(s, state);
 }
 
 #endif

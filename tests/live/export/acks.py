@@ -64,7 +64,10 @@ def host_states(program: Program, acks: np.ndarray, **options: Any) -> np.ndarra
     library = _host_library(export_bpf(program, name="host", **options))
     acks = np.ascontiguousarray(acks, ACK_DTYPE)
     states = np.zeros(len(acks), STATE_DTYPE)
-    library.host_run(ctypes.c_void_p(acks.ctypes.data), ctypes.c_uint64(len(acks)), ctypes.c_void_p(states.ctypes.data))
+    sender = ctypes.create_string_buffer(library.ccenv_sender_bytes())
+    for row in range(len(acks)):
+        take = library.ccenv_ack if row else library.ccenv_begin
+        take(sender, *(ctypes.c_void_p(a.ctypes.data + row * a.itemsize) for a in (acks, states)))
     return states
 
 

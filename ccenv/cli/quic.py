@@ -1,0 +1,91 @@
+"""``ccenv quic``: senders of QUIC stacks in virtual time under legal networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccenv.cli.completion import names
+from ccenv.cli.shared import (
+    JsonOption,
+    buffer_option,
+    choices,
+    jitter_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    rate_option,
+    rtt_option,
+    seconds_option,
+)
+
+if TYPE_CHECKING:
+    from ccenv.quic.run import QuicResult
+
+EXIT_NOT_LEGAL = 1
+app = typer.Typer(help="Run senders of QUIC stacks in virtual time under legal networks.\n\nExample: ccenv quic run cubic --json")
+
+SenderArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SENDER", autocompletion=names("agents"), help="A congestion control of the stack, or a belief program."
+    ),
+]
+StackOption = Annotated[str, typer.Option(autocompletion=choices("aioquic", "picoquic", "quinn"), help="The QUIC stack.")]
+
+
+@app.command()
+def run(
+    sender: SenderArgument,
+    *,
+    stack: StackOption = "aioquic",
+    against: Annotated[str | None, typer.Option(metavar="SENDER", help="A second flow's sender.")] = None,
+    moves: Annotated[Path | None, typer.Option(help="Moves of an attack (.moves.npz); their path holds. Without: calm.")] = None,
+    rate: Annotated[float, rate_option("Of the link.")] = 48.0,
+    rtt: Annotated[float | None, rtt_option("Propagation round trip; 40 ms by default.")] = None,
+    jitter: Annotated[float | None, jitter_option("D of the network; that of the RTT by default.")] = None,
+    buffer: Annotated[str, buffer_option("Drop-tail buffer.")] = "6bdp",
+    duration: Annotated[float, seconds_option("--duration", "In virtual time; its second half is measured.")] = 4.8,
+    out: Annotated[Path | None, out_option("The run as a trace (.npz), or the sender's log (.qlog).", "FILE")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a sender of a QUIC stack through a legal network, in virtual time: no sockets, no root, the same each time.
+
+    Exit code 1 if the run was not legal, or an exported program differs from its reference.
+
+    Example: ccenv quic run cc_probe_drain --stack aioquic --json
+    """
+    from ccenv.quic.run import make_run
+
+    if rtt is None:
+        rtt = 0.04
+    result = make_run(
+        stack, [sender] if against is None else [sender, against], rate_mbps=rate, rtt_s=rtt, jitter_s=jitter, buffer=buffer,
+        duration_s=duration, moves=moves, log=out is not None and out.suffix == ".qlog",
+    )  # fmt: skip
+    if out is not None:
+        result.save(out)
+    summary = result.summary()
+    if json:
+        print_json(summary)
+    else:
+        _print(result)
+    return 0 if summary["legal"] and summary.get("twin", True) else EXIT_NOT_LEGAL
+
+
+def _print(result: QuicResult) -> None:
+    summary = result.summary()
+    rows = [[name, share] for name, share in zip(summary["senders"], result.shares, strict=True)]
+    print_table(f"{', '.join(summary['senders'])}: {summary['network']}, {summary['duration_s']:g} s", ["sender", "share"], rows)
+    print_text(
+        f"link used {summary['utilisation']:.3f}, lost {summary['losses']:.4f}, "
+        f"{'legal' if summary['legal'] else 'NOT LEGAL: ' + result.violations[0]}; {summary['packets']} packets"
+    )
+    if "twin" in summary:
+        print_text(
+            f"C equals its twin: {summary['twin']}; paced by the {summary['paced_by']}; "
+            f"assumed D {summary['assumed_jitter_ms']:g} ms"
+        )
