@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -21,7 +22,7 @@ from ccenv.live.export.portable import export_portable
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 
 STEPS_PER_RTT = 8
-OPTIONS = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+OPTIONS = ("-DCCENV_RECORD", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,14 @@ class CompiledProgram:
         """The program's name."""
         return self.program.name
 
-    def library(self) -> ctypes.CDLL:
-        """Return its C as a library of this process."""
-        return compile_library(export_portable(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s, chooser=self.chooser))
+    def text(self, adapter: str = "") -> str:
+        """Return its C, and behind it that of an adapter (a file of ``ccenv.quic.adapters``)."""
+        core = export_portable(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s, chooser=self.chooser)
+        return core + (resources.files("ccenv.quic.adapters").joinpath(adapter).read_text(encoding="ascii") if adapter else "")
+
+    def library(self, adapter: str = "") -> ctypes.CDLL:
+        """Return its C as a library of this process; adapters then report each ACK."""
+        return compile_library(self.text(adapter))
 
     def twin(self) -> Twin:
         """Return its integer reference."""
@@ -101,28 +107,52 @@ def compile_library(text: str) -> ctypes.CDLL:
     return loaded
 
 
-class ProgramLog:
+class AckLog:
+    """What a program saw and decided."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._arrays = (np.zeros(1024, ACK_DTYPE), np.zeros(1024, STATE_DTYPE))
+        self.count = 0
+
+    def row_at(self) -> tuple[int, int]:
+        """Return the addresses of the next row, and count it."""
+        if self.count == len(self._arrays[0]):
+            self._arrays = (
+                np.concatenate([self._arrays[0], np.zeros_like(self._arrays[0])]),
+                np.concatenate([self._arrays[1], np.zeros_like(self._arrays[1])]),
+            )
+        acks, states = self._arrays
+        self.count += 1
+        row = self.count - 1
+        return acks.ctypes.data + row * acks.itemsize, states.ctypes.data + row * states.itemsize
+
+    def keep(self, seen_at: int, state_at: int) -> None:
+        """Copy a ``ccenv_seen`` and a ``ccenv_state``."""
+        to_ack, to_state = self.row_at()
+        ctypes.memmove(to_ack, seen_at, ACK_DTYPE.itemsize)
+        ctypes.memmove(to_state, state_at, STATE_DTYPE.itemsize)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ACKs (ACK_DTYPE) and the states after them (STATE_DTYPE)."""
+        return self._arrays[0][: self.count], self._arrays[1][: self.count]
+
+
+class ProgramLog(AckLog):
     """A program at work: takes ACKs, returns its state, and keeps both."""
 
     def __init__(self, compiled: CompiledProgram) -> None:
         """Begin before the first ACK, which starts the flow."""
-        self.library = compiled.library()
-        self._sender = ctypes.create_string_buffer(self.library.ccenv_sender_bytes())
-        self._acks, self._states = np.zeros(1024, ACK_DTYPE), np.zeros(1024, STATE_DTYPE)
-        self.count = 0
+        super().__init__()
+        self._library = compiled.library()
+        self._sender = ctypes.create_string_buffer(self._library.ccenv_sender_bytes())
 
     def take(self, now_us: int, rtt_us: int, delivered: int, lost: int, sent: int, in_flight: int, mss: int) -> tuple[int, int]:
         """Take an ACK; return the window in packets and the pacing rate in bytes/s."""
-        row = self.count
-        if row == len(self._acks):
-            self._acks, self._states = (np.concatenate([a, np.zeros_like(a)]) for a in (self._acks, self._states))
-        self._acks[row] = (now_us, rtt_us, delivered, lost, sent, max(0, in_flight), 0, 0, mss, 0)
-        function: Any = self.library.ccenv_ack if row else self.library.ccenv_begin
-        function(self._sender, *(ctypes.c_void_p(a.ctypes.data + row * a.itemsize) for a in (self._acks, self._states)))
-        self.count += 1
-        state = self._states[row]
+        function: Any = self._library.ccenv_ack if self.count else self._library.ccenv_begin
+        places = self.row_at()
+        row = self.count - 1
+        self._arrays[0][row] = (now_us, rtt_us, delivered, lost, sent, max(0, in_flight), 0, 0, mss, 0)
+        function(self._sender, *map(ctypes.c_void_p, places))
+        state = self._arrays[1][row]
         return int(state["cwnd"]), int(state["pacing_rate_Bps"])
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ACKs and the states after them."""
-        return self._acks[: self.count], self._states[: self.count]

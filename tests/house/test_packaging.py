@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def requirements(*extras: str) -> list[Requirement]:
     return [one for one in asked if one.marker is None or one.marker.evaluate()]
 
 
+@cache
 def absent() -> set[str]:
     """Name what the extra quic asks for and this environment lacks; the test command installs it."""
     installed = {canonicalize_name(name) for names in metadata.packages_distributions().values() for name in names}

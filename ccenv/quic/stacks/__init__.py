@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ccenv.base.errors import unknown_name
 from ccenv.quic.stacks.aioquic import Aioquic
+from ccenv.quic.stacks.picoquic import Picoquic
 from ccenv.quic.stacks.stack import Stack
 
-STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(),)}
+STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(), Picoquic())}
 
 
 def get_stack(name: str) -> Stack:

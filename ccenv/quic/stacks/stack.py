@@ -18,7 +18,7 @@ import numpy as np
 
 from ccenv.base.errors import CcenvError
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
-from ccenv.quic.program import CompiledProgram, ProgramLog
+from ccenv.quic.program import AckLog, CompiledProgram
 
 OVERHEAD_BYTES = 28  # of IPv4 and UDP
 TIMER_S = 1e-6  # timers fire so much late: a stack may compare its time with >=
@@ -101,7 +101,7 @@ class EventFlow:
     receiver: Endpoint
     rtt_s: float
     start_s: float = 0.0
-    log: ProgramLog | None = None
+    log: AckLog | None = None
     packets: int = 0
     _heap: list[tuple[float, int, int, Any]] = field(default_factory=list)
     _number: int = 0
