@@ -1,7 +1,7 @@
 """The stack picoquic (C) in virtual time: the library inside the wheel aiopquic, by ctypes.
 
-The wheel is for Python 3.12 or newer, but any Python can load its library. It has no header: builds are known by their SHA-256, and
-the places of the fields of a path are checked when it is loaded.
+The wheel is for Python 3.12 or newer, but any Python can load its library. It has no header: builds are known by their SHA-256,
+and the places of the fields of a path are checked when it is loaded.
 """
 
 from __future__ import annotations
@@ -155,10 +155,9 @@ class PicoquicEnd:
         library = self.library
         self.draws += 1  # picoquic seeds its generator anew when a handshake ends
         library.picoquic_public_random_seed_64(self.draws, 1)
-        if self.connection:
-            if self.fed - library.picoquic_get_data_sent(self.connection) < LOW_BYTES:
-                library.picoquic_add_to_stream(self.connection, 0, _ZEROS, CHUNK_BYTES, 0)
-                self.fed += CHUNK_BYTES
+        if self.connection and self.fed - library.picoquic_get_data_sent(self.connection) < LOW_BYTES:
+            library.picoquic_add_to_stream(self.connection, 0, _ZEROS, CHUNK_BYTES, 0)
+            self.fed += CHUNK_BYTES
         while True:
             library.picoquic_prepare_next_packet(
                 self.context, now_us, self.buffer, BUFFER_BYTES, c.byref(self.length), *self.spare, c.byref(self.index),
