@@ -6,7 +6,7 @@ from jitter_box import compiled, delays_steps, fresh, fresh_move, run_box, view_
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
-from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.base.errors import InputError
 
 NAMES = ADVERSARIES.names("scripted")
 FIELDS = ("waste", "service", "rate", "loss")
@@ -188,8 +188,3 @@ def test_bad_parameters_are_refused(spec, message):
     with pytest.raises(InputError) as caught:
         make_adversary(spec)
     assert message in str(caught.value)
-
-
-def test_unknown_adversary_is_suggested():
-    with pytest.raises(UnknownNameError, match="Did you mean 'slowest'"):
-        make_adversary("slowst")

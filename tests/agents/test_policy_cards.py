@@ -17,8 +17,6 @@ from ccenv.agents.learned import load_policy, save_policy
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.engine.compiled.policies import pack_policies, require_signals
-from ccenv.engine.packet.engine import PacketEngine
-from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -160,10 +158,3 @@ def test_any_card_is_a_policy_that_can_be_played_or_one_line(folder, tmp_path, p
         return
     pack_policies([policy])
     require_signals(policy, "packet")
-
-
-def test_what_a_packet_flow_does_not_have_is_refused_in_one_line():
-    policy = random_policy(interface(signals=["app_left"], action="rate_exp2"))
-    link = LinkSpec(name="l", rate_Bps=1e6, buffer_bytes=60_000)
-    with pytest.raises(InputError, match="sees 'app_left', which only a flow of finite size has"):
-        PacketEngine(NetworkSpec(links=(link,), flows=(FlowSpec(sender="mine", rtt_s=0.04),)), [policy], duration_s=1.0)

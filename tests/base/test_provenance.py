@@ -195,9 +195,3 @@ def test_a_damaged_or_unwritable_cache_is_parsed_again(
         assert hash_after(solve_query, unchanged) == expected
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
     assert hash_after(solve_query, unchanged) == expected
-
-
-@pytest.mark.parametrize("entry", [Path, lambda: 0])
-def test_what_is_no_code_of_the_package_has_no_hash(entry: Any) -> None:
-    with pytest.raises(LookupError):
-        provenance.code_hash(entry)

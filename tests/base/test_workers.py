@@ -76,9 +76,3 @@ def test_ray_gives_the_same() -> None:
         workers.drop()
         with pytest.raises(CcenvError, match="worker died"):
             workers.submit(os._exit, 1)()
-
-
-@pytest.mark.parametrize(("jobs", "backend", "says"), [(0, "processes", "1 to 256"), (2, "rays", "Did you mean 'ray'")])
-def test_bad_workers_are_refused(jobs: int, backend: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        Workers(jobs, backend)

@@ -49,11 +49,6 @@ def random_moves(rng, B, steps):
     return moves
 
 
-def true_state(engine):
-    """Return link rate (B,), queue (B,), from the engine's own state."""
-    return engine.env("link_rate_Bps"), engine.queue_bytes
-
-
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
 @pytest.mark.parametrize("K", [1, 4, 8])
 def test_sound_on_random_traces(model, K):
@@ -243,11 +238,6 @@ def test_untold_bounds_are_those_of_plain_loops(name, seed):
     np.testing.assert_allclose(trace.beliefs["C_U"][1:, 0], expected[:, 1], rtol=1e-9)
 
 
-def test_who_must_estimate_D_must_estimate_Rm():
-    with pytest.raises(InputError, match="rtt_known=False"):
-        BeliefSettings(jitter_known=False)
-
-
 def test_unknown_rtt_leaves_room_for_jitter_in_the_smallest_rtt():
     """Where every byte waits D in the jitter box, the smallest RTT is Rm + D: RTT minus it is no upper bound of the queue."""
     rng = np.random.default_rng(11)
@@ -389,10 +379,3 @@ def test_cap_at_a_time_out():
             assert now <= 1.5 * before * (1 + 1e-12)
         before = now
     assert time_outs > 5
-
-
-def test_settings_are_checked():
-    with pytest.raises(InputError, match="tight_ratio"):
-        BeliefSettings(tight_ratio=0.5)
-    with pytest.raises(InputError, match="artefact"):
-        belief_settings("artifact")

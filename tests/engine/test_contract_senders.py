@@ -12,7 +12,7 @@ from oracles.packet import PacketReference
 from random_setup import random_setup
 
 from ccenv.agents.programs import parse_program, to_data
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender
+from ccenv.agents.sender import ContractSender, HeldSender
 from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.engine import PacketEngine
@@ -115,15 +115,3 @@ def test_a_choice_is_held_as_long_as_the_leaf_says():
     trace = engine.trace(0)
     changes = np.flatnonzero(np.diff(trace.rate_Bps[:, 0])) + 1
     assert 24 in np.diff(changes)
-
-
-def test_an_external_chooser_needs_somebody_in_the_packet_engine():
-    network = NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6}], "flows": [{"sender": "inside", "rtt_s": 0.02}]})
-    with pytest.raises(InputError, match="external chooser"):
-        PacketEngine(network, [inside("external")], duration_s=1.0)
-
-
-def test_a_policy_of_another_observation_is_refused():
-    old = PolicySender("old", (np.zeros((3, 1)),), (np.zeros(1),), "tanh")
-    with pytest.raises(InputError, match="has 3 inputs"):
-        CurveEngine([PATH], senders=[ContractSender("c", contract(), "policy", old)])

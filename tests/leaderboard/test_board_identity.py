@@ -201,14 +201,6 @@ def test_what_ccenv_registers_keeps_its_name_when_its_weights_are_on_the_grid(na
         check_reserved(name, "ccenv", make_sender("cc_probe_fast"))
 
 
-@pytest.mark.parametrize(
-    "author", ["ccenv", "team ccenv", "The CCENV team", "cc-env contributors", "reviewed code of cc\u0435nv"]
-)
-def test_hostile_authors_that_hold_the_projects_name_are_refused(author: str) -> None:
-    with pytest.raises(InputError, match="is kept for what comes with ccenv"):
-        check_reserved("mine", author, make_sender("cc_probe_fast"))
-
-
 def test_names_that_ccenv_registers_differ_in_more_than_separators() -> None:
     assert len(registered_names()) == len({*AGENTS.names(), *ADVERSARIES.names(aliases=True)})
 

@@ -12,7 +12,6 @@ import pytest
 from tables import theorems
 
 from ccenv.agents.sender import ExternalSender
-from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import ExternalAdversary
@@ -225,12 +224,3 @@ def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
     assert third["theorems"] == second["theorems"]
     assert third["other_constants"][0]["command"] == "ccenv verify theorem cc_qdel --cell 4:1/2 --set f=1/2 --json"
     assert list(theorems.constants(third)[0].values()) == ["a", "0.5 Rm", "0.5", "not claimed", "not claimed", "f = 1/2"]
-
-
-def test_a_setting_of_another_grid_has_whole_steps() -> None:
-    with pytest.raises(InputError, match="whole Rm"):
-        Setting(samples=6, steps_per_rtt=2, past_steps=3)
-    with pytest.raises(InputError, match="whole number of steps"):
-        Setting(samples=7, steps_per_rtt=2, past_steps=3, jitter_rtts=Fraction(1, 3))
-    with pytest.raises(InputError, match="a past of D or more"):
-        Setting(samples=7, steps_per_rtt=2, jitter_rtts=Fraction(1))

@@ -116,23 +116,6 @@ def test_flows_that_share_are_evaluated_together():
     assert 0 < alone.share < 1
 
 
-@pytest.mark.parametrize(
-    ("name", "override", "said"),
-    [
-        ("shared_sender", "environment.senders=[external, reno]", "two or more 'external' flows"),
-        ("shared_sender", "shared_policy=false", "exactly one 'external' sender; for several set shared_policy"),
-        ("shared_sender", "trains=network", "shared_policy is for senders"),
-        ("shared_sender", "ppo.batch_size=1000", "num_envs \\* flows"),
-        ("quick_sender", "shared_policy=true", "two or more 'external' flows"),
-        ("quick_sender", "environment.step_info=true", "leave it out"),
-        ("quick_sender", "ppo.rollouts=kernal", "kernel"),
-    ],
-)
-def test_configs_that_do_not_fit(name, override, said):
-    with pytest.raises(InputError, match=said):
-        load_config(name, [override])
-
-
 def test_flows_of_rllib_need_two():
     with pytest.raises(ValueError, match="two or more 'external' senders"):
         RllibConfig(trainer="rllib", name="x", iterations=1, plays="flows")

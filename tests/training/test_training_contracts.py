@@ -21,7 +21,6 @@ from ccenv.agents.sender import ContractSender
 from ccenv.agents.wrapped import load_contract
 from ccenv.base.errors import InputError, ProgramError
 from ccenv.cli.main import main
-from ccenv.envs.curve.settings import EnvSettings
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.run import train
@@ -60,22 +59,6 @@ def test_an_action_that_is_no_number_is_refused():
     env.reset(seed=1)
     with pytest.raises(InputError, match="not a number"):
         env.step(np.array([np.nan]))
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"contract": to_data(make_sender("cc_qdel").program)}, "is no contract"),
-        ({"contract": 7}, "neither a name, a file nor a contract"),
-        ({"contract": document(), "senders": ("cc_qdel",)}, "no 'external' flow"),
-        ({"contract": document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})}, "above its upper end"),
-        ({"contract": "cc_qdel"}, "has no contract"),
-        ({"contract": "nowhere.json"}, "nowhere.json"),
-    ],
-)
-def test_what_is_no_contract_is_refused(settings, said):
-    with pytest.raises((InputError, ProgramError, ValueError), match=said):
-        EnvSettings(**settings)
 
 
 def test_a_run_inside_a_contract_leaves_a_policy_with_its_contract(tmp_path):

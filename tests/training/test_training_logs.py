@@ -118,19 +118,6 @@ def test_what_a_resumed_run_writes_again_is_dropped(tmp_path):
     assert read_evaluations(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("log.video=true", "log.video needs evaluations: set evaluation.every_steps"),
-        ("log.networks=[slowst] evaluation.every_steps=256", "Did you mean 'slowest'"),
-        ("log.exploitability_flow_steps=-1", "greater than or equal to 0"),
-    ],
-)
-def test_wrong_settings(settings, message):
-    with pytest.raises(InputError, match=message):
-        small("evaluation.every_steps=0", settings)
-
-
 def test_a_network_that_cannot_play_is_said_before_anything_is_written(tmp_path):
     two = small("evaluation.every_steps=256", "environment.senders=[external,cubic]", "log.networks=[network_nominal]")
     with pytest.raises(InputError, match=r"log\.networks: 'network_nominal' cannot play in this world"):

@@ -39,11 +39,6 @@ def test_rounds_of_attacks_on_a_report_scene_are_refused(scene: str, capsys: pyt
     assert told.count("\n") == 1 and repr(scene) in told and "deep, shallow, infinite" in told
 
 
-def test_rounds_on_an_unknown_scene_are_refused_before_training() -> None:
-    with pytest.raises(InputError, match="Did you mean 'deep'"):
-        load_config("learned_robust", ["robust.paths=[depe]"])
-
-
 def test_a_fixed_path_that_is_a_report_scene_is_refused() -> None:
     data, where = load_data("quick_sender")
     data["environment"] = data["environment"] | {"paths": [PATHS["deep"].to_dict(), PATHS["narrow"].to_dict()]}

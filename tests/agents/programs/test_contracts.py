@@ -12,9 +12,8 @@ from contracts_data import RULE, contract, document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.agents.programs import BOOLEANS, INPUTS, decide, interval, parse_program, pseudo_code, rate_at, to_data, to_json
-from ccenv.agents.sender import ContractSender, ProgramSender
-from ccenv.base.errors import InputError, ProgramError
+from ccenv.agents.programs import BOOLEANS, INPUTS, interval, parse_program, pseudo_code, rate_at, to_data, to_json
+from ccenv.base.errors import ProgramError
 from ccenv.engine.compiled.program import compile_program, rate_in
 from ccenv.engine.compiled.program import interval as kernel_interval
 from ccenv.proofs.senders.intervals import empty_interval, require_intervals
@@ -65,19 +64,6 @@ def test_intervals_are_exact():
 def test_damaged_contracts_are_refused(data, said):
     with pytest.raises(ProgramError, match=said):
         parse_program(data)
-
-
-def test_a_contract_decides_no_rate():
-    with pytest.raises(ProgramError, match="is a contract"):
-        decide(contract(), BELIEF)
-    with pytest.raises(ProgramError, match="somebody must choose"):
-        ProgramSender("c", contract())
-    with pytest.raises(ProgramError, match="is no contract"):
-        ContractSender("c", parse_program({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "lo")
-    with pytest.raises(InputError, match="allowed are policy, lo"):
-        ContractSender("c", contract(), "best")
-    with pytest.raises(InputError, match="needs a policy"):
-        ContractSender("c", contract(), "policy")
 
 
 def test_an_empty_interval_is_found_with_a_belief():

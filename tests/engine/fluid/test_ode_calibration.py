@@ -100,11 +100,6 @@ def test_bad_records(tmp_path, text, capsys):
     assert capsys.readouterr().err.count("\n") == 3
 
 
-def test_record_must_be_json(tmp_path):
-    result = CliRunner().invoke(app, ["statements", "-o", str(tmp_path / "a.txt")])
-    assert isinstance(result.exception, InputError) and "'.json'" in str(result.exception)
-
-
 @pytest.mark.slow
 def test_the_fit_gives_the_stored_constants_again(tmp_path):
     out = tmp_path / "fit.json"

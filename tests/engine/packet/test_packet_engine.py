@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
 from ccenv.agents.callbacks import state_record
-from ccenv.agents.sender import ClassicSender, ExternalSender
-from ccenv.base.errors import EngineError, InputError
+from ccenv.agents.sender import ClassicSender
+from ccenv.base.errors import EngineError
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import FLOW_DTYPE, JITTERS
 from ccenv.engine.packet.receiver import release_time_s
@@ -191,66 +191,3 @@ def _broken(window: float) -> ClassicSender:
 def test_a_cca_that_leaves_the_numbers_is_named(window: float) -> None:
     with pytest.raises(EngineError, match=r"flow 1: sender 'broken' set cwnd_bytes .* at 0\.7"):
         run([{"rate_Bps": 1.5e6}], [{"sender": "x", "rtt_s": 0.02}] * 2, 1, [make_sender("reno"), _broken(window)])
-
-
-def test_a_sender_from_outside_is_refused() -> None:
-    with pytest.raises(InputError, match="flow 0: sender 'external' cannot run per packet"):
-        run([{"rate_Bps": 1.5e6}], [{"sender": "x", "rtt_s": 0.02}], 1, [ExternalSender()])
-
-
-def test_runs_are_bounded() -> None:
-    with pytest.raises(EngineError, match="passed 1000 events at"):
-        run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.02}], 10, max_events=1000)
-    with pytest.raises(InputError, match="max_events is 0; it must be at least 1"):
-        run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.02}], 10, max_events=0)
-
-
-LINK = {"rate_mbps": 10}
-FLOW = {"sender": "reno", "rtt_ms": 20}
-REPLAY = {"kind": "replay", "max_ms": 10, "interval_ms": 1}
-
-
-@pytest.mark.parametrize(
-    ("scenario", "message"),
-    [
-        ({"links": [LINK], "flows": []}, "flows"),
-        ({"links": [], "flows": [FLOW]}, "links"),
-        ({"links": [LINK], "flows": [{**FLOW, "route": ["bottelneck"]}]}, "Did you mean 'bottleneck'"),
-        ({"links": [{**LINK, "rate_mbps": -1}], "flows": [FLOW]}, "rate_Bps"),
-        ({"links": [{**LINK, "rate_mbps": math.nan}], "flows": [FLOW]}, "links.0.rate_mbps: a finite number is needed"),
-        ({"links": [{**LINK, "rate_mbps": "fast"}], "flows": [FLOW]}, "links.0.rate_mbps: a finite number is needed .got 'fast'"),
-        ({"links": [{**LINK, "rate_Bps": 1e6}], "flows": [FLOW]}, "given twice"),
-        ({"links": [{**LINK, "buffer_packets": 0.5}], "flows": [FLOW]}, "holds no packet"),
-        ({"links": [{**LINK, "buffer_packets": 5, "buffer_bdp": 1}], "flows": [FLOW]}, "one of them"),
-        ({"links": [{**LINK, "delay_ms": 30}], "flows": [FLOW]}, "longer than its rtt_s"),
-        ({"links": [LINK], "flows": [{**FLOW, "workload": {"kind": "rate"}}]}, "never send"),
-        ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "batch"}}]}, "max_s > 0"),
-        ({"links": [LINK], "flows": [{**FLOW, "sender": "rneo"}]}, "Did you mean 'reno'"),
-        ({"links": [LINK], "flows": [FLOW], "duration_s": math.inf}, "duration_s"),
-        ({"links": [LINK], "flows": [FLOW], "log_s": 1e-9}, "rows; at most"),
-        ({"links": [LINK], "flows": [{**FLOW, "workload": {"kind": "on_off", "on_s": 1e-9, "off_s": 1}}]}, "at least 0.0001"),
-        ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "batch", "max_s": 1e-9}}]}, "at least 1e-05"),
-        ({"links": [LINK], "flows": [FLOW], "durations": 1}, "Did you mean 'duration_s'"),
-        ({"links": [LINK], "flows": [{"sender": "reno", "rtt_mss": 20}]}, "'flows.0.rtt_mss'. Did you mean 'rtt_s'"),
-        ({"links": [LINK], "flows": [{"sender": "reno"}]}, "flows.0.rtt_s: missing"),
-        ({"links": [LINK], "flows": [FLOW], "warmup_s": 60}, "not below"),
-        ({"links": [LINK, LINK], "flows": [FLOW]}, "distinct names"),
-        ({"links": [{**LINK, "rate_mbps": 1e9}], "flows": [FLOW]}, "events; at most 2e\\+10"),
-        ({"links": [LINK], "flows": [{**FLOW, "sender": "cc_qdel", "rtt_ms": 1e-6}]}, "events; at most"),
-        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"aggregation": "interval"}}]}, "needs aggregate_s"),
-        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"merge": True}}]}, "need an ACK aggregation"),
-        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"aggregation": "often"}}]}, "aggregation"),
-        ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "replay", "max_s": 1, "interval_s": 1}}]}, "needs delays_s"),
-        ({"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_ms": [5, 50]}}]}, "above max_s"),
-        ({"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_ms": [5, math.nan]}}]}, "delays_ms: a finite"),
-        (
-            {"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_file": "nowhere.txt"}}]},
-            "nowhere.txt: cannot be read",
-        ),
-        ({"links": [LINK], "flows": [{**FLOW, "sender": "lambda_proxy:inner=fixed_delay_proxy"}]}, "cannot stand behind a proxy"),
-    ],
-)
-def test_bad_scenarios_are_refused_in_one_line(scenario, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        simulate(scenario)
-    assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles.packet_trace import made
 
 import ccenv
-from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.rates.generate import made_trace
 from ccenv.engine.packet.rates.spec import Cellular, Leo, Wifi
 from ccenv.envs.packet.settings import read_packet_settings
@@ -178,12 +178,6 @@ def test_wrong_links_are_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError, match=said) as error:
         run(link)
     assert "\n" not in str(error.value)
-
-
-def test_a_run_with_a_trace_has_no_trace_of_steps() -> None:
-    data = {"duration_s": 1, "links": [{"trace": "wifi_40", "buffer_packets": 40}], "flows": FLOWS}
-    with pytest.raises(InputError, match="changes in steps"):
-        ccenv.simulate(data, packet_log=True).trace()
 
 
 DRAWN: dict[str, Any] = {

@@ -102,26 +102,6 @@ def test_files_and_command_line(tmp_path, capsys) -> None:
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
-@pytest.mark.parametrize(
-    ("scenario", "message"),
-    [
-        ({"links": [{**LINK, "discipline": "codel"}]}, "one drop-tail link"),
-        ({"links": [{**LINK, "name": "a"}, {**LINK, "name": "b"}]}, "one drop-tail link"),
-        ({"flows": [{"sender": "reno", "rtt_ms": 20}, {"sender": "reno", "rtt_ms": 33.77}]}, "no grid of up to 20 steps per Rm"),
-    ],
-)
-def test_networks_without_a_trace_are_named(scenario, message) -> None:
-    result = ccenv.simulate({"duration_s": 0.2, "links": [LINK], "flows": FLOWS[:1], **scenario}, packet_log=True)
-    with pytest.raises(CcenvError, match=message):
-        result.trace()
-
-
-def test_without_a_log_there_is_no_trace() -> None:
-    result = ccenv.simulate({"duration_s": 0.2, "links": [LINK], "flows": FLOWS[:1]})
-    with pytest.raises(CcenvError, match="kept no packet log"):
-        result.trace()
-
-
 def test_a_log_that_is_full_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr("ccenv.simulation.run.DEFAULT_ROWS", 100)
     with pytest.raises(CcenvError, match="the packet log keeps 100 rows"):

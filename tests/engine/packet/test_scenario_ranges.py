@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.base.errors import InputError
 from ccenv.simulation.ranges import Leaf, load_distribution, read_distribution
 from ccenv.simulation.scenario import load_scenario
 
@@ -94,8 +94,3 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(place: tuple[Any, ...], val
     with pytest.raises(InputError, match=words) as failure:
         read_distribution(changed(place, value), "mine.yaml")
     assert "\n" not in str(failure.value) and str(failure.value).startswith("mine.yaml: ")
-
-
-def test_a_name_that_is_none() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'single'"):
-        load_distribution("singel")

@@ -20,7 +20,6 @@ from ccenv.proofs.certificates.program import read_program, require_intervals
 from ccenv.proofs.certificates.reason import follows
 from ccenv.proofs.certificates.statement import rounded, sentence, traces_to_end
 from ccenv.proofs.certificates.theorem import Theorem
-from ccenv.proofs.theorems.language import parse
 from ccenv.proofs.theorems.prove import Prover
 from ccenv.proofs.theorems.theorem import load_theorem
 from ccenv.proofs.theorems.theorem import read_theorem as prove_theorem
@@ -72,22 +71,6 @@ def test_the_prover_composes_what_every_trace_assumes() -> None:
     assert proof.verdict != "verified"
     (step,) = (step for step in proof.steps if step.verdict == "refuted" and step.name.startswith("a trace may begin"))
     assert "C_L" in step.witness
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("peak_inflight + peak_queue <= 1", "need not be at one time"),
-        ("2**1 <= C_L", "a factor is missing"),
-        ("1 1 C_L <= 2", "follows a factor without"),
-        ("C_L * <= 2", "a term is missing"),
-        ("* C_L <= 2", "a factor is missing"),
-        (" * ".join(["2"] * 9) + " <= C_L", "9th one"),
-    ],
-)
-def test_formulas_have_one_reading(text, message) -> None:
-    with pytest.raises(InputError, match=message):
-        parse(text, "here", {}, {})
 
 
 EXPANDING = [

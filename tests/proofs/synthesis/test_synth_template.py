@@ -5,15 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.agents.programs import decide
-from ccenv.base.errors import InputError
 from ccenv.proofs.synthesis.query.classes import class_rows, count_classes, members
 from ccenv.proofs.synthesis.query.query import load_query
-from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template, build_space
+from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template
 
 SPACE = load_query("g1_t5").space()
 ROWS = class_rows(SPACE)
@@ -77,18 +75,3 @@ def test_chain_rows_are_distinct_and_unfold_to_programs() -> None:
     assert len(np.unique(rows, axis=0)) == len(rows) <= count_classes(space)
     program = space.program(Candidate(tuple(map(int, rows[-1][:2])), tuple(map(int, rows[-1][2:]))), "last")
     assert len(list(program.rules())) == 5
-
-
-@pytest.mark.parametrize(
-    ("rate", "conditions", "said"),
-    [
-        ({"C_L": (Fraction(1),), "qdel_L": (Fraction(1),)}, (), "mixed units"),
-        ({"C_L": ()}, (), "no candidates"),
-        ({"C_l": (Fraction(1),)}, (), "unknown input 'C_l'"),
-        ({"qdel_L": (Fraction(1),)}, (), "bytes/s"),
-        ({"C_L": (Fraction(1),)}, (), "needs conditions|need conditions"),
-    ],
-)
-def test_bad_templates_are_refused(rate: dict, conditions: tuple, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        build_space(Template(2, rate, conditions), 5)
