@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError, shown
 from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, write_atomic
-from ccenv.base.foreign import parse_json, read_bounded, shown_path
+from ccenv.base.foreign import parse_json, read_bounded, read_json, shown_path
 
 MAX_BYTES = 1 << 30  # of a journal; that of the largest published suite has some 20 MB
 PART = Format("ccenv-part", 1, "a part of results", older="--fresh starts anew")
@@ -203,6 +203,38 @@ def _difference(stored: Any, expected: Any, name: str) -> str:
         if found:
             return found
     return ""
+
+
+def find_once(
+    file: FilePath,
+    question: dict[str, Any],
+    answer: str,
+    find: Callable[[dict[str, Any]], dict[str, Any]],
+    holds: Callable[[dict[str, Any]], bool] = lambda stored: False,
+) -> dict[str, Any]:
+    """Return the answer to a question from a file with both, or find it and write the file.
+
+    Args:
+        file: JSON object of the entries of the question and the answer.
+        question: all that decides the answer.
+        answer: key of the answer, an object.
+        find: called with the object in the file, empty if there is none.
+        holds: tells whether the answer of a file to another question holds for this one.
+
+    Raises:
+        InputError: if the file is no JSON.
+        CcenvError: if it cannot be written.
+    """
+    stored = read_json(file) if file.is_file() else {}
+    if not isinstance(stored, dict):
+        stored = {}
+    if isinstance(stored.get(answer), dict):
+        found: dict[str, Any] = stored[answer]
+        if {key: stored.get(key) for key in question} == question or holds(stored):
+            return found
+    found = find(stored)
+    write_atomic(file, json_bytes({**question, answer: found}))
+    return found
 
 
 class Journal:

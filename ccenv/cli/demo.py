@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ccenv.base.errors import CcenvError, InputError, require_extra
-from ccenv.base.files import LOCK, Format, is_empty, locked, write_atomic
+from ccenv.base.files import Format, write_atomic
 from ccenv.base.foreign import parse_json
 from ccenv.base.interrupts import end_with_parent
+from ccenv.base.store import ResultFolder
 from ccenv.cli.shared import JsonOption, fresh_option, out_option, print_json, print_text
 
 STAGES = "stages.json"
@@ -136,14 +136,16 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
     """
     for module, extra in _EXTRAS:
         require_extra(module, extra)
-    _check_folder(out)
-    with locked(out, "demo"):
-        return _run_stages(out, plan, _open_stages(out, fresh), say)
+    with ResultFolder(out, "a demo", STAGES, FORMAT, {}, fresh=fresh, owns=("*",)) as folder:
+        return _run_stages(folder, make_stages(plan, out), say)
 
 
-def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Callable[[str], None]) -> dict[str, Any]:
+def _run_stages(folder: ResultFolder, stages: list[DemoStep], say: Callable[[str], None]) -> dict[str, Any]:
     """Run the missing stages in a locked folder."""
-    stages = make_stages(plan, out)
+    done: Any = {} if folder.stored is None else folder.stored.get("stages")
+    if not isinstance(done, dict):
+        raise InputError(f"{folder.path / STAGES}: not {FORMAT.what}; --fresh starts anew")
+    folder.write({"stages": done})
     begin = time.perf_counter()
     report: list[dict[str, Any]] = []
     page = ""
@@ -158,7 +160,7 @@ def _run_stages(out: Path, plan: Plan, done: dict[str, dict[str, Any]], say: Cal
         started = time.perf_counter()
         result = _run(stage)
         done[stage.name] = {"command": command, "seconds": round(time.perf_counter() - started, 1), "result": stage.tell(result)}
-        FORMAT.write(out / STAGES, {"stages": done})
+        folder.write({"stages": done})
         say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
         report.append({**done[stage.name], "name": stage.name, "kept": False})
         page = result.get("index", page)
@@ -180,24 +182,6 @@ def _run(stage: DemoStep) -> dict[str, Any]:
     if stage.save_as is not None:
         write_atomic(stage.save_as, process.stdout)
     return result
-
-
-def _check_folder(out: Path) -> None:
-    if out.exists() and not (out / STAGES).is_file() and (not out.is_dir() or not is_empty(out)):
-        raise InputError(f"{out} holds something that is not a demo: give another --out")
-
-
-def _open_stages(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
-    file = out / STAGES
-    for old in (one for one in out.iterdir() if fresh and one.name != LOCK):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    if not file.is_file():
-        FORMAT.write(file, {"stages": {}})
-        return {}
-    data = FORMAT.read(file)
-    if not isinstance(data.get("stages"), dict):
-        raise InputError(f"{file}: not {FORMAT.what}; --fresh starts anew")
-    return dict(data["stages"])
 
 
 def command(

@@ -18,9 +18,9 @@ from ccenv.attacks.run import attack
 from ccenv.attacks.scenes import PATHS, scene_set
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, require_extra
-from ccenv.base.files import Format, hash_of, json_bytes, locked, make_folder, plain, write_atomic
-from ccenv.base.foreign import read_json
+from ccenv.base.files import Format, hash_of, locked, make_folder, plain
 from ccenv.base.provenance import code_hash, machine, versions
+from ccenv.base.store import find_once
 from ccenv.base.workers import Workers
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings
@@ -263,18 +263,14 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     """Return a run's entry, from disk if it was made by the same code from the same config."""
     all_overrides = [*overrides, f"seed={seed}"]
     run_folder = folder / f"{name}-{seed}"
-    file = run_folder / ENTRY
     data = load_data(name, all_overrides)[0]
     key = {"code": training_code(_uses_rllib(name)), "config": hash_of(data), "players": _hash_senders(data)}
     measured = {"adversaries": ATTACK, "scenes": ATTACK_SCENES, "flow_steps": ATTACK_FLOW_STEPS}
-    question = {"key": key, "measured": plain(measured)}
-    stored = read_json(file) if file.is_file() else {}
-    if isinstance(stored, dict) and isinstance(stored.get("entry"), dict) and {k: stored.get(k) for k in question} == question:
-        return dict(stored["entry"])
-    outdated = file.is_file() and (not isinstance(stored, dict) or stored.get("key") != key)
-    entry = _train_entry(name, all_overrides, run_folder, outdated)
-    write_atomic(file, json_bytes(question | {"entry": entry}))
-    return entry
+
+    def train_and_measure(stored: dict[str, Any]) -> dict[str, Any]:
+        return _train_entry(name, all_overrides, run_folder, bool(stored) and stored.get("key") != key)
+
+    return find_once(run_folder / ENTRY, {"key": key, "measured": plain(measured)}, "entry", train_and_measure)
 
 
 def _hash_senders(data: dict[str, Any]) -> list[str]:

@@ -13,9 +13,10 @@ from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.figure import table
-from ccenv.base.files import Format, is_empty, locked, make_folder, plain, write_atomic
+from ccenv.base.files import Format, plain, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import code_hash
+from ccenv.base.store import ResultFolder
 from ccenv.envs.packet.task import make_senders
 from ccenv.network.adversary import MlpAdversary
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
@@ -125,11 +126,10 @@ def train(
     require_extra("torch", "train")
     check_logs(config.log)
     check_look(config)
-    _check_folder(folder)
+    runs = ResultFolder(folder, "a training run", RECORD, FORMAT, marks=(CONFIG,))
     for settings in config.packet_worlds():
         make_senders(settings.distribution)
-    make_folder(folder)
-    with locked(folder, "training run"):
+    with runs:
         return _train(config, folder, restart, report)
 
 
@@ -204,13 +204,6 @@ def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer | Contract
     from ccenv.adversaries.learned import load_adversary
 
     return load_adversary(folder / BEST)
-
-
-def _check_folder(folder: FilePath) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is not a folder")
-    if folder.is_dir() and not is_empty(folder) and not (folder / CONFIG).is_file():
-        raise InputError(f"{folder}: holds something else than a training run; choose another --out")
 
 
 def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:

@@ -1,17 +1,33 @@
-"""Folders of results: whose they are, what a kill leaves, what damage is."""
+"""Folders of results: whose they are, what a kill leaves, what damage is; the same for every long command."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ccenv.agents import make_sender
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import Format
+from ccenv.base.files import Format, locked
 from ccenv.base.store import ANY, Journal, ResultFolder
+from ccenv.benchmarks.rfc9743.run import report_on
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.store import open_cells, open_run
+from ccenv.benchmarks.suite.curve import load_suite
+from ccenv.cli.demo import Plan, run_demo
+from ccenv.proofs.synthesis.journal import Journal as SynthesisJournal
+from ccenv.proofs.synthesis.query.query import load_query
+from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.training.contracts.answers import AnswerStore
+from ccenv.training.contracts.widen import Widening, widen
+from ccenv.training.distill.run import DistillSettings, distill
+from ccenv.training.league.config import load_league
+from ccenv.training.league.run import league
+from ccenv.training.run import train
 
 FORM = Format("ccenv-test", 1, "the record of a test", older="--fresh starts anew")
 LINES = Format("ccenv-test", 1, "the record of a test", indent=None)
@@ -128,3 +144,73 @@ def test_a_part_is_finished_with_its_seal(tmp_path: Path) -> None:
     part.write_text(part.read_text().replace("2.0", "3.0"))
     with pytest.raises(InputError, match="changed since it was written; remove it"):
         folder.part("parts/one", Part)
+
+
+CDEL = make_sender("cc_qdel").program  # type: ignore[union-attr]
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "a benchmark run": lambda folder: run_suite("quick", folder),
+    "a training run": lambda folder: train("quick_sender", folder, restart=True),
+    "a league": lambda folder: league(load_league("quick"), folder, fresh=True),
+    "a distillation": lambda folder: distill(DistillSettings("learned_nominal"), folder),
+    "a widening": lambda folder: widen(Widening(CDEL, 0.7, 60.0, samples=5), folder, fresh=True),
+    "a report": lambda folder: report_on("cubic", out=folder, fresh=True),
+    "a demo": lambda folder: run_demo(folder, Plan(), fresh=True, say=lambda line: None),
+    "a synthesis": lambda folder: start(load_query("quick"), folder),
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_a_long_command_takes_no_folder_in_use_and_none_of_something_else(what: str, tmp_path: Path) -> None:
+    with locked(tmp_path / "run", "other work"), pytest.raises(CcenvError, match=f"another {what[2:]} is at work here"):
+        COMMANDS[what](tmp_path / "run")
+    assert [file.name for file in (tmp_path / "run").iterdir()] == [".lock"]
+    (tmp_path / "precious").touch()
+    for path in (tmp_path, tmp_path / "precious") if what != "a synthesis" else ():  # has a folder below that of the user
+        with pytest.raises(InputError, match=f"holds something else than {what}; choose another --out"):
+            COMMANDS[what](path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["precious", "run"]
+
+
+def test_a_search_that_has_begun_holds_its_folder(tmp_path: Path) -> None:
+    run = start(load_query("quick"), tmp_path)
+    with locked(tmp_path, "synthesis"), pytest.raises(CcenvError, match="another synthesis is at work here"):
+        solve_query(run)
+
+
+def bench_lines(folder: Path) -> Journal:
+    suite = load_suite("quick")
+    with open_run(folder, suite) as run:
+        run.write({"suite": suite.model_dump(mode="json"), "suite_sha256": suite.sha256})
+        return open_cells(run)
+
+
+def synth_lines(folder: Path) -> Journal:
+    return SynthesisJournal(folder, "query", True, "code")
+
+
+def widening_lines(folder: Path) -> Journal:
+    with AnswerStore(folder, CDEL, {}, lambda levels: {}) as answers:
+        return answers.rows
+
+
+JOURNALS: dict[str, tuple[Callable[[Path], Journal], list[Any]]] = {
+    "cells.jsonl": (bench_lines, [{"key": "a", "metrics": {}}]),
+    "journal.jsonl": (synth_lines, [{"kind": "foundation", "calls": 3, "seconds": 0.1}]),
+    "answers.jsonl": (widening_lines, []),
+}
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_torn_tail_is_cut_and_a_damaged_line_refused(name: str, tmp_path: Path) -> None:
+    read, lines = JOURNALS[name]
+    read(tmp_path).append(*lines)
+    file = tmp_path / name
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"key": "b", "met')
+    assert read(tmp_path).lines == lines
+    assert file.read_bytes() == whole
+    number = whole.count(b"\n") + 1
+    for damage in (b'{"key": "b", "met\n', b"[" * 3_000 + b"\n", b"\xff\n", b"[]\n", json.dumps({"key": 1}).encode() + b"\n"):
+        file.write_bytes(whole + damage + whole.splitlines(keepends=True)[-1])
+        with pytest.raises(InputError, match=rf"{name}, line {number}: .*; --fresh starts anew\Z"):
+            read(tmp_path)

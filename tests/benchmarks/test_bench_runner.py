@@ -23,7 +23,7 @@ from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.benchmarks.store import CELLS, MANIFEST, load_cells, open_run
+from ccenv.benchmarks.store import CELLS, MANIFEST, load_cells
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.network.laws import check_trace
 from ccenv.network.metrics.table import measure
@@ -189,11 +189,6 @@ def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkey
     monkeypatch.setattr(CurveCell, "values", lambda self, trace: {**values(self, trace), "power": float(next(times))})
     with pytest.raises(EngineError, match="played again"):
         run_suite(small_suite(), tmp_path / "run", limit=1)
-
-
-def test_two_runs_in_one_folder(tmp_path: Path) -> None:
-    with open_run(tmp_path, small_suite()), pytest.raises(CcenvError, match="another benchmark run is at work here"):
-        run_suite(small_suite(), tmp_path)
 
 
 def test_another_suite_in_the_folder(tmp_path: Path) -> None:

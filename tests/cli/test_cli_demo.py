@@ -89,16 +89,10 @@ def test_fresh_starts_anew(tmp_path: Path, plan: Plan, monkeypatch: pytest.Monke
     assert not (tmp_path / "out" / "old").exists()
 
 
-def test_foreign_folders_are_left_alone(tmp_path: Path, plan: Plan) -> None:
-    (tmp_path / "precious").write_text("x")
-    for fresh in (False, True):
-        with pytest.raises(InputError, match="not a demo"):
-            run_demo(tmp_path, plan, fresh=fresh, say=lambda line: None)
-    assert (tmp_path / "precious").read_text() == "x"
-    (tmp_path / "stage").mkdir()
-    (tmp_path / "stage" / STAGES).write_text('{"format": "other"}')
+def test_a_damaged_stage_file_is_refused(tmp_path: Path, plan: Plan) -> None:
+    (tmp_path / STAGES).write_text('{"format": "other"}')
     with pytest.raises(InputError, match="not a stage file"):
-        run_demo(tmp_path / "stage", plan, say=lambda line: None)
+        run_demo(tmp_path, plan, say=lambda line: None)
 
 
 def test_missing_extras_are_told_before_anything_runs(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from ccenv.agents.load import USER_SENDERS
 from ccenv.attacks.run import attack
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError, require_extra, shown
-from ccenv.base.files import Format, hash_of, locked, make_folder, plain, write_atomic
+from ccenv.base.files import Format, hash_of, make_folder, plain, write_atomic
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import code_hash, versions
+from ccenv.base.store import ResultFolder
 from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.packet import PacketCell
@@ -35,10 +36,9 @@ SEED = 0
 class Answers:
     """Attacks and proofs of a report, stored in its folder under a hash of everything that determines them."""
 
-    def __init__(self, folder: FilePath, player: Player) -> None:
+    def __init__(self, folder: ResultFolder, player: Player) -> None:
         self.folder, self.player = folder, player
-        file = folder / ANSWERS_FILE
-        self.answers: dict[str, Any] = PARTS_FORMAT.read(file).get("answers", {}) if file.exists() else {}
+        self.answers: dict[str, Any] = (folder.stored or {}).get("answers", {})
 
     def worst_case(self, worst_case: WorstCase, broken: str) -> dict[str, Any]:
         """Attack the sender; ``why`` is the reason if there is no result. A sender that fails (``broken``) is not attacked."""
@@ -61,7 +61,7 @@ class Answers:
         name = hash_of({**key, "sender": self.player.sha256})[:32]
         if name not in self.answers:
             self.answers[name] = find()
-            PARTS_FORMAT.write(self.folder / ANSWERS_FILE, {"answers": dict(sorted(self.answers.items()))})
+            self.folder.write({"answers": dict(sorted(self.answers.items()))})
         answer: dict[str, Any] = self.answers[name]
         return answer
 
@@ -94,7 +94,7 @@ class Answers:
                 samples=proof.samples,
                 at_least=proof.at_least,
                 time_limit=limit_s,
-                out=self.folder / "counterexamples",
+                out=self.folder.path / TRACES,
             )
         except (NoEncodingError, CcenvError) as error:
             return {"why": str(error)}
@@ -102,7 +102,7 @@ class Answers:
 
 
 FORMAT = Format("ccenv-report", 1, "a report about a sender")
-RUNS, CELLS, DATA, PAGE = FilePath("runs") / "report", "cells", "report.json", "report.html"
+RUNS, CELLS, DATA, PAGE, TRACES = FilePath("runs") / "report", "cells", "report.json", "report.html", "counterexamples"
 
 
 class Report(dict[str, Any]):
@@ -166,8 +166,9 @@ def report_on(
     target = folder / PAGE if page is None else path_of("page", page)
     if target.suffix != ".html":
         raise InputError(f"page is {str(target)!r}; it must end in .html")
-    with locked(folder, "report"):
-        return _evaluate(sender, chosen, suite, player, folder, target, jobs=jobs, fresh=fresh, progress=progress)
+    owns = (CELLS, DATA, PAGE, TRACES)
+    with ResultFolder(folder, "a report", ANSWERS_FILE, PARTS_FORMAT, {}, fresh=fresh, owns=owns, marks=(CELLS, DATA)) as stored:
+        return _evaluate(sender, chosen, suite, player, stored, target, jobs=jobs, progress=progress)
 
 
 def _evaluate(
@@ -175,22 +176,20 @@ def _evaluate(
     criteria: Criteria,
     suite: PacketSuite,
     player: Player,
-    folder: FilePath,
+    stored: ResultFolder,
     target: FilePath,
     *,
     jobs: int,
-    fresh: bool,
     progress: Callable[[int, int], None],
 ) -> Report:
     """Evaluate in a folder whose lock is held."""
-    if fresh:
-        (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    folder = stored.path
     cells = _cells(criteria, suite, player)
     refused = {} if player.kind == FILE else _find_refusals(cells, player)
     playable = list(dict.fromkeys(cell.scenario for cell in cells if cell.scenario not in refused))
     if not playable:
         raise InputError(f"{player.label} can be played in no cell: {next(iter(refused.values()))}")
-    answers, n_answers = Answers(folder, player), len(criteria.worst_cases) + len(criteria.proofs)
+    answers, n_answers = Answers(stored, player), len(criteria.worst_cases) + len(criteria.proofs)
     try:
         manifest = run_suite(
             suite,
@@ -199,7 +198,6 @@ def _evaluate(
             only=[f"{glob.escape(case)}/*" for case in playable],
             backend="local" if jobs == 1 else "processes",
             workers=jobs,
-            fresh=fresh,
             pictures=False,
             progress=lambda done, total: progress(done, total + n_answers),
         )

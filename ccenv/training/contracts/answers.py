@@ -33,6 +33,7 @@ class AnswerStore(ResultFolder):
 
     Attributes:
         program: the program that is widened.
+        rows: the answers as they are stored.
         held: query -> levels at which it is proved.
         refuted: query -> levels at which it is refuted.
         undecided: query -> levels -> the time limit at which the solver gave up.
@@ -58,12 +59,12 @@ class AnswerStore(ResultFolder):
         """Replay the stored answers. Raises InputError for one that is damaged."""
         if self.stored is None:
             self.write(self._head)
-        self._journal = self.journal(ANSWERS, self._replay, "an answer about a contract")
+        self.rows = self.journal(ANSWERS, self._replay, "an answer about a contract")
 
     @property
     def answers(self) -> int:
         """Number of answers."""
-        return len(self._journal.lines)
+        return len(self.rows.lines)
 
     @property
     def levels(self) -> set[Levels]:
@@ -143,4 +144,4 @@ class AnswerStore(ResultFolder):
         row["seconds"] = round(seconds, 3)
         if answer == "refuted":
             row["values"] = {name: plain_value(value) for name, value in values.items()}
-        self._journal.append(row)
+        self.rows.append(row)

@@ -20,9 +20,9 @@ from ccenv.agents.identity import sender_hash
 from ccenv.agents.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
 from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.files import Format, hash_of, is_empty, json_bytes, locked, make_folder, write_atomic
-from ccenv.base.foreign import read_json
+from ccenv.base.files import Format, hash_of, make_folder, write_atomic
 from ccenv.base.provenance import code_hash, machine, versions
+from ccenv.base.store import ResultFolder, find_once
 from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
 from ccenv.proofs.claims.report import decide_claim
 from ccenv.proofs.solver.solvers import SECOND_SOLVERS, Store
@@ -42,28 +42,21 @@ from ccenv.training.distill.polish import Polished, polish
 from ccenv.training.distill.prove import LATER_REACH, prove
 from ccenv.training.distill.tree import Template, fit_leaves, ladder, safety_shell
 
-STAGES = "stages"
+STAGES, REPORT = "stages", "distill.json"
+FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)
 
 
-class Stages:
+class Stages(ResultFolder):
     """Stages of a distillation, run once per key; results are stored on disk."""
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
-        self._key = key
-        self._folder = folder / STAGES
-        self.check(folder)
-        make_folder(self._folder)
-
-    @staticmethod
-    def check(folder: FilePath) -> None:
-        """Raise InputError for a folder that holds something else."""
-        if folder.is_dir() and not is_empty(folder) and not (folder / STAGES).is_dir():
-            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
+        super().__init__(folder, "a distillation", REPORT, FORMAT, marks=(STAGES,))
+        self._decisive = key
 
     @property
     def key_hash(self) -> str:
         """Hash of the key of all stages, for searches with a state of their own."""
-        return hash_of(self._key)
+        return hash_of(self._decisive)
 
     def run(
         self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
@@ -72,23 +65,20 @@ class Stages:
 
         With other ``limits`` a search that found a proof is not repeated, and one that did not resumes.
         """
-        file = self._folder / f"{name}.json"
-        key = self._key | more | (limits or {})
-        if file.is_file():
-            stored = read_json(file)
-            if isinstance(stored, dict) and isinstance(stored.get("key"), dict) and isinstance(stored.get("result"), dict):
-                result: dict[str, Any] = stored["result"]
-                proved = result.get("verdict") == "verified"
-                if (stored["key"] | (limits or {}) if proved else stored["key"]) == key:
-                    return result
+        key, limits = self._decisive | more, limits or {}
         begin = time.perf_counter()
-        result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
-        write_atomic(file, json_bytes({"key": key, "result": result}))
-        return result
+        make_folder(self.path / STAGES)
+        return find_once(
+            self.path / STAGES / f"{name}.json",
+            {"key": key | limits},
+            "result",
+            lambda stored: stage() | {"seconds": round(time.perf_counter() - begin, 1)},
+            lambda stored: (
+                stored["result"].get("verdict") == "verified" and {**(stored.get("key") or {}), **limits} == key | limits
+            ),
+        )
 
 
-REPORT = "distill.json"
-FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
 ATTACK_ROUNDS = 8  # of attack and polish, for a teacher trained against attacks
@@ -165,9 +155,8 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
     key["code"] = code_hash(distill)
-    Stages.check(folder)
-    with locked(folder, "distillation"):
-        return _run_stages(_Distillation(settings, teacher, folder, Stages(folder, key), say), head)
+    with Stages(folder, key) as stages:
+        return _run_stages(_Distillation(settings, teacher, folder, stages, say), head)
 
 
 def _run_stages(work: _Distillation, head: dict[str, Any]) -> dict[str, Any]:

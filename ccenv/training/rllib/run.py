@@ -23,15 +23,17 @@ from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
 from ccenv.agents.learned import inner_cca
 from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.base.errors import CcenvError, InputError, require_extra
-from ccenv.base.files import is_empty, json_bytes, locked, make_folder, write_atomic
+from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_yaml
 from ccenv.base.foreign.reading import read_text
 from ccenv.base.provenance import code_hash
+from ccenv.base.store import ResultFolder
 from ccenv.base.workers import start_ray
 from ccenv.network.adversary import MlpAdversary
 from ccenv.training.checkpoint import Stopwatch, TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_packet, evaluate_sender
 from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.run import FORMAT, RECORD
 
 _MODULE, _OPTIMIZER, _KL = "module.", "optimizer.", "kl."
 _STEP = "step"  # Adam's count of updates, one number
@@ -147,13 +149,11 @@ def train_rllib(
     require_extra("torch", "train")
     if config.plays not in {"sender", "packet"}:
         require_extra("pettingzoo", "duel")
-    if folder.exists() and (not folder.is_dir() or not (is_empty(folder) or (folder / CONFIG).is_file())):
-        raise InputError(f"{folder}: holds something else than a run of RLlib; choose another --out")
+    runs = ResultFolder(folder, "a run of RLlib", RECORD, FORMAT, marks=(CONFIG,))
     state = None if fresh else _read_state(config, folder)
     if state is None or state.iteration < config.iterations:
         _start_ray(config)
-    make_folder(folder)
-    with locked(folder, "training run"):
+    with runs:
         return _train(config, folder, state, report)
 
 
@@ -206,7 +206,7 @@ def _train(
     evaluation, common, duel = _evaluate(config, folder)
     result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, evaluation, common, duel, begin)
     record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash(train_rllib)]}
-    write_atomic(folder / "run.json", json_bytes(record, indent=2))
+    write_atomic(folder / RECORD, json_bytes(record, indent=2))
     return result
 
 

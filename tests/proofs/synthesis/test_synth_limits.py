@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
-from ccenv.base.errors import CcenvWarning, InputError, ProgramError
+from ccenv.base.errors import InputError, ProgramError
 from ccenv.cli.main import main
 from ccenv.proofs.replay.exact import ReplayError
-from ccenv.proofs.synthesis.journal import Journal
 from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query import template as template_module
 from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
@@ -146,13 +145,6 @@ def test_open_classes_that_fall_later_are_not_unknown_and_proved_ones_must_not_f
     run.proved = {0: {}}
     with pytest.raises(ReplayError, match="class 0 is proved, and broken"):
         run.settle()
-
-
-def test_a_journal_of_other_code_is_set_aside(tmp_path: Path) -> None:
-    Journal(tmp_path, "query", reuse=True, code="code").append({"kind": "simulated", "left": 1, "cpu_s": 0.5})
-    assert Journal(tmp_path, "query", reuse=True, code="code").of_kind("simulated")
-    with pytest.warns(CcenvWarning, match="journal.jsonl: was of older code or another solver, and begins anew"):
-        assert not Journal(tmp_path, "query", reuse=True, code="other").lines
 
 
 def test_a_limit_on_what_was_sent_before_the_trace(tmp_path: Path) -> None:
