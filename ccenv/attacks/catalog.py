@@ -88,7 +88,7 @@ class Search(Protocol):
     def weight(self) -> float:
         """Share of a common budget; 0: it needs a fixed number of steps, whatever the budget."""
 
-    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+    def run(self, game: Any, budget_flow_steps: int, seed: int) -> Found:
         """Search for at most so many flow-steps and return the worst run found."""
 
 

@@ -1,7 +1,4 @@
-"""The game of attack searches: moves in, the goal's outcome out, with every engine step counted; and the goals.
-
-A goal is evaluated from the engine's totals during a search, and measured on the reported trace.
-"""
+"""The game of attacks on curves: moves in, the goal's outcome out, with every engine step counted."""
 
 from __future__ import annotations
 
@@ -13,91 +10,14 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.sender import ExternalSender, Sender
+from ccenv.attacks.goals import UTILISATION, Goal, goal_of
 from ccenv.attacks.windows import ANY_WINDOW, Claim, SampleLog, samples_of
-from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.metrics.table import METRICS, OF_TRACE
-from ccenv.network.metrics.trace import Window
 from ccenv.network.path import Model, Path, get_model, grid_of
 from ccenv.network.trace import Trace
-
-Counts = Mapping[str, np.ndarray]
-"""Increase of the engine's totals in the measured window: A, L, S, delay_byte_s, acked (B, N) and capacity (B,)."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """One goal of an adversary.
-
-    Attributes:
-        name: in commands and suites.
-        metric: the reported one of ``ccenv.network.metrics.table``.
-        least_flows: number of flows that it needs.
-        outcome: of several runs, (B,), which searches minimise; lower is worse for the sender.
-    """
-
-    name: str
-    metric: str
-    least_flows: int
-    outcome: Callable[[Counts], np.ndarray]
-    summary: str
-
-    def measure(self, trace: Trace, first_row: int) -> float | None:
-        """Return the metric of a trace from a row on, or None if it is undefined."""
-        value = OF_TRACE[self.metric](Window(trace, first_row, trace.n_steps))
-        return None if np.isnan(value) else value
-
-    def badness(self, value: float | None) -> float:
-        """Return the sort key of a value of the metric: lower is worse for the sender; an undefined value is no harm."""
-        return np.inf if value is None else METRICS[self.metric].sign * value
-
-
-def _utilisation(counts: Counts) -> np.ndarray:
-    delivered = counts["S"][:, 0] if counts["S"].shape[1] == 1 else counts["S"].sum(axis=1)
-    return np.asarray(delivered / counts["capacity"])
-
-
-def _delay(counts: Counts) -> np.ndarray:
-    acked = counts["acked"].sum(axis=1)
-    return np.asarray(np.where(acked > 0, -counts["delay_byte_s"].sum(axis=1) / np.maximum(acked, 1.0), 0.0))
-
-
-def _loss(counts: Counts) -> np.ndarray:
-    return np.asarray(-counts["L"].sum(axis=1) / np.maximum(counts["A"].sum(axis=1), 1.0))
-
-
-def _fairness(counts: Counts) -> np.ndarray:
-    S = counts["S"]
-    squares = S.shape[1] * (S**2).sum(axis=1)
-    return np.asarray(np.where(squares > 0, S.sum(axis=1) ** 2 / np.maximum(squares, 1e-300), 1.0))
-
-
-def _starvation(counts: Counts) -> np.ndarray:
-    S = counts["S"]
-    return np.asarray(-S.max(axis=1) / np.maximum(S.min(axis=1), 1.0))
-
-
-_TABLE = (
-    Goal("utilisation", "utilisation", 1, _utilisation, "leave the link idle"),
-    Goal("delay", "queueing_delay_mean_s", 1, _delay, "let bytes wait, in the queue and in the jitter box"),
-    Goal("loss", "loss_fraction", 1, _loss, "make the sender lose what it sends"),
-    Goal("fairness", "jain_index", 2, _fairness, "keep Jain's index of several flows low"),
-    Goal("starvation", "starvation_ratio", 2, _starvation, "starve one flow: largest throughput over the smallest"),
-)
-
-GOALS: Mapping[str, Goal] = {goal.name: goal for goal in _TABLE}
-"""All goals by name."""
-UTILISATION = "utilisation"
-
-
-def goal_of(name: str) -> Goal:
-    """Return the goal of a name. Raises UnknownNameError."""
-    if name not in GOALS:
-        raise unknown_name("goal", name, GOALS)
-    return GOALS[name]
-
 
 SERVICE = FIRST_SERVICE  # of flow 0
 KIND = (1.0, 1.0, 1.0, 0.0)  # benign moves of one flow: immediate delivery, no tokens hoarded, the fastest link, no loss
@@ -120,7 +40,7 @@ class Scene:
         calm_rtts: Rm at the start with a benign network.
         seed: of the sender's random numbers.
         claim: in proof timing, the windows that count.
-        goal: a name of ``ccenv.attacks.game.GOALS``.
+        goal: a name of ``ccenv.attacks.goals.GOALS``.
     """
 
     sender: Sender
@@ -174,6 +94,7 @@ class Found:
         first_row: row of that trace at which the measured window starts, if not the scenario's.
         preconditions: of constructions: name -> whether it held, or the measured value.
         details: JSON-ready details that explain or replicate the finding.
+        player: per packet, in place of the adversary, that of the delay elements.
     """
 
     adversary: Adversary | None = None
@@ -181,18 +102,21 @@ class Found:
     first_row: int | None = None
     preconditions: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    player: Any = None
 
 
 class Game:
     """Plays moves against the sender of an attack scenario.
 
-    ``flow_steps`` are the engine steps of flows spent so far, which ``report`` receives.
+    Attributes:
+        flow_steps: engine steps of flows spent so far.
+        report: receives them.
     """
 
-    def __init__(self, scene: Scene, report: Callable[[int], None] | None = None) -> None:
+    def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.flow_steps = 0
-        self._report = report
+        self.report: Callable[[int], None] | None = None
 
     @cached_property
     def model(self) -> Model:
@@ -285,6 +209,12 @@ class Game:
             engine.reset(keys=np.zeros(n_envs))
         return engine
 
+    def outcome(self, change: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the goal's outcome, (B,), of an increase of the engine's totals; lower is worse for the sender."""
+        names = {"sent": "A", "lost": "L", "delivered": "S", "all_delivered": "S", "capacity": "capacity"}
+        names |= {"delay_sum": "delay_byte_s", "delay_weight": "acked"}
+        return self.goal.outcome({name: change[total] for name, total in names.items()})
+
     def play(self, moves: np.ndarray) -> np.ndarray:
         """Return the goal's outcomes under moves (B, n_steps, 2 + 2 N); lower is worse for the sender."""
         return self.play_adversaries([RecordedAdversary("search", row) for row in moves])
@@ -317,7 +247,7 @@ class Game:
         after = engine.totals()
         change = {name: after[name] - before[name] for name in after}
         if self.scene.timing != "smt":
-            outcome = self.goal.outcome(change)
+            outcome = self.outcome(change)
         bdp = engine.env("link_rate_Bps") * engine.flow("rtt_s")[:, 0]
         return {
             "outcome": outcome,
@@ -363,8 +293,8 @@ class Game:
     def count(self, engine: CurveEngine, steps: int) -> None:
         """Add the steps of an engine to ``flow_steps``."""
         self.flow_steps += engine.n_envs * engine.n_flows * steps
-        if self._report is not None:
-            self._report(self.flow_steps)
+        if self.report is not None:
+            self.report(self.flow_steps)
 
     def trace(self, adversary: Adversary) -> Trace:
         """Return the trace of one complete run against an adversary, which is not counted."""

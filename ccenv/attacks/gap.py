@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.attacks.catalog import PANEL
 from ccenv.attacks.cold_start import ENDS_RTTS, ColdStart, Questions, Window, converged_window, still_window, worst_cold_start
+from ccenv.attacks.game import Scene
 from ccenv.attacks.run import DEFAULT_RTTS, AttackResult, attack
 from ccenv.attacks.windows import ANY_WINDOW, NO_WINDOW, Claim, Premise, always, converged, probed, samples_of, still
 from ccenv.base.errors import unknown_name
@@ -335,7 +336,7 @@ def _to_float(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _build_row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
+def _build_row(result: AttackResult[Scene], buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
     proved = bound.proved
     searched = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
     cold_start = cold.utilisation if cold is not None else None
@@ -379,7 +380,7 @@ def _divide(found: float | None, bound: float | None) -> float | None:
     return None if found is None or not bound else found / bound
 
 
-def _measure_any_window(result: AttackResult, name: str) -> float:
+def _measure_any_window(result: AttackResult[Scene], name: str) -> float:
     claim = Claim(result.scene.claim.samples, always, "")
     trace = result.by_adversary[name].trace
     return float(claim.worst(samples_of(trace, DEFAULT_RTTS))[0])

@@ -1,13 +1,13 @@
-"""Attack a sender with several adversaries on one path under one budget; every reported trace is replayed and checked."""
+"""Attack a sender with several adversaries in one arena under one budget; every reported trace is replayed and checked."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from ccenv.agents.load import SenderLike, as_sender
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import Sender
 from ccenv.attacks.catalog import PANEL, Search, make_search
-from ccenv.attacks.game import UTILISATION, Game, Scene, generator, goal_of
+from ccenv.attacks.game import Found, Game, Scene, generator
+from ccenv.attacks.goals import UTILISATION, Goal
 from ccenv.attacks.scenes import attack_path, scene_of, scene_set
 from ccenv.attacks.windows import ANY_WINDOW, Claim
 from ccenv.base.errors import InputError, require_extra, shown
 from ccenv.base.figure import table
-from ccenv.network.adversary import RecordedAdversary
-from ccenv.network.laws import check_trace
+from ccenv.network.adversary import Adversary, RecordedAdversary
+from ccenv.network.laws import Violation, check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
 
@@ -31,80 +32,145 @@ PYTHON_BUDGET_S = 60.0
 """Default budget in seconds for a sender in plain Python, for which 20 million flow-steps would take many minutes."""
 _TIMED_S, _TIMED_RUNS = 0.5, 4
 DEFAULT_RTTS = 60  # warm-up and window
+COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
+PlaceT_co = TypeVar("PlaceT_co", covariant=True)
+"""What a sender is attacked in: a Scene on curves, a Scenario per packet."""
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """The run of what a search found.
+
+    Attributes:
+        worst_utilisation: in the measured window, on the trace; per packet the share of the link that the attacked flows got.
+        value: the goal's metric; None for utilisation, or if undefined.
+        moves: which repeat the run: (steps, 2 + 2 N), per packet the state of a delay element; None for reactive adversaries and
+            constructions.
+        pattern: per packet, the moves as JSON.
+    """
+
+    trace: Trace
+    worst_utilisation: float
+    value: float | None = None
+    moves: np.ndarray | None = None
+    pattern: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Replayed):
     """The worst run that one adversary found.
 
     Attributes:
         adversary: its name; if several specs have one name, the spec.
-        spec: name and parameters.
-        worst_utilisation: the game's, on the recorded trace.
+        spec: name and parameters; empty per packet, where it is the name.
         legal: the independent checker accepts the trace; else see ``violations``.
-        flow_steps: engine steps of flows that the search took.
+        runs: per packet, the cost of the search.
+        flow_steps: the same in engine steps of flows.
         seconds: wall time; the only field that differs between equal runs.
         preconditions: of a construction: name -> whether it held, or the value measured.
         details: explain or replicate the finding.
-        moves: (steps, 4) of a search, for replay; None for reactive adversaries and constructions.
-        value: the goal's metric on the trace; None for utilisation, or if undefined.
+        found_by: hash of the code that found it, if that is older: its moves were replayed with the same outcome.
     """
 
     adversary: str
-    spec: str
-    worst_utilisation: float
+    spec: str = ""
     legal: bool
-    violations: tuple[str, ...]
+    violations: tuple[str, ...] = ()
+    runs: int | None = None
     flow_steps: int
     seconds: float
-    preconditions: dict[str, Any]
-    details: dict[str, Any]
-    trace: Trace
-    moves: np.ndarray | None = None
-    value: float | None = None
+    preconditions: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    found_by: str | None = None
 
     def __repr__(self) -> str:
-        return f"Finding({self.spec}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
+        return f"Finding({self.spec or self.adversary}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object, without trace and moves."""
-        data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
-        if self.value is not None:
-            data["value"] = self.value
-        if "ratio" in self.details:
-            data["ratio"] = self.details["ratio"]
-        if self.violations:
-            data["violations"] = list(self.violations)
-        if self.preconditions:
-            data["preconditions"] = self.preconditions
-        return data | ({"details": self.details} if self.details else {})
+        data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "runs", "flow_steps", "seconds")}
+        data |= {"value": self.value, "ratio": self.details.get("ratio"), "violations": list(self.violations)}
+        data |= {name: getattr(self, name) for name in ("preconditions", "details", "pattern", "found_by")}
+        return {name: value for name, value in data.items() if value not in (None, "", [], {})}
+
+
+class Arena(Protocol[PlaceT_co]):
+    """Where a sender is attacked; each of its searches plays its own kind of moves there.
+
+    Attributes:
+        flow_steps: engine steps of flows spent so far.
+        report: receives them.
+    """
+
+    flow_steps: int
+    report: Callable[[int], None] | None
+
+    @property
+    def goal(self) -> Goal:
+        """What the adversaries aim at."""
+
+    @property
+    def sender(self) -> Sender:
+        """The sender under attack."""
+
+    @property
+    def scene(self) -> PlaceT_co:
+        """What it is attacked in."""
+
+    @property
+    def name(self) -> str:
+        """The same in a word."""
+
+    @property
+    def run_flow_steps(self) -> int:
+        """Engine steps of all flows in one run."""
+
+    def searches(self, specs: Sequence[str]) -> dict[str, Search]:
+        """Return the searches of some specs by name, in their order. Raises UnknownNameError or InputError."""
+
+    def replay(self, found: Found) -> Replayed:
+        """Return the run of what a search found, which may be counted."""
+
+    def restore(self, finding: Finding) -> Found | None:
+        """Return what repeats the run of an earlier finding; None if nothing does."""
+
+    def check(self, trace: Trace) -> Sequence[Violation]:
+        """Check a trace against the laws of its model."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the sender is attacked in as keys of a result in JSON."""
 
 
 @dataclass(frozen=True)
-class AttackResult:
+class AttackResult(Generic[PlaceT_co]):
     """The result of an attack.
 
     Attributes:
         sender: its name.
+        scene: what it was attacked in: a Scene, or a Scenario with the sender's name.
+        name: the same in a word.
         seed: of the searches.
         by_adversary: name -> finding, in the order given; if several specs have one name, spec -> finding.
+        described: the scene as keys of the JSON object.
     """
 
     sender: str
-    scene: Scene
+    scene: PlaceT_co
+    name: str
+    goal: Goal
     budget_flow_steps: int
     seed: int
     by_adversary: dict[str, Finding]
+    described: dict[str, Any]
+
+    def value_of(self, finding: Finding) -> float | None:
+        """Return the goal's metric of a finding; None if it is undefined."""
+        return finding.worst_utilisation if self.goal.name == UTILISATION else finding.value
 
     @property
     def worst(self) -> Finding:
         """The worst legal finding by the goal (all are legal, unless the engine is broken)."""
-        goal = goal_of(self.scene.goal)
-
-        def badness(finding: Finding) -> float:
-            return goal.badness(finding.worst_utilisation if goal.name == UTILISATION else finding.value)
-
-        return min(self.by_adversary.values(), key=lambda f: (not f.legal, badness(f)))
+        return min(self.by_adversary.values(), key=lambda one: (not one.legal, self.goal.badness(self.value_of(one))))
 
     @property
     def worst_utilisation(self) -> float:
@@ -126,43 +192,92 @@ class AttackResult:
         """Whether the independent checker accepts the traces of all findings."""
         return all(finding.legal for finding in self.by_adversary.values())
 
+    @property
+    def of_older_code(self) -> list[str]:
+        """Adversaries whose findings are of older code, and were replayed with the same outcome."""
+        return [name for name, finding in self.by_adversary.items() if finding.found_by is not None]
+
     def __repr__(self) -> str:
-        return f"AttackResult({self.sender} on {self.scene.model}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
+        return f"AttackResult({self.sender} on {self.name}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
 
     def to_frame(self) -> Any:
         """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
         require_extra("pandas", "bench")
         import pandas
 
-        columns = ("worst_utilisation", "legal", "flow_steps", "seconds")
-        rows = {name: {column: getattr(finding, column) for column in columns} for name, finding in self.by_adversary.items()}
+        rows = {name: {column: getattr(finding, column) for column in COLUMNS} for name, finding in self.by_adversary.items()}
         return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
 
     def _repr_html_(self) -> str:
         """Show the findings and the worst trace in a notebook."""
-        rows = [
-            [name, finding.worst_utilisation, finding.legal, finding.flow_steps] for name, finding in self.by_adversary.items()
-        ]
-        return table(repr(self), ("adversary", "utilisation", "legal", "flow-steps"), rows) + self.trace._repr_html_()
+        rows = [[name, *(getattr(finding, column) for column in COLUMNS)] for name, finding in self.by_adversary.items()]
+        return table(repr(self), ("adversary", *COLUMNS), rows) + self.trace._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object, without traces."""
-        scene = self.scene
-        names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
         return {
             "sender": self.sender,
             "worst_utilisation": self.worst_utilisation,
             "worst_adversary": self.worst_adversary,
-            **({} if scene.goal == UTILISATION else {"goal": scene.goal, "worst_value": self.worst.value}),
+            **({} if self.goal.name == UTILISATION else {"goal": self.goal.name, "worst_value": self.worst.value}),
             "legal": self.legal,
             "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
+            **({"of_older_code": self.of_older_code} if self.of_older_code else {}),
             "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
             "budget_flow_steps": self.budget_flow_steps,
             "seed": self.seed,
+            **self.described,
+        }
+
+
+class CurveArena(Game):
+    """A game as an arena."""
+
+    @property
+    def sender(self) -> Sender:
+        """The sender under attack."""
+        return self.scene.sender
+
+    @property
+    def name(self) -> str:
+        """The network model."""
+        return self.scene.model
+
+    def searches(self, specs: Sequence[str]) -> dict[str, Search]:
+        """Return the searches of some specs by name; if several have one name, by spec."""
+        names = [spec.partition(":")[0] for spec in specs]
+        unique = [name if names.count(name) == 1 else spec for name, spec in zip(names, specs, strict=True)]
+        return {name: make_search(spec) for name, spec in zip(unique, specs, strict=True)}
+
+    def replay(self, found: Found) -> Replayed:
+        """Return the run of what a search found, which is not counted."""
+        trace = self.trace(cast(Adversary, found.adversary)) if found.trace is None else found.trace
+        same_path = trace.header.path == self.scene.path  # a construction may have chosen another one
+        first_row = self.first_row if found.first_row is None else found.first_row
+        return Replayed(
+            trace=trace,
+            worst_utilisation=self.measure(trace, first_row),
+            value=None if self.scene.goal == UTILISATION else self.goal.measure(trace, min(first_row, trace.n_steps - 1)),
+            moves=found.adversary.moves if same_path and isinstance(found.adversary, RecordedAdversary) else None,
+        )
+
+    def restore(self, finding: Finding) -> Found | None:
+        """Return the moves of an earlier finding; None if it has none."""
+        return None if finding.moves is None else Found(RecordedAdversary(finding.adversary, finding.moves))
+
+    def check(self, trace: Trace) -> Sequence[Violation]:
+        """Check a trace against the laws of its model."""
+        return check_trace(trace)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the scene as keys of a result in JSON."""
+        scene, scene_name = self.scene, scene_of(self.scene.path)
+        names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
+        return {
             **{name: getattr(scene, name) for name in names},
             **({"windows": scene.claim.text} if scene.timing == "smt" else {}),
-            "scene": scene_of(scene.path),
-            "scene_set": scene_set(scene_of(scene.path)),
+            "scene": scene_name,
+            "scene_set": scene_set(scene_name),
             "path": scene.path.to_dict(),
         }
 
@@ -185,8 +300,9 @@ def attack(
     goal: str = UTILISATION,
     report: Callable[[int, int], None] | None = None,
     finished: Callable[[Finding], None] | None = None,
-    known: dict[str, Finding] | None = None,
-) -> AttackResult:
+    known: Mapping[str, Finding] | None = None,
+    older: Mapping[str, Finding] | None = None,
+) -> AttackResult[Scene]:
     """Look for the network that hurts a sender most.
 
     Args:
@@ -207,10 +323,11 @@ def attack(
         window_rtts: Rm measured.
         calm_rtts: Rm at the start with a benign network.
         claim: in proof timing, the windows that count; by default all of T = 10 samples.
-        goal: a name of ``ccenv.attacks.game.GOALS``; goals for several flows need a path with several.
+        goal: a name of ``ccenv.attacks.goals.GOALS``; goals for several flows need a path with several.
         report: receives the flow-steps spent and allowed.
         finished: receives each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.
+        older: the same of older code: those whose moves have the same outcome today are kept, the others searched again.
 
     Returns:
         AttackResult: with the trace of each finding.
@@ -233,38 +350,62 @@ def attack(
         claim=claim,
         goal=goal,
     )
-    searches = _build_searches(adversaries)
-    least = _least_budget(searches, Game(scene))
+    arena = CurveArena(scene)
     if budget_flow_steps is None:
+        least = least_budget(arena, build_searches(arena, adversaries))
         seconds = default_budget_s(target) if budget_s is None else budget_s
         budget_flow_steps = DEFAULT_BUDGET if seconds is None else max(least, flow_steps_within(scene, seconds))
     elif budget_s is not None:
         raise InputError("budget_flow_steps and budget_s: give one of them")
+    return play_attack(arena, adversaries, budget_flow_steps, seed, report=report, finished=finished, known=known, older=older)
+
+
+def play_attack(
+    arena: Arena[PlaceT_co],
+    adversaries: Sequence[str],
+    budget_flow_steps: int,
+    seed: int,
+    *,
+    report: Callable[[int, int], None] | None = None,
+    finished: Callable[[Finding], None] | None = None,
+    known: Mapping[str, Finding] | None = None,
+    older: Mapping[str, Finding] | None = None,
+) -> AttackResult[PlaceT_co]:
+    """Attack a sender in an arena; see :func:`attack`."""
+    searches = build_searches(arena, adversaries)
+    specs = dict(zip(searches, adversaries, strict=True))
+    least = least_budget(arena, searches)
     if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
         raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     if budget_flow_steps < least:
         raise InputError(
             f"the budget is {budget_flow_steps} flow-steps; {', '.join(searches)} take at least {least} in all: raise the budget"
         )
+    if report is not None:
+        arena.report = lambda spent: report(min(spent, budget_flow_steps), budget_flow_steps)
+        arena.report(0)
     findings: dict[str, Finding] = {}
-    spent = 0
-    fixed = [name for name, named in searches.items() if named.search.weight == 0]
+    fixed = [name for name, search in searches.items() if search.weight == 0]
     for name in [*fixed, *(name for name in searches if name not in fixed)]:
+        spent = arena.flow_steps
         if known and name in known:
             findings[name] = known[name]
         else:
-            share = _allot_budget(name, searches, findings, budget_flow_steps - spent)
-            findings[name] = _run_search(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
+            kept = _repeat(arena, older[name]) if older and name in older else None
+            arena.flow_steps = spent
+            share = _allot_budget(searches, findings, name, budget_flow_steps - spent)
+            findings[name] = kept or _search(arena, searches[name], name, specs[name], share, seed)
             if finished is not None:
                 finished(findings[name])
-        spent += findings[name].flow_steps
+        spent = arena.flow_steps = spent + findings[name].flow_steps
         if fixed and name == fixed[-1] and len(fixed) < len(searches) and spent > budget_flow_steps:
             raise InputError(
                 f"the budget is {budget_flow_steps} flow-steps; {', '.join(fixed)} took {spent}, which does not depend on the "
                 f"budget: give at least {spent}"
             )
     ordered = {name: findings[name] for name in searches}
-    return AttackResult(target.name, scene, budget_flow_steps, seed, ordered)
+    described = arena.describe()
+    return AttackResult(arena.sender.name, arena.scene, arena.name, arena.goal, budget_flow_steps, seed, ordered, described)
 
 
 def default_budget_s(sender: Sender) -> float | None:
@@ -272,13 +413,22 @@ def default_budget_s(sender: Sender) -> float | None:
     return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
 
 
-def _least_budget(searches: dict[str, _Named], game: Game) -> int:
+def build_searches(arena: Arena[Any], adversaries: Sequence[str]) -> dict[str, Search]:
+    """Return the searches of an attack by name. Raises UnknownNameError or InputError."""
+    if isinstance(adversaries, str) or not adversaries:
+        raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
+    if len(set(adversaries)) != len(adversaries):
+        raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
+    return arena.searches(adversaries)
+
+
+def least_budget(arena: Arena[Any], searches: Mapping[str, Search]) -> int:
     """Return the smallest budget that suffices for each adversary by its weight; 0 if none depends on the budget."""
     needs = {
-        name: one.search.least_flow_steps(game) if hasattr(one.search, "least_flow_steps") else game.run_flow_steps
-        for name, one in searches.items()
+        name: search.least_flow_steps(arena) if hasattr(search, "least_flow_steps") else arena.run_flow_steps
+        for name, search in searches.items()
     }
-    weights = {name: Fraction(one.search.weight) for name, one in searches.items()}
+    weights = {name: Fraction(search.weight) for name, search in searches.items()}
     shared = [need * sum(weights.values()) / weights[name] for name, need in needs.items() if weights[name]]
     return sum(need for name, need in needs.items() if not weights[name]) + math.ceil(max(shared)) if shared else 0
 
@@ -302,66 +452,40 @@ def flow_steps_within(scene: Scene, seconds: float) -> int:
     return min(max(round_steps, game.run_flow_steps), LARGEST_BUDGET)
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A search and the spec that it was built from."""
-
-    spec: str
-    search: Search
-
-
-def _build_searches(adversaries: Sequence[str]) -> dict[str, _Named]:
-    if isinstance(adversaries, str) or not adversaries:
-        raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
-    if len(set(adversaries)) != len(adversaries):
-        raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
-    names_alone = [spec.partition(":")[0] for spec in adversaries]
-    names = [name if names_alone.count(name) == 1 else spec for name, spec in zip(names_alone, adversaries, strict=True)]
-    return {name: _Named(spec, make_search(spec)) for name, spec in zip(names, adversaries, strict=True)}
-
-
-def _allot_budget(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
+def _allot_budget(searches: Mapping[str, Search], done: Mapping[str, Finding], name: str, left: int) -> int:
     """Return the next search's part of the remaining budget."""
-    weight = searches[name].search.weight
-    waiting = sum(one.search.weight for other, one in searches.items() if other not in done)
+    weight = searches[name].weight
+    waiting = sum(search.weight for other, search in searches.items() if other not in done)
     return left if weight == 0 else max(0, int(left * weight / waiting))
 
 
-def _run_search(
-    name: str,
-    named: _Named,
-    scene: Scene,
-    budget: int,
-    seed: int,
-    spent: int,
-    total: int,
-    report: Callable[[int, int], None] | None,
-) -> Finding:
-    game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
-    begin = time.perf_counter()
-    result = named.search.run(game, budget, seed)
-    seconds = time.perf_counter() - begin
-    if result.trace is not None:
-        trace = result.trace
-    elif result.adversary is not None:
-        trace = game.trace(result.adversary)
-    else:
-        raise InputError(f"adversary {named.spec!r} came back with nothing to play")
-    same_path = trace.header.path == scene.path  # a construction may have chosen another one
-    played = result.adversary.moves if same_path and isinstance(result.adversary, RecordedAdversary) else None
-    first_row = game.first_row if result.first_row is None else result.first_row
-    violations = tuple(violation.message for violation in check_trace(trace))
+def _search(arena: Arena[Any], search: Search, name: str, spec: str, budget_flow_steps: int, seed: int) -> Finding:
+    spent, begin = arena.flow_steps, time.perf_counter()
+    found = search.run(arena, budget_flow_steps, seed)
+    seconds = round(time.perf_counter() - begin, 3)
+    if found.trace is None and found.adversary is None and found.player is None:
+        raise InputError(f"adversary {spec!r} came back with nothing to play")
+    run = arena.replay(found)
+    violations = tuple(violation.message for violation in arena.check(run.trace))
     return Finding(
-        name,
-        named.spec,
-        game.measure(trace, result.first_row),
-        not violations,
-        violations,
-        game.flow_steps,
-        round(seconds, 3),
-        result.preconditions,
-        result.details,
-        trace,
-        played,
-        None if scene.goal == UTILISATION else game.goal.measure(trace, min(first_row, trace.n_steps - 1)),
+        **vars(run),
+        adversary=name,
+        spec=spec if found.player is None else "",
+        legal=not violations,
+        violations=violations,
+        runs=None if found.player is None else (arena.flow_steps - spent) // arena.run_flow_steps,
+        flow_steps=arena.flow_steps - spent,
+        seconds=seconds,
+        preconditions=found.preconditions,
+        details=found.details,
     )
+
+
+def _repeat(arena: Arena[Any], finding: Finding) -> Finding | None:
+    """Replay a finding of older code; return it with today's trace, or None if the outcome differs or cannot be repeated."""
+    found = arena.restore(finding)
+    run = None if found is None else arena.replay(found)
+    if run is None or (run.worst_utilisation, run.value) != (finding.worst_utilisation, finding.value):
+        return None
+    violations = tuple(violation.message for violation in arena.check(run.trace))
+    return replace(finding, **vars(run), legal=not violations, violations=violations)

@@ -1,70 +1,92 @@
-"""The folder of an attack: result, traces, and the finished findings of an interrupted attack."""
+"""The folder of an attack: result, traces, and the finished findings of an interrupted attack or of older code."""
 
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from ccenv.attacks.run import AttackResult, Finding
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import Format, is_empty, locked
+from ccenv.base.files import Format, plain
 from ccenv.base.foreign import resolve_inside
+from ccenv.base.store import ResultFolder
 from ccenv.network.adversary import SUFFIX, MovesHeader, StoredMoves, load_moves
 from ccenv.network.trace import load_trace
 
 FORMAT = Format("ccenv-attack", 1, "the result of an attack", older="--fresh starts anew")
+PACKET_FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet", older="--fresh starts anew")
 RESULT = "attack.json"
 FILES = ("trace", "moves")  # of a finding
+UNKNOWN = "unknown"  # code of documents that do not name it
 
 
 class StoredFinding(StrictModel):
-    """A finding in the file; see :class:`Finding`."""
+    """A finding in the file; see :class:`Finding`.
 
-    spec: str
+    Attributes:
+        trace, moves: files.
+        words: moves per packet.
+        code: hash of the code that measured it.
+    """
+
+    spec: str = ""
     worst_utilisation: float = Field(allow_inf_nan=False)
     legal: bool = Field(strict=True)
     violations: tuple[str, ...] = ()
+    runs: int | None = Field(default=None, ge=0, strict=True)
     flow_steps: int = Field(ge=0, strict=True)
     seconds: float = Field(ge=0, allow_inf_nan=False)
     preconditions: dict[str, Any] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)
+    pattern: dict[str, Any] | None = None
     ratio: float | None = None
     value: float | None = Field(default=None, allow_inf_nan=False)
     trace: str
     moves: str | None = None
+    words: list[float] | None = None
+    code: str = UNKNOWN
+    found_by: str | None = None
+
+    def finding(self, name: str, file: FilePath) -> Finding:
+        """Read its files beside the document. Raises InputError or TraceError."""
+        trace = load_trace(resolve_inside(file.parent, self.trace, f"{file}: trace"))
+        moves = None if self.words is None else np.array(self.words)
+        if self.moves is not None:
+            moves = load_moves(resolve_inside(file.parent, self.moves, f"{file}: moves")).moves
+        fields = self.model_dump(exclude={"trace", "ratio", "moves", "words", "code"})
+        return Finding(adversary=name, trace=trace, moves=moves, **fields)
 
 
 class StoredBudget(StrictModel):
-    """The initial budget of an attack in flow-steps, since one in seconds depends on the machine."""
+    """The budget of an attack in flow-steps, since one in seconds depends on the machine."""
 
-    budget_flow_steps: int | None = Field(ge=1, strict=True)
+    budget_flow_steps: int | None = Field(default=None, ge=1, strict=True)
 
 
-def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
-    """Read the entries of ``attack.json`` by adversary, each with its finding; ``key`` hashes all that decides the attack.
+def read_findings(data: Mapping[str, Any], file: FilePath) -> dict[str, tuple[StoredFinding, Finding]]:
+    """Return the entries of an attack's document by adversary, each with its finding.
 
     Raises:
-        InputError: if the file is not the result of this attack, or moves are missing or damaged.
-        TraceError: if a trace is missing or damaged.
+        InputError: if it has none, or an entry, trace or moves are missing or damaged.
     """
-    data = FORMAT.read(file)
-    if not isinstance(data.get("findings"), dict):
+    entries = data.get("findings", data.get("by_adversary"))
+    if not isinstance(entries, dict):
         raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
-    if data.get("key") != key:
-        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
-    out = {}
-    for name, entry in data["findings"].items():
-        stored = validate(StoredFinding, entry, f"{file}: {name}")
-        trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
-        moves = None if stored.moves is None else load_moves(resolve_inside(file.parent, stored.moves, f"{file}: moves")).moves
-        fields = stored.model_dump(exclude={"trace", "ratio", "moves"})
-        out[name] = (entry, Finding(adversary=name, trace=trace, moves=moves, **fields))
-    return out
+    findings = {}
+    for name, entry in entries.items():
+        try:
+            stored = validate(StoredFinding, entry, f"{file}: {name}")
+            findings[name] = stored, stored.finding(name, file)
+        except CcenvError as error:
+            raise InputError(f"{error}; --fresh starts anew") from None
+    return findings
 
 
 def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
@@ -87,83 +109,104 @@ def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
     )
 
 
-class AttackFolder:
-    """Stores findings as they come, and restores those of the same attack if interrupted; a context for one attack at a time.
+class AttackFolder(ResultFolder):
+    """Stores findings as they come, and restores those of the same attack; a context for one attack at a time.
 
     Attributes:
-        findings: finished ones of the same attack, by adversary.
+        findings: finished ones by adversary.
+        older: those that other code measured.
         budget_flow_steps: of a stored attack; None: nothing is stored yet.
     """
 
-    def __init__(self, folder: FilePath, key: str, fresh: bool = False, first_row: int = 0) -> None:
-        """Check the folder, without writing; ``key`` hashes all that decides the attack, ``fresh`` discards stored findings.
+    def __init__(
+        self, path: FilePath, form: Format, key: str, code: str, *, fresh: bool = False, first_row: int = 0, **asked: Any
+    ) -> None:
+        """Check the folder, without writing.
 
-        Raises InputError if the folder holds something else.
-        """
-        self.first_row = first_row
-        self.folder = folder
-        self.findings: dict[str, Finding] = {}
-        self.budget_flow_steps: int | None = None
-        self._key = key
-        self._fresh = fresh
-        self._entries: dict[str, dict[str, Any]] = {}
-        self._open = ExitStack()
-        if folder.exists() and not (folder / RESULT).is_file() and (not folder.is_dir() or not is_empty(folder)):
-            raise InputError(f"{folder} holds something that is not an attack: give another --out")
-
-    def __enter__(self) -> AttackFolder:
-        """Create, lock and read the folder.
+        Args:
+            path: of the folder.
+            form: of its document.
+            key: hash of all that decides the attack besides the code.
+            code: hash of that.
+            fresh: discard what is stored.
+            first_row: at which the measured window starts.
+            asked: ``adversaries``, and keys of a result; for documents that do not name their code, which ``key`` held.
 
         Raises:
-            InputError: if it holds another attack.
-            CcenvError: if it cannot be created, or another process uses it.
+            InputError: if the folder holds something else.
         """
-        file = self.folder / RESULT
-        with ExitStack() as opened:
-            opened.enter_context(locked(self.folder, "attack"))
-            try:
-                # Only files of an attack.
-                for old in [*self.folder.glob("*.npz"), file] if self._fresh and file.is_file() else []:
-                    old.unlink()
-            except OSError as error:
-                raise CcenvError(f"{self.folder}: cannot be cleared ({error.strerror})") from None
-            if file.is_file():
-                self._read(file)
-            self._open = opened.pop_all()
+        super().__init__(path, "an attack", RESULT, form, {}, fresh=fresh, owns=("*.npz",))
+        self.findings: dict[str, Finding] = {}
+        self.older: dict[str, Finding] = {}
+        self.budget_flow_steps: int | None = None
+        self._first_row, self._asked = first_row, asked
+        self._head, self._code = {"key": key}, code
+        self._entries: dict[str, dict[str, Any]] = {}
+
+    def __enter__(self) -> AttackFolder:
+        """Make, lock and read the folder.
+
+        Raises:
+            InputError: if it holds another attack, or a damaged one.
+            CcenvError: if it cannot be written, or another process uses it.
+        """
+        super().__enter__()
+        try:
+            if self.stored is not None:
+                self._read(self.stored)
+        except BaseException:
+            self._open.close()
+            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Unlock the folder."""
-        self._open.close()
+    def _read(self, data: dict[str, Any]) -> None:
+        findings = read_findings(data, self.path / RESULT)
+        if data.get("key") != self._head["key"] and not self._is_asked(data, [stored for stored, _ in findings.values()]):
+            raise InputError(f"{self.path} holds an attack with other settings: --fresh starts anew")
+        for name, (stored, finding) in findings.items():
+            self._entries[name] = stored.model_dump(mode="json", exclude_unset=True)
+            if stored.code == self._code:
+                self.findings[name] = finding
+            else:
+                self.older[name] = replace(finding, found_by=finding.found_by or stored.code)
+        budget = {name: data[name] for name in StoredBudget.model_fields if name in data}
+        self.budget_flow_steps = validate(StoredBudget, budget, f"{self.path / RESULT}").budget_flow_steps
 
-    def _read(self, file: FilePath) -> None:
-        for name, (entry, finding) in read_findings(file, self._key).items():
-            self._entries[name] = entry
-            self.findings[name] = finding
-        self.budget_flow_steps = validate(
-            StoredBudget, {"budget_flow_steps": FORMAT.read(file).get("budget_flow_steps")}, str(file)
-        ).budget_flow_steps
+    def _is_asked(self, data: dict[str, Any], entries: Sequence[StoredFinding]) -> bool:
+        """Tell whether a document that does not name its code is finished and of this attack; a replay tells the rest."""
+        result = data.get("result")
+        if not isinstance(result, dict) or any(entry.code != UNKNOWN for entry in entries):
+            return False
+        found = {name: result.get(name) for name in self._asked} | {"adversaries": [entry.spec for entry in entries]}
+        return found == self._asked
 
     def add(self, finding: Finding) -> None:
         """Store a finding, its trace, and the moves of a search, which can be replayed, also on a real kernel."""
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._")
-        finding.trace.save(self.folder / f"{stem}.npz")
-        entry = finding.to_dict() | {"trace": f"{stem}.npz"}
-        if finding.moves is not None:
-            stored_moves(finding, self.first_row).save(self.folder / f"{stem}{SUFFIX}")
+        finding.trace.save(self.path / f"{stem}.npz")
+        entry = plain(finding.to_dict()) | {"trace": f"{stem}.npz", "code": self._code}
+        if finding.moves is not None and finding.pattern is not None:
+            entry["words"] = finding.moves.tolist()
+        elif finding.moves is not None:
+            stored_moves(finding, self._first_row).save(self.path / f"{stem}{SUFFIX}")
             entry["moves"] = f"{stem}{SUFFIX}"
         self._entries[finding.adversary] = entry
-        self._write({})
+        self._store({})
 
-    def finish(self, result: AttackResult) -> dict[str, Any]:
+    def store_result(self, result: AttackResult[Any]) -> dict[str, Any]:
         """Store the result and return it with the path of the worst trace."""
-        data = result.to_dict()
+        data: dict[str, Any] = plain(result.to_dict())
+        files = {name: {kind: entry[kind] for kind in FILES if kind in entry} for name, entry in self._entries.items()}
+        beside = FilePath() if self._form is PACKET_FORMAT else self.path
         for name, entry in data["by_adversary"].items():
-            entry |= {file_type: str(self.folder / file) for file_type in FILES if (file := self._entries[name].get(file_type))}
-        data |= {file_type: file for file_type in FILES if (file := data["by_adversary"][result.worst_adversary].get(file_type))}
-        self._write(data)
-        return data
+            entry |= {kind: str(beside / file) for kind, file in files[name].items()}
+        worst = files[result.worst_adversary]
+        self._store(data | {kind: str(beside / file) for kind, file in worst.items()})
+        return data | {kind: str(self.path / file) for kind, file in worst.items()}
 
-    def _write(self, result: dict[str, Any]) -> None:
-        data = {"key": self._key, "budget_flow_steps": self.budget_flow_steps, "findings": self._entries, "result": result}
-        FORMAT.write(self.folder / RESULT, data)
+    def _store(self, result: dict[str, Any]) -> None:
+        budget = {"budget_flow_steps": self.budget_flow_steps}
+        if self._form is PACKET_FORMAT:
+            self.write({**self._head, **budget, **result, "by_adversary": self._entries})
+        else:
+            self.write({**self._head, **budget, "findings": self._entries, "result": result})

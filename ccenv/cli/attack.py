@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.files import Format, hash_of, plain
+from ccenv.base.files import hash_of
+from ccenv.base.provenance import code_hash
 from ccenv.base.units import STEPS, steps_or_seconds
 from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
@@ -34,8 +35,9 @@ from ccenv.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from ccenv.attacks.boxes.run import BoxFinding
+    from ccenv.agents.sender import Sender
     from ccenv.attacks.run import AttackResult
+    from ccenv.attacks.store import AttackFolder
     from ccenv.network.path import Path as NetworkPath
 
 RUNS = Path("runs") / "attack"
@@ -135,17 +137,13 @@ def command(
     from ccenv.agents.load import load_sender
     from ccenv.attacks.catalog import PANEL
     from ccenv.attacks.run import DEFAULT_BUDGET, attack, default_budget_s
-    from ccenv.attacks.store import AttackFolder
-    from ccenv.base.files import hash_of
-    from ccenv.base.provenance import code_hash
-    from ccenv.cli.shared import progress_bar
+    from ccenv.attacks.store import FORMAT, AttackFolder
 
     sender = load_sender(agent)
     network_path = _add_flows(_path(path, rate, rtt, jitter, buffer), flows)
-    adversaries = _set_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,
-        "adversaries": adversaries,
+        "adversaries": _set_ratio(adversary or list(PANEL), ratio),
         "seed": seed,
         "timing": timing,
         "steps_per_rtt": steps_per_rtt,
@@ -157,41 +155,48 @@ def command(
     steps, seconds = (None, default_budget_s(sender)) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
-    budget_settings = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_of(
-        {**settings, **budget_settings, "path": network_path.to_dict(), "sender": sender_hash(sender), "code": code_hash(attack)}
-    )
+    allowed = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
+    key = hash_of({**settings, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
-    with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh, first_row) as folder:
-        steps = folder.budget_flow_steps or steps
-        with progress_bar(f"attack {sender.name}") as show:
-
-            def report(done: int, allowed: int) -> None:
-                folder.budget_flow_steps = allowed
-                show(done, allowed)
-
-            result = attack(
-                sender,
-                path=network_path,
-                budget_flow_steps=steps,
-                budget_s=None if steps else seconds,
-                report=report,
-                finished=folder.add,
-                known=folder.findings,
-                **settings,
-            )
-        spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
-        data = folder.finish(result) | {"budget_s": seconds, "seconds": spent_s}
+    asked = {"adversaries": settings["adversaries"], "seed": seed} | ({"budget_flow_steps": steps} if steps else {})
+    out = out or RUNS / f"{sender.name}-{model}-{key[:8]}"
+    folder = AttackFolder(out, FORMAT, key, code_hash(attack), fresh=fresh, first_row=first_row, **asked)
+    result, data = _run(sender, partial(attack, sender, path=network_path, **settings), allowed, folder)
     attacked_scenes = trained_on_scenes(agent)
+    spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
     if json:
-        print_json(data | {"trained_on_scenes": attacked_scenes})
+        print_json(data | {"budget_s": seconds, "seconds": spent_s, "trained_on_scenes": attacked_scenes})
     else:
-        _print(result, attacked_scenes or [])
+        scene_name = data["scene"]
+        place = f"{model}, another path" if scene_name is None else f"{model}, {data['scene_set']} scene {scene_name}"
+        _print(result, place + (", which it was trained against" if scene_name in (attacked_scenes or []) else ""))
         spent = f"spent {data['flow_steps']} of {result.budget_flow_steps} flow-steps in {spent_s:.0f} s"
         again = f"; --budget {result.budget_flow_steps} repeats this attack exactly" if seconds is not None else ""
         print_text(spent + again)
         moves = f", its moves are {data['moves']}" if "moves" in data else ""
-        print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}{moves}")
+        print_text(f"wrote {out}; the worst trace is {data['trace']}{moves}")
+    return _exit_code(result)
+
+
+def _run(
+    sender: Sender, play: Callable[..., AttackResult[Any]], allowed: dict[str, Any], folder: AttackFolder
+) -> tuple[AttackResult[Any], dict[str, Any]]:
+    """Play an attack in its folder; return the result, and its JSON object with the files."""
+    from ccenv.cli.shared import progress_bar
+
+    with folder, progress_bar(f"attack {sender.name}") as show:
+        if folder.budget_flow_steps is not None:
+            allowed = {"budget_flow_steps": folder.budget_flow_steps}
+
+        def report(done: int, budget_flow_steps: int) -> None:
+            folder.budget_flow_steps = budget_flow_steps
+            show(done, budget_flow_steps)
+
+        result = play(**allowed, report=report, finished=folder.add, known=folder.findings, older=folder.older)
+        return result, folder.store_result(result)
+
+
+def _exit_code(result: AttackResult[Any]) -> int:
     broken = [finding for finding in result.by_adversary.values() if not finding.legal]
     if broken:
         others = f", and {len(broken) - 1} more adversaries" if len(broken) > 1 else ""
@@ -243,33 +248,19 @@ def _set_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     return [f"{name}:ratio={ratio:g}" if name in NEEDS_RATIO else name for name in adversaries]
 
 
-def _print(result: AttackResult, trained_on: list[str]) -> None:
-    from ccenv.attacks.game import UTILISATION, goal_of
-    from ccenv.attacks.scenes import scene_of, scene_set
-
-    rows, usual = [], result.scene.goal == UTILISATION
+def _print(result: AttackResult[Any], place: str) -> None:
+    rows, metric = [], result.goal.metric
     for name, finding in result.by_adversary.items():
         failed = [key for key, held in finding.preconditions.items() if held is False]
         ratio = [f"ratio {finding.details['ratio']:.4g}"] if "ratio" in finding.details else []
         notes = "; ".join(ratio + [f"not {key}" for key in failed])
-        value = finding.worst_utilisation if usual else finding.value
-        rows.append([name, value, finding.legal, finding.flow_steps, finding.seconds, notes])
-    scene = result.scene
-    scene_name = scene_of(scene.path)
-    description = (
-        f"{scene.model}, another path" if scene_name is None else f"{scene.model}, {scene_set(scene_name)} scene {scene_name}"
-    )
-    if scene_name in trained_on:
-        description += ", which it was trained against"
-    metric = goal_of(scene.goal).metric
-    worst = result.worst_utilisation if usual else result.worst.value
+        rows.append([name, result.value_of(finding), finding.legal, finding.flow_steps, finding.seconds, notes])
+    worst = result.value_of(result.worst)
     worst_text = "undefined" if worst is None else f"{worst:.4f}"
-    title = f"{result.sender} on {description}: worst {metric} {worst_text}, by {result.worst_adversary}"
+    title = f"{result.sender} on {place}: worst {metric} {worst_text}, by {result.worst_adversary}"
     print_table(title, ["adversary", metric, "legal", "flow-steps", "seconds", ""], rows)
-
-
-RESULT = "attack.json"
-FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet", older="--fresh starts anew")
+    if older := result.of_older_code:
+        print_text(f"{len(older)} of {len(rows)} found by older code and played again with the same outcome: {', '.join(older)}")
 
 
 def attack_packets(
@@ -297,12 +288,10 @@ def attack_packets(
     from ccenv.agents.load import load_sender
     from ccenv.attacks.boxes.run import attack_boxes, draw_scenario
     from ccenv.attacks.boxes.searches import SEARCHES
+    from ccenv.attacks.goals import UTILISATION
     from ccenv.attacks.run import DEFAULT_BUDGET
+    from ccenv.attacks.store import PACKET_FORMAT, AttackFolder
     from ccenv.base.errors import InputError
-    from ccenv.base.files import is_empty, locked
-    from ccenv.base.provenance import code_hash
-    from ccenv.cli.shared import progress_bar
-    from ccenv.simulation.boxes.goals import UTILISATION
     from ccenv.simulation.ranges import load_distribution
 
     for option, (value, default) in given.items():
@@ -315,74 +304,22 @@ def attack_packets(
         if not low <= value <= 1_000_000:
             raise InputError(f"{name} is {value}; it must be from {low} to 1000000")
     sender = load_sender(agent)
+    distribution = load_distribution(scenario)
+    settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "seed": seed}
+    settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
+    allowed = {"budget_flow_steps": steps}
+    played = draw_scenario(distribution, seed).model_dump(mode="json")
+    key = hash_of({**settings, **allowed, "scenario": played, "sender": sender_hash(sender)})
     aim = "" if goal == UTILISATION else f"-{goal}"
     out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}{aim}" if out is None else out
-    existed = out.exists()
-    if existed and not (out.is_dir() and (is_empty(out) or (out / RESULT).is_file())):
-        raise InputError(f"{out} holds something that is not an attack: give another --out")
-    distribution = load_distribution(scenario)
-    settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "budget_flow_steps": steps, "seed": seed}
-    settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
-    played = draw_scenario(distribution, seed).model_dump(mode="json")
-    key = hash_of({**settings, "scenario": played, "sender": sender_hash(sender), "code": code_hash(attack_boxes)})
-    with locked(out, "attack"):
-        if fresh and (out / RESULT).is_file():
-            for old in [*out.glob("*.npz"), out / RESULT]:
-                old.unlink(missing_ok=True)
-        entries, findings = _read(out / RESULT, key) if (out / RESULT).is_file() else ({}, {})
-
-        def keep(finding: BoxFinding) -> None:
-            file = f"{len(entries)}-{''.join(c if c.isalnum() else '_' for c in finding.adversary)[:40]}.npz"
-            finding.trace.save(out / file)
-            entries[finding.adversary] = plain(finding.to_dict()) | {"trace": file}
-            FORMAT.write(out / RESULT, {"key": key, "by_adversary": entries})
-
-        try:
-            with progress_bar(f"attack {sender.name}") as show:
-                result = attack_boxes(sender, distribution, **settings, report=show, finished=keep, known=findings)
-        except InputError:
-            if not existed and is_empty(out):
-                shutil.rmtree(out)
-            raise
-        data = plain(result.to_dict()) | {"by_adversary": entries, "budget_flow_steps": steps}
-        data["trace"] = entries[result.worst.adversary]["trace"]
-        FORMAT.write(out / RESULT, {"key": key, **data})
+    folder = AttackFolder(out, PACKET_FORMAT, key, code_hash(attack_boxes), fresh=fresh)
+    result, data = _run(sender, partial(attack_boxes, sender, distribution, **settings), allowed, folder)
     if json:
-        print_json(data | {"trace": str(out / data["trace"])})
+        print_json(data)
     else:
-        findings_by_name = result.by_adversary.items()
-        rows = [[name, one.worst_utilisation, one.legal, one.flow_steps, one.seconds] for name, one in findings_by_name]
-        title = f"{result.sender} on {result.scenario.name}, per packet: worst utilisation {result.worst.worst_utilisation:.4f}"
-        print_table(f"{title}, by {result.worst.adversary}", ["adversary", "utilisation", "legal", "flow-steps", "seconds"], rows)
-        print_text(f"wrote {out}; boxes that let everything go: {result.kind_utilisation:.4f}")
-    broken = [finding for finding in result.by_adversary.values() if not finding.legal]
-    if broken:
-        print(f"ccenv: not legal: {broken[0].adversary}: {broken[0].violations[0]}", file=sys.stderr)
-    return EXIT_ILLEGAL if broken else 0
-
-
-def _read(file: Path, key: str) -> tuple[dict[str, Any], dict[str, BoxFinding]]:
-    """Return the finished part of an attack with the same key: entries of the file, and findings. Raises InputError."""
-    from ccenv.attacks.boxes.run import BoxFinding, StoredBoxFinding
-    from ccenv.base.config import validate
-    from ccenv.base.errors import CcenvError, InputError
-    from ccenv.base.foreign import resolve_inside
-    from ccenv.network.trace import load_trace
-
-    data = FORMAT.read(file)
-    if data.get("key") != key:
-        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
-    entries, findings = data.get("by_adversary"), {}
-    if not isinstance(entries, dict):
-        raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
-    for name, entry in entries.items():
-        try:
-            stored = validate(StoredBoxFinding, entry, f"{file}: {name}")
-            trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
-        except CcenvError as error:
-            raise InputError(f"{error}; --fresh starts anew") from None
-        findings[name] = BoxFinding(adversary=name, **stored.model_dump(exclude={"trace"}), trace=trace)
-    return entries, findings
+        _print(result, f"{result.name}, per packet")
+        print_text(f"wrote {out}; boxes that let everything go: {data['kind_utilisation']:.4f}")
+    return _exit_code(result)
 
 
 DEFAULT = (

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from ccenv.adversaries import make_adversary
 from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.agents.interface.user import OwnReward
+from ccenv.attacks.boxes.game import pattern_rows
 from ccenv.attacks.scenes import REPORT, scene_of, scene_set
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
@@ -24,7 +25,6 @@ from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_contract
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
-from ccenv.simulation.boxes.game import pattern_rows
 from ccenv.training.recipes.replay import ReplaySettings
 from ccenv.training.recipes.settings import Recipe
 from ccenv.training.settings import (

@@ -9,6 +9,8 @@ import numpy as np
 
 from ccenv.agents.interface.rewards import TERM_NUMBERS
 from ccenv.agents.sender import ContractSender, ExternalSender, PolicySender, Sender
+from ccenv.attacks.boxes.game import pattern_rows
+from ccenv.attacks.boxes.players import KIND
 from ccenv.base.errors import InputError
 from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.curve.core import Core
@@ -20,8 +22,6 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.network.adversary import Adversary
 from ccenv.network.path import Path
-from ccenv.simulation.boxes.game import pattern_rows
-from ccenv.simulation.boxes.players import KIND
 from ccenv.training.path_sets import FIXED, PathSet, path_seed
 
 MODELS = ("cbr_delay", "ccac")

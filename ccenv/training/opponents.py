@@ -17,8 +17,10 @@ import numpy as np
 from ccenv.adversaries import make_adversary
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
 from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.attacks.boxes.game import BoxGame
+from ccenv.attacks.boxes.players import KIND
 from ccenv.attacks.boxes.run import named_boxes, senders_of
-from ccenv.attacks.boxes.searches import PATTERN_SEARCHES, search
+from ccenv.attacks.boxes.searches import PATTERN_SEARCHES, SEARCHES
 from ccenv.attacks.catalog import make_search
 from ccenv.attacks.game import Game, Scene
 from ccenv.attacks.scenes import attack_path, scene_of
@@ -29,8 +31,6 @@ from ccenv.envs.curve.core import parts_of
 from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths
 from ccenv.network.adversary import SUFFIX, Adversary, MlpAdversary, RecordedAdversary, load_moves
 from ccenv.network.path import Path
-from ccenv.simulation.boxes.game import BoxGame
-from ccenv.simulation.boxes.players import KIND
 from ccenv.training.config import TrainConfig
 from ccenv.training.recipes.attacked import MODEL, AttackedPaths
 from ccenv.training.settings import RobustSettings
@@ -194,10 +194,10 @@ def find_box_patterns(config: TrainConfig, sender: Sender, round_: int) -> np.nd
         seed = int(uniform(config.seed, round_, number, 0) * 2**31)
         scenario = distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, 0])))
         senders, attacked = senders_of(scenario, sender)
-        game = BoxGame(scenario, senders, attacked, adversaries=named_boxes(scenario, None))
+        game = BoxGame(scenario, senders, attacked, adversaries=named_boxes(scenario))
         for name in PATTERN_SEARCHES:
-            runs = max(1, robust.budget_flow_steps // NETWORKS // game.steps_of_run)
-            patterns.append(search(game, name, runs, seed).words())
+            runs = max(1, robust.budget_flow_steps // NETWORKS // game.run_flow_steps)
+            patterns.append(SEARCHES[name].worst(game, runs, seed).words())
     return np.array(patterns)
 
 

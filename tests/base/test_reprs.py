@@ -16,7 +16,6 @@ from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import ExternalSender, ProgramSender
-from ccenv.attacks.boxes.run import BoxAttack, BoxFinding
 from ccenv.attacks.run import AttackResult, Finding
 from ccenv.benchmarks.compare import Comparison
 from ccenv.benchmarks.results import Manifest, Records
@@ -34,7 +33,6 @@ RESULTS = (
     Result,
     Comparison,
     AttackResult,
-    BoxAttack,
     Answer,
     LemmaReport,
     Manifest,
@@ -105,9 +103,11 @@ def test_findings_leave_out_traces_and_moves() -> None:
     trace.advance(40)
     run = trace.trace(0)
     require_short(run)
-    finding = Finding("square", "square:duty=0.5", 0.25, True, (), 40, 0.1, {}, {}, run)
+    given: dict[str, Any] = {"flow_steps": 40, "seconds": 0.1, "trace": run}
+    finding = Finding(adversary="square", spec="square:duty=0.5", worst_utilisation=0.25, legal=True, **given)
     require_short(finding, "square:duty=0.5", "0.25")
-    require_short(BoxFinding("cem", 0.5, False, ("law 1",), 3, 40, 0.1, run), "0.5", "not legal")
+    broken = Finding(adversary="cem", worst_utilisation=0.5, legal=False, violations=("law 1",), runs=3, **given)
+    require_short(broken, "cem", "0.5", "not legal")
 
 
 def test_a_training_result_shows_what_was_measured() -> None:

@@ -8,7 +8,7 @@ import pytest
 from small_suite import small
 
 from ccenv.attacks.catalog import PANELS
-from ccenv.attacks.game import GOALS
+from ccenv.attacks.goals import GOALS
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import AttackCell, search_player

@@ -1,69 +1,169 @@
-"""``ccenv attack``: JSON, traces on disk, resuming, one clear line for wrong input."""
+"""``ccenv attack`` on curves and per packet: JSON, traces on disk, resuming, older code, one clear line for wrong input."""
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ccenv.attacks import run
+from ccenv.attacks.boxes import run as boxes
+from ccenv.base.files import locked
+from ccenv.cli import attack as commands
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
+from ccenv.simulation.packet_trace import check_packet_trace
 
 QUICK = ["--budget", "200000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
+PACKETS = ["--scenario", "jittered", "--budget", "20000", "--warmup-rtts", "10", "--window-rtts", "10"]
+ARENAS = {"curves": QUICK, "packets": PACKETS}
+in_both_arenas = pytest.mark.parametrize("arena", ARENAS)
 
 
-def attack(capsys, *arguments):
-    code = main(["attack", *arguments, *QUICK, "--json"])
+def attack(capsys, *arguments, arena="curves"):
+    code = main(["attack", *arguments, *ARENAS[arena], "--json"])
     out, err = capsys.readouterr()
     return code, (json.loads(out) if out else None), err
 
 
-def test_prints_and_stores_the_worst(capsys, tmp_path):
+def plain(data):
+    """Return a result without times and files, in which equal attacks differ."""
+    if isinstance(data, dict):
+        return {name: plain(value) for name, value in data.items() if name not in ("seconds", "trace", "moves")}
+    return data
+
+
+@in_both_arenas
+def test_prints_and_stores_the_worst(capsys, tmp_path, arena):
     out = tmp_path / "attack"
-    code, data, _ = attack(capsys, "cc_qdel", "--out", str(out))
+    code, data, _ = attack(capsys, "copa", "--seed", "1", "--out", str(out), arena=arena)
     assert code == 0
     assert data["legal"] is True
     assert data["worst_utilisation"] == min(f["worst_utilisation"] for f in data["by_adversary"].values())
     trace = load_trace(data["trace"])
-    assert not check_trace(trace)
-    gained = trace.S[-1, 0] - trace.S[40, 0]
-    assert gained / (trace.header.path.link_rate_Bps * 10 * 0.04) == pytest.approx(data["worst_utilisation"])
+    assert not (check_packet_trace if arena == "packets" else check_trace)(trace)
+    if arena == "curves":
+        gained = trace.S[-1, 0] - trace.S[40, 0]
+        assert gained / (trace.header.path.link_rate_Bps * 10 * 0.04) == pytest.approx(data["worst_utilisation"])
+    stored = json.loads((out / "attack.json").read_text())
+    assert stored["format"] == {"curves": "ccenv-attack", "packets": "ccenv-packet-attack"}[arena]
+    assert stored[{"curves": "findings", "packets": "by_adversary"}[arena]].keys() == data["by_adversary"].keys()
+    assert (out / (stored["result"] if arena == "curves" else stored)["trace"]).samefile(data["trace"])
+
+    assert attack(capsys, "copa", "--seed", "1", "--out", str(out), arena=arena)[1] == data  # all of it from disk
+    code, _, err = attack(capsys, "copa", "--seed", "2", "--out", str(out), arena=arena)
+    assert code == 2 and err.endswith("holds an attack with other settings: --fresh starts anew\n")
+    again = attack(capsys, "copa", "--seed", "1", "--out", str(out), "--fresh", arena=arena)[1]
+    assert plain(again) == plain(data)
 
 
-def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
-    from ccenv.attacks.searches import population as cem
+ENDS = """
+import os, signal, sys
+from ccenv.attacks import run
+from ccenv.cli.main import main
 
+search, begun = run._search, []
+
+def search_until_the_third(arena, one, name, *more):
+    begun.append(name)
+    if len(begun) == 3:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    return search(arena, one, name, *more)
+
+run._search = search_until_the_third
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@in_both_arenas
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch, arena, number, code):
+    whole = attack(capsys, "copa", "--out", str(tmp_path / "whole"), arena=arena)[1]
+    arguments = ["attack", "copa", *ARENAS[arena], "--out", str(tmp_path / "part")]
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS, str(int(number)), *arguments], capture_output=True, timeout=400, check=False
+    )
+    assert ended.returncode == code
+    searched, search = [], run._search
+    monkeypatch.setattr(run, "_search", lambda *given: searched.append(given[2]) or search(*given))
+    again = attack(capsys, "copa", "--out", str(tmp_path / "part"), arena=arena)[1]
+    assert plain(again) == plain(whole)
+    assert len(searched) == len(whole["by_adversary"]) - 2
+    assert load_trace(again["trace"]).n_steps == load_trace(whole["trace"]).n_steps
+
+
+@in_both_arenas
+def test_what_older_code_found_is_played_again(capsys, tmp_path, monkeypatch, arena):
+    """Kept where the outcome is the same, searched again where not, or where there are no moves; and always told."""
+    named = [
+        "copa",
+        "--adversary",
+        "corners",
+        "--adversary",
+        "cem",
+        "--adversary",
+        "square:duty=0.5",
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    file, entries = tmp_path / "a" / "attack.json", {"curves": "findings", "packets": "by_adversary"}[arena]
+    with monkeypatch.context() as older:
+        older.setattr(commands, "code_hash", lambda *_: "older")
+        first = attack(capsys, *named, arena=arena)[1]
+    searched, search = [], run._search
+    monkeypatch.setattr(run, "_search", lambda *given: searched.append(given[2]) or search(*given))
+    for _ in range(2):  # the second time all of it comes from disk
+        kept = attack(capsys, *named, arena=arena)[1]
+        square = next(name for name in kept["by_adversary"] if name.startswith("square"))
+        assert searched == [square]
+        assert kept.pop("of_older_code") == ["corners", "cem"]
+        assert [kept["by_adversary"][name].pop("found_by") for name in ("corners", "cem")] == ["older", "older"]
+        assert plain(kept) == plain(first)
+    assert main(["attack", *named, *ARENAS[arena]]) == 0
+    assert "2 of 3 found by older code and played again with the same outcome: corners, cem" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+    monkeypatch.setattr(commands, "code_hash", lambda *_: "newer")
+    document = json.loads(file.read_text())
+    document[entries]["cem"]["worst_utilisation"] *= 0.9
+    file.write_text(json.dumps(document))
+    searched.clear()
+    again = attack(capsys, *named, arena=arena)[1]
+    assert set(searched) == {"cem", square}
+    assert again.pop("of_older_code") == ["corners"]
+    assert again["by_adversary"]["corners"].pop("found_by") == "older"
+    assert plain(again) == plain(first)
+
+
+def test_a_finished_attack_that_does_not_name_its_code_is_older(capsys, tmp_path):
     out = tmp_path / "attack"
-    first = attack(capsys, "copa", "--out", str(tmp_path / "other"))[1]
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cem.Cem, "run", interrupted)
-        assert main(["attack", "copa", *QUICK, "--out", str(out)]) == 130
-    capsys.readouterr()
-    again = attack(capsys, "copa", "--out", str(out))[1]
-    for data in (first, again):
-        for entry in data["by_adversary"].values():
-            del entry["seconds"]
-            for kind in ("trace", "moves"):
-                assert Path(entry.pop(kind)).is_file()
-    assert again["by_adversary"] == first["by_adversary"]
+    named = ["copa", "--adversary", "corners", "--adversary", "cem", "--out", str(out)]
+    first = attack(capsys, *named)[1]
+    document = json.loads((out / "attack.json").read_text()) | {"key": "of settings and code"}
+    for entry in document["findings"].values():
+        del entry["code"]
+    (out / "attack.json").write_text(json.dumps(document | {"result": {}}))
+    assert "--fresh" in attack(capsys, *named)[2]  # nothing tells its seed
+    (out / "attack.json").write_text(json.dumps(document))
+    assert "--fresh" in attack(capsys, *named, "--seed", "3")[2]
+    again = attack(capsys, *named)[1]
+    assert again.pop("of_older_code") == ["corners", "cem"]
+    assert [entry.pop("found_by") for entry in again["by_adversary"].values()] == ["unknown", "unknown"]
+    assert plain(again) == plain(first)
 
 
-def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch, tmp_path):
+@in_both_arenas
+def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch, tmp_path, arena):
     """An engine that breaks a law, here by bytes that nobody sent, is not covered up."""
-
-    def check_with_bytes_too_many(trace):
-        return check_trace(replace(trace, S=trace.S + 1e9 * np.eye(len(trace.S))[:, -1:]))
-
-    module = import_module("ccenv.attacks.run")  # the package has a function of this name
-    monkeypatch.setattr(module, "check_trace", check_with_bytes_too_many)
-    code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"))
+    module, name = {"curves": (run, "check_trace"), "packets": (boxes, "check_packet_trace")}[arena]
+    real = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda trace: real(replace(trace, S=trace.S + 1e9 * np.eye(len(trace.S))[:, -1:])))
+    code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"), arena=arena)
     assert code == 1
     assert data["legal"] is False
     assert err.startswith("ccenv: not legal: corners: ")
@@ -79,49 +179,71 @@ def test_starvation_with_a_ratio(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arena", "arguments", "message"),
     [
-        (["copa", "--adversary", "starvatoin"], "starvation"),
-        (["cpoa"], "copa"),
-        (["copa", "--model", "ccaac"], "ccac"),
-        (["copa", "--path", "depe"], "deep"),
-        (["copa", "--model", "ideal"], "no choice"),
-        (["copa", "--ratio", "20"], "--adversary starvation"),
-        (["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
-        (["copa", "--jitter=-1"], "--jitter is '-1'"),
-        (["copa", "--rtt-ms", "0"], "rtt_s is 0; it must be"),
-        (["copa", "--buffer", "4parsecs"], "--buffer is '4parsecs'"),
-        (["copa", "--timing", "smtt"], "Did you mean 'smt'"),
-        (["external"], "unknown agent"),
+        ("curves", ["copa", "--adversary", "starvatoin"], "starvation"),
+        ("curves", ["cpoa"], "copa"),
+        ("curves", ["copa", "--model", "ccaac"], "ccac"),
+        ("curves", ["copa", "--path", "depe"], "deep"),
+        ("curves", ["copa", "--model", "ideal"], "no choice"),
+        ("curves", ["copa", "--ratio", "20"], "--adversary starvation"),
+        ("curves", ["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
+        ("curves", ["copa", "--jitter=-1"], "--jitter is '-1'"),
+        ("curves", ["copa", "--rtt-ms", "0"], "rtt_s is 0; it must be"),
+        ("curves", ["copa", "--buffer", "4parsecs"], "--buffer is '4parsecs'"),
+        ("curves", ["copa", "--timing", "smtt"], "Did you mean 'smt'"),
+        ("curves", ["copa", "--steps-per-rtt", "1000000"], "make runs of 20000000 steps; at most 100000"),
+        ("curves", ["external"], "unknown agent"),
+        ("packets", ["copa", "--model", "strong"], "leave out --model"),
+        ("packets", ["copa", "--flows", "2"], "leave out --flows"),
+        ("packets", ["copa", "--budget", "5s"], "it is counted in steps"),
+        ("packets", ["copa", "--warmup-rtts", "-1"], "--warmup-rtts is -1"),
+        ("packets", ["copa", "--scenario", "jitered"], "Did you mean 'jittered'?"),
+        ("packets", ["copa", "--scenario", "single"], "nothing to attack with"),
+        ("packets", ["copa", "--adversary", "cma_es"], "cma_es"),
+        *(
+            ("curves", ["copa", f"--budget={budget}"], "--budget is")
+            for budget in ("3furlongs", "0s", "-1s", "1.5", "s", "0", "-5")
+        ),
     ],
 )
-def test_wrong_input_is_one_line(capsys, tmp_path, arguments, message):
-    code, _, err = attack(capsys, *arguments, "--out", str(tmp_path / "a"))
-    assert code == 2
-    assert message in err
+def test_wrong_input_is_one_line_and_leaves_nothing(capsys, tmp_path, arena, arguments, message):
+    assert main(["attack", *ARENAS[arena], *arguments, "--out", str(tmp_path / "a")]) == 2
+    err = capsys.readouterr().err
+    assert message in err and (message != "--budget is" or "at least 0" not in err)
     assert err.count("\n") == 1
+    assert not (tmp_path / "a").exists()
 
 
-def test_a_damaged_part_of_an_attack_is_named(capsys, tmp_path):
+@in_both_arenas
+@pytest.mark.parametrize(
+    "damage", [{"worst_utilisation": "low"}, {"trace": "../x.npz"}, {"trace": "nowhere.npz"}, {"more": 1}, "trace", "moves"]
+)
+def test_a_damaged_part_of_an_attack_is_named(capsys, tmp_path, damage, arena):
     out = tmp_path / "attack"
-    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
-    for kept in ("corners.npz", "corners.moves.npz"):
-        whole = (out / kept).read_bytes()
-        (out / kept).write_bytes(whole[:100])
-        code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "corners")
-        assert code == 2
-        assert f"{kept}: truncated" in err
-        assert err.count("\n") == 1
-        (out / kept).write_bytes(whole)
-    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
+    quick = ["copa", "--adversary", "corners", "--out", str(out)]
+    assert attack(capsys, *quick, arena=arena)[0] == 0
+    file, entries = out / "attack.json", {"curves": "findings", "packets": "by_adversary"}[arena]
+    stored = json.loads(file.read_text())
+    entry = stored[entries]["corners"]
+    if isinstance(damage, dict):
+        entry |= damage
+        file.write_text(json.dumps(stored))
+    elif damage in entry:
+        cut = out / entry[damage]
+        cut.write_bytes(cut.read_bytes()[:100])
+    else:
+        return  # the moves per packet stand in the document
+    code, _, err = attack(capsys, *quick, arena=arena)
+    assert code == 2 and "--fresh" in err and err.count("\n") == 1
+    assert isinstance(damage, dict) or f"{entry[damage]}: truncated" in err
+    assert attack(capsys, *quick, "--fresh", arena=arena)[0] == 0
 
 
-def test_another_attack_in_the_folder_is_refused(capsys, tmp_path):
-    out = tmp_path / "attack"
-    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
-    code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "random_search")
-    assert code == 2
-    assert "--fresh" in err
+def test_a_second_attack_in_the_folder_waits_for_nobody(capsys, tmp_path):
+    with locked(tmp_path / "attack", "attack"):
+        code, _, err = attack(capsys, "copa", "--out", str(tmp_path / "attack"))
+    assert code == 2 and "another attack is at work here" in err
 
 
 def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
@@ -132,11 +254,6 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     assert {file.name for file in out.iterdir()} == {
         *(".lock", "attack.json", "random_search.npz", "random_search.moves.npz", "notes.txt"),
     }
-
-
-def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):
-    assert main(["attack", "copa", "--steps-per-rtt", "1000000", "--out", str(tmp_path / "a")]) == 2
-    assert "make runs of 120000000 steps; at most 100000" in capsys.readouterr().err
 
 
 def test_scenarios_without_an_end_to_the_buffer_are_json(capsys, tmp_path):
@@ -179,8 +296,7 @@ def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
     steps = first["budget_flow_steps"]
     assert int(str(steps).rstrip("0")) in (1, 2, 5)
     assert 9 * 40 < first["flow_steps"] <= steps
-    module = import_module("ccenv.attacks.run")
-    monkeypatch.setattr(module, "flow_steps_within", lambda *_: pytest.fail("timed again"))
+    monkeypatch.setattr(run, "flow_steps_within", lambda *_: pytest.fail("timed again"))
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out) == first
     assert main(["attack", "plain.py", "--budget", str(steps), "--out", "again", *SHORT]) == 0
@@ -196,12 +312,3 @@ def test_only_plain_python_has_a_default_in_seconds(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     assert default_budget_s(load_sender(str(tmp_path / "plain.py"))) == 60
     assert default_budget_s(load_sender("cubic")) is None
-
-
-@pytest.mark.parametrize("budget", ["3furlongs", "0s", "-1s", "1.5", "s", "0", "-5"])
-def test_a_budget_that_is_none_is_one_line(capsys, tmp_path, budget):
-    assert main(["attack", "cubic", f"--budget={budget}", "--out", str(tmp_path / "a")]) == 2
-    err = capsys.readouterr().err
-    assert "--budget is" in err
-    assert "at least 0" not in err
-    assert err.count("\n") == 1

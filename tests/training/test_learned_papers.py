@@ -12,13 +12,13 @@ from ccenv.agents import make_sender
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.agents.sender import PolicySender
+from ccenv.attacks.boxes.game import BoxGame
+from ccenv.attacks.boxes.players import Pattern
 from ccenv.attacks.boxes.run import senders_of
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.main import main
 from ccenv.engine.packet.layout import TICK_S
-from ccenv.simulation.boxes.game import BoxGame
-from ccenv.simulation.boxes.players import Pattern
 from ccenv.simulation.ranges import load_distribution
 from ccenv.training.config import load_config
 from ccenv.training.recipes.settings import Recipe

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ccenv.attacks.game import UTILISATION, Found, Game
+from ccenv.attacks.game import Found, Game
+from ccenv.attacks.goals import UTILISATION
 from ccenv.base.errors import InputError
 from ccenv.base.registry import number
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
@@ -136,7 +137,7 @@ def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
         if game.scene.goal == UTILISATION and game.scene.path.n_flows == 1:
             rank = _rank_plans(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
         else:
-            rank = game.goal.outcome({name: now_count - counts[name] for name, now_count in engine.totals().items()})
+            rank = game.outcome({name: now_count - counts[name] for name, now_count in engine.totals().items()})
         engine.restore(after)
         survivors = _select_distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
         sources = np.repeat(survivors, len(options))

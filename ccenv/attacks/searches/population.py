@@ -95,7 +95,7 @@ def search_cma_es(population: int = 64) -> CmaEs:
 LEAST_GENERATIONS = 64  # with fewer, populations are smaller
 SMALLEST_POPULATION = 32
 LAST = 2  # distributions that are not dropped
-SMOOTHING = 0.8  # weight of the new elite in mean and deviation
+SMOOTHING = 0.8
 
 
 @dataclass
@@ -110,7 +110,9 @@ class Normal:
         play: outcomes of several points, lower is worse for the sender: (n, *shape) to (n,).
         least_deviation: keeps exploring.
         limits: points are clipped to them.
-        opening: the first generation from its random points.
+        opening: the first generation from its random points; None: as drawn.
+        smoothing: weight of the new elite in mean and deviation.
+        keeps_best: later generations hold the best point so far.
         best: lowest outcome so far, at ``best_values``.
     """
 
@@ -119,7 +121,9 @@ class Normal:
     play: Callable[[np.ndarray], np.ndarray]
     least_deviation: float
     limits: tuple[float, float]
-    opening: Callable[[np.ndarray], np.ndarray]
+    opening: Callable[[np.ndarray], np.ndarray] | None = None
+    smoothing: float = SMOOTHING
+    keeps_best: bool = True
     best: float = np.inf
     best_values: np.ndarray = field(init=False)
 
@@ -131,16 +135,17 @@ class Normal:
         noise = draw.standard_normal((population, *self.mean.shape))
         values = np.clip(self.mean + self.deviation * noise, *self.limits)
         if np.isinf(self.best):
-            values = self.opening(values)
-        else:
+            values = values if self.opening is None else self.opening(values)
+        elif self.keeps_best:
             values[0] = self.best_values
         outcome = self.play(values)
         order = np.argsort(outcome, kind="stable")
         if outcome[order[0]] < self.best:
             self.best, self.best_values = float(outcome[order[0]]), values[order[0]].copy()
         chosen = values[order[:elite]]
-        self.mean = (1 - SMOOTHING) * self.mean + SMOOTHING * chosen.mean(axis=0)
-        self.deviation = np.maximum(self.least_deviation, (1 - SMOOTHING) * self.deviation + SMOOTHING * chosen.std(axis=0))
+        self.mean = (1 - self.smoothing) * self.mean + self.smoothing * chosen.mean(axis=0)
+        spread = (1 - self.smoothing) * self.deviation + self.smoothing * chosen.std(axis=0)
+        self.deviation = np.maximum(self.least_deviation, spread)
 
 
 def choose_population(runs: int, most: int) -> int:

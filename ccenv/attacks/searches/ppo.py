@@ -88,7 +88,7 @@ def vector_env(game: Game, n_envs: int) -> VecEnv:
         def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
             self._advance(min(K, game.n_steps - self._step))
             after = self._engine.totals()
-            outcome = game.goal.outcome({name: after[name] - self._counts[name] for name in after})
+            outcome = game.outcome({name: after[name] - self._counts[name] for name in after})
             counted = outcome * (self._step - self._first) / game.n_steps
             share = 1.0 if self._step > game.first_row else SHARE_BEFORE
             reward, self._counted = REWARD_SCALE * share * (self._counted - counted), counted

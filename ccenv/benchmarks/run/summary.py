@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ccenv.attacks.game import goal_of
+from ccenv.attacks.goals import goal_of
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.base import CellData, SuiteBase
 from ccenv.network.metrics.table import Metric

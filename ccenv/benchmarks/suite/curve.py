@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from ccenv.attacks.game import UTILISATION, goal_of
+from ccenv.attacks.goals import UTILISATION, goal_of
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import read_yaml
@@ -74,7 +74,7 @@ class CurveScenario(StrictModel):
         n_flows: flows of the agent under test.
         competitors: agents of further flows.
         stagger_rtts: flow i starts i * stagger_rtts * Rm after flow 0.
-        goal: of searching adversaries, a name of ``ccenv.attacks.game.GOALS``.
+        goal: of searching adversaries, a name of ``ccenv.attacks.goals.GOALS``.
     """
 
     name: Name

@@ -16,6 +16,7 @@ from ccenv.agents.interface.rewards import N_TERMS, TERMS
 from ccenv.agents.interface.signals import MEASURES
 from ccenv.agents.interface.user import OwnReward
 from ccenv.agents.sender import Sender
+from ccenv.attacks.boxes.game import pattern_rows
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER, ordered
 from ccenv.engine.packet.monitor import Decider
@@ -24,7 +25,6 @@ from ccenv.envs.packet.episodes import Draws, build
 from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.trace import Trace
-from ccenv.simulation.boxes.game import pattern_rows
 from ccenv.simulation.packet_trace import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario

@@ -15,6 +15,7 @@ from ccenv.agents.interface.interface import Clock, Interface
 from ccenv.agents.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
+from ccenv.attacks.boxes.players import PATTERN
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import load_target
@@ -30,7 +31,6 @@ from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.trace import Trace
-from ccenv.simulation.boxes.players import PATTERN
 from ccenv.simulation.packet_trace import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 

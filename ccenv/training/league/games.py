@@ -17,7 +17,8 @@ from scipy.optimize import linprog
 from ccenv.agents import make_sender
 from ccenv.agents.sender import Sender
 from ccenv.attacks.catalog import make_search
-from ccenv.attacks.game import Counts, Game, Goal, Scene
+from ccenv.attacks.game import Game, Scene
+from ccenv.attacks.goals import Counts, Goal
 from ccenv.attacks.searches.lookahead import Look
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.envs.curve.core import Core
@@ -33,7 +34,7 @@ REFERENCE = "cc_probe_drain"  # the cost of a look-ahead does not depend on the 
 
 
 def _delivered_less_lost(counts: Counts) -> np.ndarray:
-    return np.asarray((counts["S"].sum(axis=1) - counts["L"].sum(axis=1)) / counts["capacity"])
+    return np.asarray((counts["delivered"].sum(axis=1) - counts["lost"].sum(axis=1)) / counts["capacity"])
 
 
 PAYOFF = Goal("payoff", "utilisation", 1, _delivered_less_lost, "leave the link idle, or make the sender lose what it sends")

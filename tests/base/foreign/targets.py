@@ -237,11 +237,12 @@ def _checkpoint_seed() -> list[bytes]:
 
 
 def _attack(content: bytes, folder: Path) -> object:
-    from ccenv.attacks.store import read_findings
+    from ccenv.attacks.store import FORMAT, read_findings
 
-    (folder / "attack.json").write_bytes(content)
+    file = folder / "attack.json"
+    file.write_bytes(content)
     (folder / "kind.npz").write_bytes(_GOOD_TRACE[0])
-    return read_findings(folder / "attack.json", "key")
+    return read_findings(FORMAT.read(file), file)
 
 
 def _attack_seed() -> list[bytes]:

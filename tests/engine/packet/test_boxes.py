@@ -1,4 +1,4 @@
-"""Patterns of jitter boxes: the batch against single runs, legality, searches, what cannot be attacked."""
+"""Players of delay elements: the batch against single runs, legality, searches."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
 from ccenv.agents.callbacks import record
-from ccenv.attacks.boxes.run import attack_boxes, senders_of
-from ccenv.attacks.boxes.searches import SEARCHES, search
-from ccenv.base.errors import InputError
-from ccenv.engine.packet.engine import PacketEngine
-from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.laws import check_trace
-from ccenv.simulation.boxes.game import BoxGame
-from ccenv.simulation.boxes.goals import GOALS
-from ccenv.simulation.boxes.players import (
+from ccenv.attacks.boxes.game import BoxGame
+from ccenv.attacks.boxes.players import (
     INPUTS,
     KIND,
     PATTERN_VALUES,
     PHASE_VALUES,
-    PHASES,
-    POLICY,
     BoxPlayer,
     BoxPolicy,
     Pattern,
+    Stored,
     TwoPhases,
 )
+from ccenv.attacks.boxes.run import senders_of
+from ccenv.attacks.boxes.searches import SEARCHES
+from ccenv.attacks.goals import PACKET_GOALS
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.metrics.table import METRICS
 from ccenv.simulation.packet_trace import packet_slack_bytes
-from ccenv.simulation.ranges import load_distribution, read_distribution
+from ccenv.simulation.ranges import read_distribution
 from ccenv.simulation.run import Stage
 
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}
@@ -43,6 +42,17 @@ ONE = {
 }
 TWO = {**ONE, "flows": [*ONE["flows"], {"sender": "cubic", "rtt_ms": 20, "jitter": {**BOX, "adversary": "slowest"}}]}  # type: ignore[misc]
 RTTS: dict[str, Any] = {"warmup_rtts": 20, "window_rtts": 20}
+VIDEO = {"kind": "video", "flow": "asks", "ladder_mbps": [0.5, 1, 2, 4, 8], "chunk_s": 0.5, "buffer_s": 1}
+PAGE = {
+    "kind": "page",
+    "flows": "asks",
+    "every_s": 0.2,
+    "waves": [[{"count": 1, "size_bytes": 20_000}], [{"count": 2, "size_bytes": 9_000}]],
+}
+ASKS: dict[str, dict[str, Any]] = {
+    kind: {**ONE, "flows": [{"name": "asks", **ONE["flows"][0]}], "applications": [application]}  # type: ignore[dict-item]
+    for kind, application in (("video", VIDEO), ("page", PAGE))
+}
 STATE = record("turns")
 
 
@@ -66,12 +76,10 @@ def nothing_of_it(state: Any, view: Any, move: Any) -> None:
     move.service = 0.0
 
 
-def game(
-    data: dict[str, Any] = ONE, sender: str = "copa", plays: ScriptedAdversary | None = None, goal: str = "utilisation"
-) -> BoxGame:
+def game(data: dict[str, Any] = ONE, sender: str = "copa", goal: str = "utilisation") -> BoxGame:
     scenario = read_distribution(data).largest
     senders, attacked = senders_of(scenario, make_sender(sender))
-    others = {"slowest": ScriptedAdversary("third", STATE, init, play)} | ({"external": plays} if plays else {})
+    others = {"slowest": ScriptedAdversary("third", STATE, init, play)}
     return BoxGame(scenario, senders, attacked, adversaries=others, goal=goal, **RTTS)
 
 
@@ -90,14 +98,16 @@ def test_a_pattern_is_what_a_scripted_adversary_of_the_same_moves_is(data: dict[
         delivered.append(engine.flow("delivered_bytes")[0])
     capacity = scenario.links[0].rate_Bps * 0.5 * scenario.duration_s
     assert found[1] == (delivered[1] - delivered[0]) / capacity
-    assert len(set(found)) > 1 and played.runs == 3
+    assert len(set(found)) > 1 and played.flow_steps == 3 * played.run_flow_steps
+    assert played.play([Stored(third)])[0] == found[1]
 
 
 @pytest.mark.parametrize(("kind", "goal"), [("video", "qoe"), ("page", "page_load")])
 def test_applications_are_worth_what_they_are_in_a_single_run(kind: str, goal: str) -> None:
     played = game(ASKS[kind], "cubic", goal=goal)
     patterns = [KIND, Pattern((0.0,)), Pattern((0.2, 1.0), 3)]
-    found = played.play(patterns) * GOALS[goal].sign
+    sign = METRICS[PACKET_GOALS[goal].metric].sign
+    found = played.play(patterns) * sign
     scenario = played.scenario
     for moves, value in zip((all_of_it, nothing_of_it), found, strict=False):
         box = ScriptedAdversary("constant", STATE, init, moves)
@@ -105,7 +115,7 @@ def test_applications_are_worth_what_they_are_in_a_single_run(kind: str, goal: s
         engine = PacketEngine(scenario, senders, adversaries={"external": box}, duration_s=scenario.duration_s)
         stage = Stage(scenario)
         stage.play(engine, scenario.duration_s)
-        assert value == stage.worth(GOALS[goal].metric, scenario.duration_s)
+        assert value == stage.worth(PACKET_GOALS[goal].metric, scenario.duration_s)
     assert [played.measure(pattern)[1] for pattern in patterns] == list(found)
 
 
@@ -131,14 +141,14 @@ def constant(share: float) -> BoxPolicy:
 
 
 def test_phases_and_policies_without_a_choice_are_patterns() -> None:
-    one, phases, policies = game(), game(plays=PHASES), game(plays=POLICY)
+    one = game()
     patterns = [Pattern((0.2, 0.9), 2), Pattern((0.1,), 2)]
     found = one.play(patterns)
     first, second = ((0.2, 0.9), (0.1,))
-    switched = phases.play([TwoPhases(first, second, 2, switch) for switch in (phases.ticks_of_run, 0, 60)])
+    switched = one.play([TwoPhases(first, second, 2, switch) for switch in (one.ticks_of_run, 0, 60)])
     np.testing.assert_array_equal(switched[:2], found)
     assert switched[2] not in found
-    np.testing.assert_array_equal(policies.play([constant(0.1), constant(3.0)]), one.play([Pattern((0.1,)), KIND]))
+    np.testing.assert_array_equal(one.play([constant(0.1), constant(3.0)]), one.play([Pattern((0.1,)), KIND]))
 
 
 @pytest.mark.parametrize("place", range(1, len(INPUTS)))
@@ -146,7 +156,7 @@ def test_a_policy_answers_each_thing_that_it_sees(place: int) -> None:
     weights = [0.3, *[0.0] * (len(INPUTS) - 1)]
     plain = BoxPolicy(tuple(weights), 1, 1.2)
     weights[place] = 0.4
-    outcome = game(sender="reno", plays=POLICY).play([plain, BoxPolicy(tuple(weights), 1, 1.2)])
+    outcome = game(sender="reno").play([plain, BoxPolicy(tuple(weights), 1, 1.2)])
     assert outcome[0] != outcome[1]
 
 
@@ -158,92 +168,15 @@ def test_any_phases_and_policies_are_legal(data: st.DataObject) -> None:
     phases = TwoPhases(first, second, data.draw(st.integers(1, 9)), data.draw(st.integers(0, 200)))
     weights = data.draw(st.lists(st.floats(-3, 3), min_size=len(INPUTS), max_size=len(INPUTS)))
     player: BoxPlayer = phases if data.draw(st.booleans()) else BoxPolicy(tuple(weights), 2, 1.2)
-    trace = game(plays=player.adversary).trace(player)
+    trace = game().trace(player)
     assert trace.S[-1, 0] > 0
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
-BOTH: dict[str, Any] = {**ONE, "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}] * 2}
-VIDEO = {"kind": "video", "flow": "asks", "ladder_mbps": [0.5, 1, 2, 4, 8], "chunk_s": 0.5, "buffer_s": 1}
-PAGE = {
-    "kind": "page",
-    "flows": "asks",
-    "every_s": 0.2,
-    "waves": [[{"count": 1, "size_bytes": 20_000}], [{"count": 2, "size_bytes": 9_000}]],
-}
-ASKS: dict[str, dict[str, Any]] = {
-    kind: {**ONE, "flows": [{"name": "asks", **BOTH["flows"][0]}], "applications": [application]}
-    for kind, application in (("video", VIDEO), ("page", PAGE))
-}
-
-
-@pytest.mark.parametrize("goal", GOALS)
-def test_each_goal_is_served_by_aiming_at_it(goal: str) -> None:
-    data = ASKS.get(GOALS[goal].application or "", BOTH)
-    result = attack_boxes(
-        "reno", read_distribution(data), adversaries=("corners", "cem"), budget_flow_steps=30_000, goal=goal, **RTTS
-    )
-    kind = game(data, "reno", goal=goal).measure(KIND)
-    assert result.legal and result.kind_utilisation == kind[0]
-    worst = result.worst.worst_utilisation if goal == "utilisation" else result.worst.value
-    assert worst is not None and GOALS[goal].sign * (worst - kind[1]) < 0
-    assert result.to_dict().get("worst_value") == result.worst.value
-
-
-def test_every_search_of_the_panel_finds_something_worse_than_nothing() -> None:
-    kind = game().measure(KIND)[0]
-    for name, one in SEARCHES.items():
-        own = game(plays=one.adversary)
-        assert own.play([search(own, name, 150, 0)])[0] < 0.8 * kind
-
-
-def test_searches_find_what_hurts_and_depend_on_the_seed_alone() -> None:
+def test_every_search_of_the_panel_finds_something_worse_than_nothing_by_the_seed_alone() -> None:
     one = game()
-    kind = one.play([KIND])[0]
-    corner, best = (search(one, name, 200, 0) for name in ("corners", "cem"))
-    outcome = one.play([corner, best])
-    assert outcome[1] < 0.5 * kind and outcome[0] < kind
-    assert search(game(), "cem", 200, 0) == best != search(game(), "cem", 200, 1)
-
-
-def test_an_attack_tells_what_it_found() -> None:
-    result = attack_boxes(
-        "copa", read_distribution(ONE), adversaries=("corners", "cem", "square:duty=0.2"), budget_flow_steps=40_000, **RTTS
-    )
-    data = result.to_dict()
-    assert result.legal and result.worst.adversary == data["worst_adversary"]
-    assert data["worst_utilisation"] == min(one["worst_utilisation"] for one in data["by_adversary"].values())
-    assert data["worst_utilisation"] < 0.5 * data["kind_utilisation"]
-    assert data["flow_steps"] <= 40_000 and "pattern" not in data["by_adversary"]["square:duty=0.2"]
-    assert result.scenario.flows[0].sender == "copa"
-    again = attack_boxes("copa", read_distribution(ONE), adversaries=("square:duty=0.8",), budget_flow_steps=40_000, **RTTS)
-    assert again.worst.worst_utilisation != result.by_adversary["square:duty=0.2"].worst_utilisation
-
-
-def test_ranges_draw_by_the_seed() -> None:
-    drawn = [
-        attack_boxes("reno", load_distribution("jittered"), adversaries=("kind",), budget_flow_steps=10_000, seed=seed, **RTTS)
-        for seed in (0, 0, 1)
-    ]
-    rates = [one.scenario.links[0].rate_Bps for one in drawn]
-    assert rates[0] == rates[1] != rates[2]
-
-
-@pytest.mark.parametrize(
-    ("data", "more", "said"),
-    [
-        ({**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}, {}, "nothing to attack with"),
-        (ONE, {"budget_flow_steps": 10}, "at least 960 in all"),
-        (ONE, {"adversaries": ("nope",)}, "unknown adversary 'nope'"),
-        (ONE, {"goal": "fairness"}, "goal 'fairness' needs at least 2 flows"),
-        (ONE, {"goal": "qoe"}, "goal 'qoe' is about a video"),
-        (ASKS["video"], {"goal": "page_load"}, "goal 'page_load' is about a page"),
-        (ONE, {"goal": "dealy"}, "unknown goal 'dealy'.*delay"),
-        (ONE, {"adversaries": ("cem", "cem")}, "named twice"),
-        (ONE, {"adversaries": ("network_drain",)}, "is not scripted"),
-        ({**ONE, "links": [{"rate_mbps": 12, "buffer_bdp": 2, "discipline": "codel"}]}, {}, "one drop-tail link"),
-    ],
-)
-def test_what_cannot_be_attacked(data: dict[str, Any], more: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        attack_boxes("copa", read_distribution(data), **{"budget_flow_steps": 40_000, **RTTS, **more})
+    kind = one.measure(KIND)[0]
+    worst = {name: search.worst(one, 150, 0) for name, search in SEARCHES.items()}
+    assert all(one.play([player])[0] < 0.8 * kind for player in worst.values())
+    assert one.play([worst["cem"]])[0] < 0.5 * kind
+    assert SEARCHES["cem"].worst(game(), 150, 0) == worst["cem"] != SEARCHES["cem"].worst(game(), 150, 1)

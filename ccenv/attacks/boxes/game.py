@@ -1,18 +1,20 @@
 """Attacks by delay elements: many copies of one scenario at once, each with its own pattern or policy.
 
-Every 10 ms (``TICK_S``) a pattern or policy (``boxes.players``) sets the share of its packets that a delay element releases. Any
-choice is legal by construction: no packet is held longer than allowed, and none overtakes another.
+Every 10 ms (``TICK_S``) a player (``boxes.players``), such as a pattern or a policy, sets the share of its packets that a delay
+element releases. Any choice is legal by construction: no packet is held longer than allowed, and none overtakes another.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import Sender
+from ccenv.attacks.boxes.players import PATTERN, PHASES, POLICY, BoxPlayer
+from ccenv.attacks.goals import PACKET_GOALS, UTILISATION, Counts, goal_of, utilisation
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
@@ -21,12 +23,18 @@ from ccenv.engine.packet.engine import whole_segments
 from ccenv.engine.packet.layout import DEFAULT_ROWS, TICK_S, ordered
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.trace import Trace
-from ccenv.simulation.boxes.goals import COUNTED, UTILISATION, Counts, box_goal, utilisation
-from ccenv.simulation.boxes.players import PATTERN, PHASES, POLICY, BoxPlayer
 from ccenv.simulation.packet_trace import packet_trace
 from ccenv.simulation.run import BEFORE_TICK_S, Stage, with_applications
 from ccenv.simulation.scenario import Scenario
 
+COUNTED = {
+    "delivered": "delivered_bytes",
+    "sent": "sent_bytes",
+    "lost": "found_lost_bytes",
+    "rtt_sum": "rtt_sum_s",
+    "delay_weight": "rtt_samples",
+}
+"""Counts of attacked flows, and the engine's fields whose growth they are."""
 EXTERNAL = "external"
 SIZE = 64  # networks at once
 MAX_EVENTS = 10**12  # of a run: its length is bounded
@@ -40,7 +48,7 @@ def pattern_rows(scenario: Scenario) -> np.ndarray:
 
 
 class BoxGame:
-    """Runs of one scenario, each against its own pattern or policy.
+    """Runs of one scenario, each against its own player of the delay elements.
 
     Args:
         scenario: without ranges; delay elements whose adversary is ``external`` attack.
@@ -48,14 +56,15 @@ class BoxGame:
         attacked: flows whose throughput counts.
         warmup_rtts: propagation RTTs of the slowest attacked flow before the measured window; the attack has already begun.
         window_rtts: RTTs measured.
-        adversaries: of the other delay elements, by name; one named ``external`` replaces patterns. If it is one of
-            ``boxes.players``, :meth:`play` sets its state.
-        goal: a name of ``boxes.goals.GOALS``.
+        adversaries: of the other delay elements, by name.
+        goal: a name of ``ccenv.attacks.goals.PACKET_GOALS``.
 
     Attributes:
+        goal: of the adversaries.
         scenario: with the length of a run.
         end_s: length of a run.
-        runs: number of runs so far.
+        flow_steps: cost of the runs so far.
+        report: receives it.
 
     Raises:
         UnknownNameError: for an unknown goal.
@@ -73,10 +82,10 @@ class BoxGame:
         adversaries: Mapping[str, ScriptedAdversary] | None = None,
         goal: str = UTILISATION,
     ) -> None:
-        self._goal = box_goal(goal)
-        if len(scenario.flows) < self._goal.least_flows:
+        self.goal = goal_of(goal, PACKET_GOALS)
+        if len(scenario.flows) < self.goal.least_flows:
             raise InputError(
-                f"goal {goal!r} needs at least {self._goal.least_flows} flows; {scenario.name} has {len(scenario.flows)}"
+                f"goal {goal!r} needs at least {self.goal.least_flows} flows; {scenario.name} has {len(scenario.flows)}"
             )
         if not any(flow.jitter.adversary == EXTERNAL for flow in scenario.flows):
             raise InputError(
@@ -84,8 +93,8 @@ class BoxGame:
                 "max_ms: ...}'"
             )
         kinds = {application.kind for application in scenario.applications}
-        if self._goal.application is not None and self._goal.application not in kinds:
-            raise InputError(f"goal {goal!r} is about a {self._goal.application}; {scenario.name} has none under applications")
+        if self.goal.application is not None and self.goal.application not in kinds:
+            raise InputError(f"goal {goal!r} is about a {self.goal.application}; {scenario.name} has none under applications")
         for sender in senders:
             if bridge_of(sender) is not None:
                 raise InputError(f"sender {sender.name!r} is plain Python: it runs in simulations, not in batches of networks")
@@ -95,20 +104,25 @@ class BoxGame:
         self.end_s = self._begin_s + window_rtts * rtt_s
         self.scenario = with_applications(scenario.model_copy(update={"duration_s": self.end_s}))
         self._stages: list[Stage] = []
-        self._senders, self._attacked, self.runs = list(senders), list(attacked), 0
-        self._adversaries = {EXTERNAL: PATTERN, **(adversaries or {})}
-        self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] in (PATTERN, PHASES, POLICY) else 0]
+        self.flow_steps = 0
+        self.report: Callable[[int], None] | None = None
+        self._senders, self._attacked = list(senders), list(attacked)
+        self._others = dict(adversaries or {})
         self._link = min(scenario.route_of(attacked[0]), key=lambda link: scenario.links[link].rate_Bps)
-        self._form, self._begins = self._network()
-        self._words = needed_words(self._form, self._begins)
-        self._batch: PacketBatch | None = None
+        self._set_up(PATTERN)
 
-    def _network(self) -> tuple[Form, Beginnings]:
+    def _set_up(self, adversary: ScriptedAdversary) -> None:
+        """Build the network in which an adversary plays the delay elements that attack."""
         scenario, n = self.scenario, len(self.scenario.flows)
         deciders = policy_deciders(self._senders, scenario.flows)
         table = SenderTable(self._senders, [deciders.get(flow) for flow in range(n)])
-        form = Form(scenario, table, deciders, self._adversaries, [flow for flow in range(n) if table.rows["step_at"][flow]])
-        return form, beginning(scenario, range(n), float(scenario.seed), len(deciders))
+        gridded = [flow for flow in range(n) if table.rows["step_at"][flow]]
+        self._form = Form(scenario, table, deciders, {EXTERNAL: adversary, **self._others}, gridded)
+        self._begins = beginning(scenario, range(n), float(scenario.seed), len(deciders))
+        self._words = needed_words(self._form, self._begins)
+        self._plays = adversary
+        self._rows = pattern_rows(scenario)[: None if adversary in (PATTERN, PHASES, POLICY) else 0]
+        self._batch: PacketBatch | None = None
 
     @property
     def ticks_of_run(self) -> int:
@@ -116,7 +130,7 @@ class BoxGame:
         return max(1, math.ceil(self.end_s / TICK_S))
 
     @property
-    def steps_of_run(self) -> int:
+    def run_flow_steps(self) -> int:
         """Cost of one run: ticks of 10 ms times flows."""
         return self.ticks_of_run * len(self.scenario.flows)
 
@@ -126,21 +140,23 @@ class BoxGame:
         return max(1, round(max(self.scenario.flows[flow].rtt_s for flow in self._attacked) / TICK_S))
 
     def play(self, players: Sequence[BoxPlayer]) -> np.ndarray:
-        """Return the goal's outcome under each pattern or policy, lower is worse for the sender: by default the utilisation.
+        """Return the goal's outcome under each player of one adversary, lower is worse for the sender.
 
         All networks draw the same random numbers.
 
         Raises:
             EngineError: if a sender leaves the positive numbers.
         """
-        return self._goal.outcome(self._counts(players))
+        return self.goal.outcome(self._counts(players))
 
     def measure(self, player: BoxPlayer) -> tuple[float, float]:
-        """Return the utilisation under a pattern or policy, and the goal's own value."""
+        """Return the utilisation under a player, and the goal's own value."""
         counts = self._counts([player])
-        return float(utilisation(counts)[0]), float(self._goal.value(counts)[0])
+        return float(utilisation(counts)[0]), float(self.goal.value(counts)[0])
 
     def _counts(self, players: Sequence[BoxPlayer]) -> Counts:
+        if self._plays is not players[0].adversary:
+            self._set_up(players[0].adversary)
         words = np.array([player.words() for player in players])
         parts = [self._play(words[first : first + SIZE]) for first in range(0, len(words), SIZE)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -152,13 +168,16 @@ class BoxGame:
         self._run(batch, networks, words, self._begin_s)
         before = self._totals(batch, networks, self._begin_s)
         self._run(batch, networks, None, self.end_s)
-        self.runs += len(words)
+        self.flow_steps += len(words) * self.run_flow_steps
+        if self.report is not None:
+            self.report(self.flow_steps)
         after = self._totals(batch, networks, self.end_s)
+        counts = {name: after[name] - before[name] for name in after}
         path_rtt_s = batch.arrays.flows["path_rtt_s"][networks][:, self._attacked]
-        counts = {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
-        if self._goal.application is None:
+        counts["delay_sum"] = counts.pop("rtt_sum") - path_rtt_s * counts["delay_weight"]
+        if self.goal.application is None:
             return counts
-        return counts | {self._goal.metric: np.array([stage.worth(self._goal.metric, self.end_s) for stage in self._stages])}
+        return counts | {self.goal.metric: np.array([stage.worth(self.goal.metric, self.end_s) for stage in self._stages])}
 
     def _run(self, batch: PacketBatch, networks: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
         if words is not None:
@@ -200,7 +219,9 @@ class BoxGame:
         return capacity_bytes
 
     def trace(self, player: BoxPlayer) -> Trace:
-        """Return the trace of a run against a pattern or policy; not counted in ``runs``. Needs one drop-tail link."""
+        """Return the trace of a run against a player, which is not counted. Needs one drop-tail link."""
+        if self._plays is not player.adversary:
+            self._set_up(player.adversary)
         batch = PacketBatch(self._form, 1, self._words, packet_log=DEFAULT_ROWS)
         self._run(batch, np.zeros(1, np.int64), player.words()[None], self.end_s)
         return packet_trace(self.scenario, ordered(batch.packet_log(0), self.end_s))

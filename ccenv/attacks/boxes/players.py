@@ -1,4 +1,4 @@
-"""Adversaries of a delay element: a periodic pattern, two patterns in succession, or a small policy.
+"""Players of a delay element: a periodic pattern, two patterns in succession, a small policy, or any scripted adversary.
 
 Every 10 ms they set the share of held packets to release; any choice is legal. Each type is a scripted adversary for the kernel,
 with a few numbers as the state of a delay element.
@@ -6,7 +6,7 @@ with a few numbers as the state of a delay element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -151,6 +151,23 @@ class BoxPolicy:
         """Return what JSON can hold."""
         weights = {name: round(weight, 6) for name, weight in zip(INPUTS, self.weights, strict=True)}
         return {"weights": weights, "hold_s": self.hold_ticks * TICK_S}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A scripted adversary, or one of the others as it was stored: with its state and what JSON holds of it."""
+
+    adversary: ScriptedAdversary
+    state: tuple[float, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def words(self) -> np.ndarray:
+        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
+        return np.array(self.state or np.zeros(ADVERSARY_SLOTS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON holds."""
+        return self.data
 
 
 KIND = Pattern((1.0,))
