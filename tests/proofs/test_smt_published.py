@@ -17,6 +17,7 @@ from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.proofs.claims.claims import Thresholds, build_claim
+from ccenv.proofs.claims.cycles import RETURNS
 from ccenv.proofs.claims.fairness import (
     LARGEST_INCREASE,
     aimd_query,
@@ -133,6 +134,27 @@ def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:
     least = (Fraction(2) + LARGEST_INCREASE) / Fraction(1, 2)
     assert Verifier(60).decide(step_query(least - Fraction(1, 1000))).verdict == "refuted"
     assert Verifier(60).decide(step_query(least, flows=3)).verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("sender", "model", "verdict"),
+    [
+        ("bbr1", "cbr_delay", "refuted"),
+        ("bbr_paced_up", "cbr_delay", "unknown"),
+        ("bbr_paced_up", "ccac", "unknown"),
+        ("copa", "ccac", "refuted"),
+        ("cc_qdel", "cbr_delay", "verified"),
+    ],
+)
+def test_which_senders_are_f_efficient_under_jitter(sender: str, model: str, verdict: str, tmp_path) -> None:
+    """[Starvation] s.6.1: BBR and Copa are not, for no f; with a higher pacing rate nothing is found against BBR, nor proved."""
+    queries = build_claim("f-efficient", Setting(model, "infinite", 10), smt_sender(sender), Thresholds())
+    outcome = decide_claim("f-efficient", queries, Verifier(60), tmp_path)
+    assert outcome.verdict == verdict
+    assert (outcome.details.get("lasso") == RETURNS) == (verdict == "refuted")
+    if verdict == "refuted":
+        assert check_trace(Trace.load(Path(outcome.trace))) == []
+        assert outcome.details["replay"]["engine"] == "reproduced"
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,20 @@ def utilisation(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> 
     return [Query("utilisation", setting, sender, endless.utilisation(setting, sender, f))]
 
 
+LEAST_EFFICIENCY = Fraction(1, 100)
+"""f of "silly" senders ([Starvation] s.4.2)."""
+
+
+def f_efficient(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """Again and again the bytes delivered since the start reach f*C*t ([Starvation] definition 4), here on any path of the model.
+
+    Verified as the utilisation in the long run, which implies it; refuted by a trace that repeats for ever with less.
+    """
+    f = LEAST_EFFICIENCY if thresholds.at_least is None else thresholds.at_least
+    claim = endless.utilisation(setting, sender, f)
+    return [Query("f-efficient", setting, sender, replace(claim, text=f"{float(f):.4g}-efficient: {claim.text}"))]
+
+
 def utilisation_with_timeouts(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """The same where C_L and C_U time out at the end of each trace by their rule."""
     f = _require_number(thresholds.at_least, "utilisation_with_timeouts", "--at-least")
@@ -208,6 +222,7 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
     "invariant": invariant,
     "full_invariant": full_invariant,
     "utilisation": utilisation,
+    "f-efficient": f_efficient,
     "utilisation_with_timeouts": utilisation_with_timeouts,
     "utilisation_or_rise": utilisation_or_rise,
     "inflight": inflight,
@@ -222,8 +237,8 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
 EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
 """Claims about one trace that any progress excuses, so that they are no bounds of a run."""
 
-SAMPLES = {"utilisation": endless.SAMPLES, "utilisation_with_timeouts": 11}
-"""Default T; with time-outs 10 Rm, the engine's period."""
+SAMPLES = {"utilisation": endless.SAMPLES, "utilisation_with_timeouts": 11, "f-efficient": 10}
+"""Default T; with time-outs 10 Rm, the engine's period; for f-efficient a cycle of BBR's eight gains fits."""
 
 DEFAULT_SAMPLES = 7
 
@@ -237,7 +252,7 @@ def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thre
     """
     if name not in CLAIMS:
         raise unknown_name("property", name, CLAIMS)
-    taken = "--at-least" if name.startswith("utilisation") else "" if name.endswith("invariant") else "--at-most"
+    taken = "--at-least" if name.startswith(("utilisation", "f-")) else "" if name.endswith("invariant") else "--at-most"
     for option, value in (("--at-least", thresholds.at_least), ("--at-most", thresholds.at_most)):
         if value is not None and option != taken:
             raise InputError(f"property {name!r} does not take {option}")

@@ -14,13 +14,14 @@ from ccenv.proofs.claims.properties import FIRST, Property
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.beliefs import step_shows_use
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies, negate, same_truth
+from ccenv.proofs.senders.rate_based import FILTER_ROUNDS
+from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies, larger, negate, same_truth
 
 BELIEFS_IN_CYCLES = frozenset({"C_L", "C_U"})
 RETURNS = "the trace returns to its state"
 """The finding for a claim that a trace breaks for ever."""
 
-UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before")
+UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before", "bw_before", "phase")
 """Variables of senders besides rate and window: compared memory, constants, and functions of a step's inputs."""
 
 
@@ -45,7 +46,19 @@ def returns(v: View) -> Iterator[Formula]:
         if "recover" in flow.extra:
             ends = [flow.extra["recover"][t] - flow.S[t] for t in (FIRST, v.last)]
             yield any_of([ends[0] == ends[1], all_of(end <= 0 for end in ends)])
+        if "bw_before" in flow.extra:
+            yield from _filter_repeats(flow)
         yield from _windows_agree(flow)
+
+
+def _filter_repeats(flow: View) -> Iterator[Formula]:
+    """Yield that BBR's cycle of gains and its filter repeat: whole cycles of gains, and all rates of a lap in the filter."""
+    rounds = flow.last - FIRST
+    yield rounds % len(flow.extra["phase"]) == 0 and rounds <= FILTER_ROUNDS
+    most: Term = flow.S[flow.last] - flow.S[flow.last - 1]
+    for t in range(FIRST + 1, flow.last):
+        most = larger(most, flow.S[t] - flow.S[t - 1])
+    yield from (before == most for before in flow.extra["bw_before"][FIRST:])
 
 
 def list_departures(v: View, t: int) -> tuple[Term, list[Term]]:

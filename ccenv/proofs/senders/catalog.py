@@ -14,7 +14,7 @@ from ccenv.base.registry import load_target
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.senders.intervals import require_intervals
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.senders.rate_based import Bbr, Constant, Copa, RateDelay
+from ccenv.proofs.senders.rate_based import Bbr, BbrPacedUp, Constant, Copa, RateDelay
 from ccenv.proofs.senders.relu import load_relu
 from ccenv.proofs.senders.window import Aimd
 
@@ -23,6 +23,8 @@ PUBLISHED: dict[str, Callable[[], SmtSender]] = {
     "aimd": Aimd,
     "reno": lambda: Aimd("reno"),
     "bbr": Bbr,
+    "bbr1": Bbr,
+    "bbr_paced_up": BbrPacedUp,
     "constant": Constant,
     "rate_delay": RateDelay,
 }

@@ -74,6 +74,10 @@ class RateDelay:
         return step
 
 
+FILTER_ROUNDS = 10
+"""Rounds of BBR's filter of delivery rates."""
+
+
 class Bbr(WindowSender):
     """A BBR-like sender: rate = gain * the largest delivery rate of the last rounds, gains 5/4, 3/4, 1, 1, ..., cwnd 2 BDP + MSS.
 
@@ -123,6 +127,13 @@ class Bbr(WindowSender):
         estimate = max([run.alpha, before, *(run.S[x] - run.S[x - 1] for x in range(1, t))])
         rate = self.GAINS[(state["phase"] + t) % len(self.GAINS)] * estimate
         return 2 * estimate + run.alpha, rate, {"phase": state["phase"]}
+
+
+class BbrPacedUp(Bbr):
+    """The same with twice the pacing rate, so that the window limits it ([Starvation] s.6.1, after the CCAC paper)."""
+
+    name = "bbr_paced_up"
+    GAINS = tuple(2 * gain for gain in Bbr.GAINS)
 
 
 class Constant(WindowSender):
