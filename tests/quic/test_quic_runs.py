@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import STEPS, random_moves, small_path, small_run
+from quic_runs import STEPS, random_moves, small_path, small_run
 
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
