@@ -89,7 +89,7 @@ DIED = "a worker died (killed, or out of memory); what was stored is kept: run t
 
 _QUIET = "ignore:resource_tracker:UserWarning"
 
-Result = Callable[[], Any]
+Result = Callable[..., Any]
 """Waits for a task and returns its result."""
 
 
@@ -126,8 +126,8 @@ def tell(outcome: Watched) -> Any:
 class Workers:
     """Up to ``jobs`` tasks at a time; nothing is started before the first task.
 
-    With ``processes`` and one job, tasks run in this process when their result is requested. ``ray`` joins the cluster of
-    RAY_ADDRESS, whose cores are then the limit, or starts one here with ``jobs`` cores.
+    With ``processes`` and one job, tasks run in this process when their result is requested, unless they must run ``apart``.
+    ``ray`` joins the cluster of RAY_ADDRESS, whose cores are then the limit, or starts one here with ``jobs`` cores.
 
     Raises:
         InputError: for a number of jobs out of range.
@@ -135,7 +135,7 @@ class Workers:
         MissingExtraError: if Ray is wanted and not installed.
     """
 
-    def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
+    def __init__(self, jobs: int = 1, backend: str = "processes", *, apart: bool = False) -> None:
         if not 1 <= jobs <= MOST_JOBS:
             raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
         if backend not in BACKENDS:
@@ -144,13 +144,10 @@ class Workers:
             require_extra("ray", "rllib")
         self.jobs = jobs
         self.backend = backend
+        self.parallel = jobs > 1 or backend == "ray" or apart
+        """Whether tasks run elsewhere than in this process."""
         self._pool: Any = None
         self._open: list[Any] = []
-
-    @property
-    def parallel(self) -> bool:
-        """Whether tasks run elsewhere than in this process."""
-        return self.jobs > 1 or self.backend == "ray"
 
     def __enter__(self) -> Workers:
         return self
@@ -178,6 +175,22 @@ class Workers:
         for result in results:
             yield result()
 
+    def as_finished(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of work on each item as they come. Raises CcenvError if a worker dies."""
+        begun = len(self._open)
+        results = [self.submit(work, item) for item in items]
+        if not self.parallel or not results:
+            yield from (result() for result in results)
+            return
+        for task in self._pool.finished(self._open[begun:]):
+            yield self._pool.result(task)
+
+    @staticmethod
+    def one(work: Callable[..., Any], *arguments: Any, limit_s: float) -> Any:
+        """Return the result of work in a process of its own. Raises TimeoutError after ``limit_s``, CcenvError if it dies."""
+        with Workers(apart=True) as workers:
+            return workers.submit(work, *arguments)(limit_s)
+
     def drop(self) -> None:
         """End all tasks that still wait or run."""
         if self._pool is not None and self._pool.drop(self._open):
@@ -195,10 +208,10 @@ def worker_context(module: str) -> ForkServerContext:
     return context
 
 
-class ProcessPool:
-    """Worker processes that end with this process, even when it is killed; ``executor`` runs the tasks.
+class _Processes:
+    """Worker processes that end with this process, even when it is killed.
 
-    Each worker holds the reading end of a pipe whose writing end only this process has: the system closes it when we end.
+    Each holds the reading end of a pipe whose writing end only this process has: the system closes it when we end.
     """
 
     def __init__(self, jobs: int, module: str) -> None:
@@ -210,53 +223,43 @@ class ProcessPool:
         context = worker_context(module)
         reading, self._writing = context.Pipe(duplex=False)
         begin = (reading, dict(os.environ))
-        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=begin)
-
-    def end(self) -> None:
-        """End all workers at once, also those that are busy."""
-        # The executor has no public way to end a busy worker before Python 3.14.
-        for process in list((getattr(self.executor, "_processes", None) or {}).values()):
-            process.kill()
-        self.close()
-
-    def close(self) -> None:
-        """Wait for running tasks, drop waiting tasks, and end the workers."""
-        self.executor.shutdown(wait=True, cancel_futures=True)
-        self._writing.close()
-
-
-class _Processes:
-    """A pool of processes."""
-
-    def __init__(self, jobs: int, module: str) -> None:
-        self.pool = ProcessPool(jobs, module)
+        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=begin)
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return self.pool.executor.submit(watched, work, *arguments)
+            return self._executor.submit(watched, work, *arguments)
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 
-    def result(self, task: Any) -> Any:
+    def result(self, task: Any, limit_s: float | None = None) -> Any:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return tell(task.result())
+            return tell(task.result(limit_s))
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
+
+    def finished(self, tasks: list[Any]) -> Iterator[Any]:
+        from concurrent.futures import as_completed
+
+        return as_completed(tasks)
 
     def drop(self, tasks: list[Any]) -> bool:
         """Cancel waiting tasks; if a task runs, end the whole pool. Returns whether the pool is gone."""
         busy = [task for task in tasks if not task.done() and not task.cancel()]
-        if not busy:
-            return False
-        self.pool.end()
-        return True
+        if busy:
+            # The executor has no public way to end a busy worker before Python 3.14.
+            for process in list((getattr(self._executor, "_processes", None) or {}).values()):
+                process.kill()
+            self.shutdown()
+        return bool(busy)
 
     def shutdown(self) -> None:
-        self.pool.close()
+        """Wait for running tasks, drop waiting tasks, and end the workers."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._writing.close()
 
 
 class _Ray:
@@ -278,6 +281,11 @@ class _Ray:
             raise error.cause if isinstance(error.cause, CcenvError) else error from None
         except self.ray.exceptions.RayError:
             raise CcenvError(DIED) from None
+
+    def finished(self, tasks: list[Any]) -> Iterator[Any]:
+        while tasks:
+            done, tasks = self.ray.wait(tasks)
+            yield from done
 
     def drop(self, tasks: list[Any]) -> bool:
         for task in self.ray.wait(tasks, num_returns=len(tasks), timeout=0)[1] if tasks else []:

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from numba import njit, types
 
+from ccenv.base import provenance
 from ccenv.base.kernels import announce, cache
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.kernels.threads import share
+from ccenv.base.provenance import module_file
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "engine/curve/step.py"
@@ -26,13 +28,18 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the package that the digests are taken of."""
     copy = tmp_path / "copy" / "ccenv"
     shutil.copytree(ROOT / "ccenv", copy, ignore=shutil.ignore_patterns("__pycache__", "*.json", "*.npz", "*.safetensors"))
-    monkeypatch.setattr(cache, "ROOT", copy)
+    move(monkeypatch, copy)
     yield copy
     forget()
 
 
+def move(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
+    for module in (cache, provenance):
+        monkeypatch.setattr(module, "ROOT", package)
+
+
 def forget() -> None:
-    for remembered in (cache._content, cache._imports, cache._module_file, cache._state_folder):
+    for remembered in (cache._content, cache._imports, module_file, cache._state_folder):
         remembered.cache_clear()
 
 
@@ -43,7 +50,7 @@ def digest(package: Path) -> str:
 
 def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = digest(package)
-    monkeypatch.setattr(cache, "ROOT", ROOT / "ccenv")
+    move(monkeypatch, ROOT / "ccenv")
     assert digest(ROOT / "ccenv") == copied
 
 

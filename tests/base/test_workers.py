@@ -25,6 +25,11 @@ def warn(text: str) -> int:
     return len(text)
 
 
+def wait(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
 def die(code: int) -> None:
     os._exit(code)
 
@@ -61,8 +66,30 @@ def test_processes_keep_the_order_pass_errors_and_end_early() -> None:
 
 
 def test_a_dead_worker_is_one_error() -> None:
-    with Workers(2) as workers, pytest.raises(CcenvError, match="worker died"):
-        workers.submit(die, 1)()
+    with Workers(apart=True) as workers:
+        for work in (workers.submit(die, 1), lambda: list(workers.as_finished(die, [1]))):
+            with pytest.raises(CcenvError, match="worker died"):
+                work()
+
+
+def test_results_come_as_they_are_finished() -> None:
+    with Workers() as workers:
+        assert list(workers.as_finished(square, [3, 2])) == [9, 4]
+    with Workers(2) as workers:
+        begin = time.perf_counter()
+        results = workers.as_finished(wait, [600.0, 0.1, 0.2])
+        assert [next(results), next(results)] == [0.1, 0.2]
+        workers.drop()
+        assert sorted(workers.as_finished(square, range(4))) == [0, 1, 4, 9]
+        assert time.perf_counter() - begin < 300
+
+
+def test_work_in_a_process_of_its_own_has_a_limit() -> None:
+    assert Workers.one(square, 3, limit_s=600) == 9
+    with pytest.raises(TimeoutError):
+        Workers.one(time.sleep, 600, limit_s=0.1)
+    with pytest.raises(CcenvError, match="worker died"):
+        Workers.one(die, 1, limit_s=600)
 
 
 @pytest.mark.slow  # starts a Ray cluster: about 10 s

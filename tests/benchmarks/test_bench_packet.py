@@ -14,7 +14,7 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.packet import PacketCell, make_packet_cells
 from ccenv.benchmarks.results import PARQUET, read_parquet
-from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.benchmarks.run.backends import play_cells
 from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
@@ -339,7 +339,7 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_errors_in_ray_tasks_are_one_line() -> None:
     broken = [replace(cell, network={**cell.network, "links": []}) for cell in cells()]
     with pytest.raises(InputError, match="links"):
-        list(BACKENDS["ray"](broken[:1], 1))
+        list(play_cells(broken[:1], "ray", 1))
 
 
 def test_a_suite_never_runs_a_python_file(tmp_path: Path) -> None:

@@ -258,8 +258,3 @@ def test_two_agents_of_one_name(tmp_path: Path) -> None:
 def test_an_agent_given_twice_is_one(tmp_path: Path) -> None:
     manifest = run_suite(small_suite(), tmp_path, extra_agents=["reno"], limit=1, pictures=False)
     assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
-
-
-def test_a_dead_worker_is_one_line() -> None:
-    with pytest.raises(CcenvError, match="a worker process died; finished cells are kept"):
-        list(backends.in_processes(os._exit, [1], 1))

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.base.kernels.announce import announced, say
+from ccenv.base.provenance import ROOT, module_file
 
-ROOT = Path(__file__).resolve().parents[2]
 # Only imports at the top of a file: a kernel uses nothing that a plain function imports for itself.
 _IMPORT = re.compile(rb"^(?:from[ \t]+(ccenv[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(ccenv[\w.]*))", re.MULTILINE)
 _COMMENT = re.compile(rb"#[^\n]*")
@@ -66,7 +66,7 @@ def _content(file: Path) -> bytes:
 
 @cache
 def _imports(file: Path) -> tuple[Path, ...]:
-    return tuple(module for name in _find_imports(_content(file)) if (module := _module_file(name)))
+    return tuple(module for name in _find_imports(_content(file)) if (module := module_file(name)))
 
 
 def _find_imports(text: bytes) -> Iterator[str]:
@@ -76,16 +76,7 @@ def _find_imports(text: bytes) -> Iterator[str]:
             continue
         for name in _NAME.findall(_COMMENT.sub(b"", names).decode()):
             inner = f"{package.decode()}.{name.split()[0]}"
-            yield inner if _module_file(inner) else package.decode()
-
-
-@cache
-def _module_file(name: str) -> Path | None:
-    base = ROOT.joinpath(*name.split(".")[1:])
-    for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
-        if file.is_file() and base != ROOT:
-            return file
-    return None
+            yield inner if module_file(inner) else package.decode()
 
 
 def cache_folder() -> Path:

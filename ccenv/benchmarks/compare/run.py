@@ -6,7 +6,6 @@ import html
 import math
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path as FilePath
@@ -23,7 +22,7 @@ from ccenv.base.files import write_atomic
 from ccenv.base.registry import number
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
 from ccenv.base.user.python_file import hashes_of, held, is_python_file
-from ccenv.base.workers import ProcessPool, Workers, tell, watched
+from ccenv.base.workers import Workers
 from ccenv.benchmarks.compare.table import ALLOWED, COLUMNS, Row, Setting, draw, merge_rows
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.figure import picture, require_picture
@@ -277,15 +276,12 @@ def _is_compiled(spec: str) -> bool:
 
 
 def _run_alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
-    pool = ProcessPool(1, __name__)
     try:
-        outcome: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
+        outcome: tuple[Row, Result | None] = Workers.one(_run, task, spec, limit_s=limit_s)
     except TimeoutError:
         return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
-    except BrokenExecutor:
+    except CcenvError:
         return Row(spec, error="its process died"), None
-    finally:
-        pool.end()
     return outcome
 
 

@@ -1,23 +1,17 @@
-"""Backends that play cells; each yields the records of finished cells in any order, with the same numbers."""
+"""Backends that play cells: one after the other here, in worker processes or as Ray tasks, with the same numbers."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from ccenv.base.errors import CcenvError, require_extra
-from ccenv.base.workers import ProcessPool, start_ray, tell, watched
+from ccenv.base.errors import CcenvError
+from ccenv.base.workers import BACKENDS as OF_WORKERS
+from ccenv.base.workers import Workers
 from ccenv.benchmarks.cells.cell import FILE, Cell
 from ccenv.benchmarks.suite.base import CellData
 
-DIED = "a worker process died; finished cells are kept: run the same command again"
-
-
-Backend = Callable[[Sequence[Cell], int], Iterator[list[CellData]]]
-"""Plays cells with a number of workers."""
-
-
+LOCAL = "local"
+BACKENDS = (LOCAL, *OF_WORKERS)
 FAILED = "failed"
 """Key of the error text that replaces the record of a cell whose sender, code of a user, failed."""
 
@@ -40,67 +34,20 @@ def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
     return {FAILED: broken[cell.agent.sha256], "agent": cell.agent.label, "cell": cell.name}
 
 
-def local(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
-    """Play the cells here, one after the other."""
-    del workers
-    broken: dict[str, str] = {}
-    for task in _tasks(cells):
-        yield [run_cell(cell, broken) for cell in task]
-
-
-def processes(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
-    """Play the cells in worker processes. Raises CcenvError if a worker dies; records yielded before stay valid."""
-    yield from in_processes(_task, _tasks(cells), workers)
-
-
-def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
-    """Play the cells as Ray tasks, on the cluster of RAY_ADDRESS or on a local one of ``workers`` cores.
+def play_cells(cells: Sequence[Cell], backend: str, workers: int) -> Iterator[list[CellData]]:
+    """Play cells on a backend, with a number of workers; yield the records of finished cells as they come.
 
     Raises:
-        MissingExtraError: if Ray is not installed.
+        MissingExtraError: if Ray is wanted and not installed.
         CcenvError: if a worker dies; records yielded before stay valid.
     """
-    require_extra("ray", "rllib")
-    import ray as cluster
-
-    started = not cluster.is_initialized()
-    if started:
-        start_ray(workers, os.environ.get("RAY_ADDRESS"))
-    try:
-        remote = cluster.remote(num_cpus=1, max_retries=2)(watched)
-        pending = [remote.remote(_task, task) for task in _tasks(cells)]
-        while pending:
-            done, pending = cluster.wait(pending)
-            for task in done:
-                try:
-                    yield tell(cluster.get(task))
-                except cluster.exceptions.RayTaskError as error:
-                    raise error.cause if isinstance(error.cause, CcenvError) else error from None
-                except cluster.exceptions.RayError:
-                    raise CcenvError(DIED) from None
-    finally:
-        if started:
-            cluster.shutdown()
-
-
-def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> Iterator[Any]:
-    """Yield the results of work on items as worker processes finish them.
-
-    Raises:
-        CcenvError: if a worker dies.
-    """
-    from concurrent.futures import as_completed
-    from concurrent.futures.process import BrokenProcessPool
-
-    pool = ProcessPool(workers, work.__module__)
-    try:
-        for task in as_completed([pool.executor.submit(watched, work, item) for item in items]):
-            yield tell(task.result())
-        pool.close()
-    except BrokenProcessPool:
-        raise CcenvError(DIED) from None
-    finally:
-        pool.end()  # all tasks are done, or the rest is abandoned
+    if backend == LOCAL:
+        broken: dict[str, str] = {}
+        for task in _tasks(cells):
+            yield [run_cell(cell, broken) for cell in task]
+        return
+    with Workers(workers, backend, apart=True) as pool:
+        yield from pool.as_finished(_task, _tasks(cells))
 
 
 def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -112,6 +59,3 @@ def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
 def _task(cells: list[Cell]) -> list[CellData]:
     broken: dict[str, str] = {}
     return [run_cell(cell, broken) for cell in cells]
-
-
-BACKENDS: dict[str, Backend] = {"local": local, "processes": processes, "ray": ray}

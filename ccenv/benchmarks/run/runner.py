@@ -16,6 +16,7 @@ from ccenv.base.files import plain
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
+from ccenv.base.workers import MOST_JOBS
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
 from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
@@ -24,7 +25,7 @@ from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.cells.packet import FIXED, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
 from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, write_parquet
-from ccenv.benchmarks.run.backends import BACKENDS, FAILED
+from ccenv.benchmarks.run.backends import BACKENDS, FAILED, play_cells
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import open_cells, open_run
@@ -65,7 +66,7 @@ def run_suite(
         extra_metrics: names, Python files or plugins of further metrics.
         only: patterns of ``scenario/agent/adversary/seed`` with ``*``; empty: all.
         limit: largest number of cells to play now.
-        backend: a key of ``BACKENDS``; it does not change the results.
+        backend: one of ``BACKENDS``; it does not change the results.
         workers: processes; by default one per usable core.
         fresh: discard the contents of the folder.
         pictures: also write the worst trace of each sender and the plots.
@@ -107,7 +108,7 @@ def run_suite(
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
         progress(done, done + len(unfinished))
         failed: list[dict[str, str]] = []
-        for batch in BACKENDS[backend](unfinished, workers or _cores()):
+        for batch in play_cells(unfinished, backend, workers or _cores()):
             failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
             records = [record for record in batch if FAILED not in record]
             finished.append(*records)
@@ -166,7 +167,7 @@ def evaluate(
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
     cells = make_cells(suite, [game_player(sender) if isinstance(suite, GameSuite) else agent_player(sender, code=True)])
     finished: dict[str, dict[str, Any]] = {}
-    for records in BACKENDS[backend](cells, workers or _cores()):
+    for records in play_cells(cells, backend, workers or _cores()):
         for record in records:
             if FAILED in record:
                 raise EngineError(record[FAILED])
@@ -258,7 +259,7 @@ def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions 
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_JOBS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def _order_records(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
