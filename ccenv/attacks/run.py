@@ -19,8 +19,8 @@ from ccenv.attacks.game import Found, Game, Scene, generator
 from ccenv.attacks.goals import UTILISATION, Goal
 from ccenv.attacks.scenes import attack_path, scene_of, scene_set
 from ccenv.attacks.windows import ANY_WINDOW, Claim
-from ccenv.base.errors import InputError, require_extra, shown
-from ccenv.base.figure import table
+from ccenv.base.errors import InputError, shown
+from ccenv.base.results import TableResult
 from ccenv.network.adversary import Adversary, RecordedAdversary
 from ccenv.network.laws import Violation, check_trace
 from ccenv.network.path import Path
@@ -142,7 +142,7 @@ class Arena(Protocol[PlaceT_co]):
 
 
 @dataclass(frozen=True)
-class AttackResult(Generic[PlaceT_co]):
+class AttackResult(TableResult, Generic[PlaceT_co]):
     """The result of an attack.
 
     Attributes:
@@ -200,18 +200,14 @@ class AttackResult(Generic[PlaceT_co]):
     def __repr__(self) -> str:
         return f"AttackResult({self.sender} on {self.name}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    row_name = "adversary"
 
-        rows = {name: {column: getattr(finding, column) for column in COLUMNS} for name, finding in self.by_adversary.items()}
-        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
+    def _rows(self) -> list[dict[str, Any]]:
+        findings = self.by_adversary.items()
+        return [{"adversary": name, **{column: getattr(finding, column) for column in COLUMNS}} for name, finding in findings]
 
-    def _repr_html_(self) -> str:
-        """Show the findings and the worst trace in a notebook."""
-        rows = [[name, *(getattr(finding, column) for column in COLUMNS)] for name, finding in self.by_adversary.items()]
-        return table(repr(self), ("adversary", *COLUMNS), rows) + self.trace._repr_html_()
+    def _picture(self) -> str:
+        return self.trace._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object, without traces."""

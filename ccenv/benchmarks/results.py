@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError, require_extra
-from ccenv.base.figure import table
+from ccenv.base.results import TableResult
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
@@ -22,7 +22,6 @@ from ccenv.network.metrics.user import OwnMetric
 USER_METRICS = "own_metrics"
 ASKED = "asked"
 """Key of a manifest: suite, adversaries and metrics as the user named them."""
-SHOWN = 20  # records of a list in a notebook
 RUNS = FilePath("runs") / "bench"
 """Where results of suites go by default."""
 
@@ -39,16 +38,13 @@ class UserMetricDescription(StrictModel):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-class Manifest(dict[str, Any]):
+class Manifest(TableResult, dict[str, Any]):
     """The manifest of a run: what was played, by which code, and the summary of each sender."""
 
-    def to_frame(self) -> Any:
-        """Return the summary as a ``pandas.DataFrame``: a row per sender. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    row_name = "sender"
 
-        rows = {entry["agent"]: self._row(entry) for entry in self["summary"]}
-        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("sender")
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"sender": entry["agent"], **self._row(entry)} for entry in self["summary"]]
 
     def _row(self, entry: dict[str, Any]) -> dict[str, Any]:
         score, worst = entry["score"] or {}, entry["worst_case"] or {}
@@ -62,30 +58,19 @@ class Manifest(dict[str, Any]):
             f"Manifest(suite {suite['name']} version {suite['version']}, {len(self['summary'])} senders, {self['n_cells']} cells)"
         )
 
-    def _repr_html_(self) -> str:
-        rows = [{"sender": entry["agent"], **self._row(entry)} for entry in self["summary"]]
-        return table(repr(self), list(rows[0]) if rows else ["sender"], [list(row.values()) for row in rows])
 
-
-class Records(list[dict[str, Any]]):
+class Records(TableResult, list[dict[str, Any]]):
     """Records of cells, in the order of the suite."""
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per cell and a column per metric. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    shown = 20
 
+    def _rows(self) -> list[dict[str, Any]]:
         names = ("scenario", "agent", "adversary", "seed", "model")
-        return pandas.DataFrame([{**{n: record[n] for n in names}, **record["metrics"]} for record in self])
+        return [{**{n: record[n] for n in names}, **record["metrics"]} for record in self]
 
     def __repr__(self) -> str:
         senders = ", ".join(dict.fromkeys(str(record["agent"]) for record in self))
         return f"Records({len(self)} cells of {senders or 'nobody'})"
-
-    def _repr_html_(self) -> str:
-        names = list(self[0]["metrics"]) if self else []
-        rows = [[r["scenario"], r["agent"], r["adversary"], r["seed"], *map(r["metrics"].get, names)] for r in self[:SHOWN]]
-        return table(repr(self), ["scenario", "sender", "adversary", "seed", *names], rows)
 
 
 def describe_user_metrics(metrics: Sequence[OwnMetric]) -> dict[str, Any]:

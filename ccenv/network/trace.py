@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.errors import InputError, PathError, TraceError, require_extra, unknown_name
+from ccenv.base.errors import InputError, PathError, TraceError, unknown_name
 from ccenv.base.figure import line_picture
 from ccenv.base.files import Format, canonical_json, write_atomic
 from ccenv.base.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
 from ccenv.base.provenance import VERSION
+from ccenv.base.results import TableResult
 from ccenv.network.path import MBPS_IN_BPS, MODELS, Grid, Model, Path, grid_of
 
 Floats = NDArray[np.float64]
@@ -80,7 +81,7 @@ class TraceHeader(StrictModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(TableResult):
     """A run of N flows over T steps. Arrays are float64 copies and read-only; ``dataclasses.replace`` makes a changed trace.
 
     Attributes:
@@ -185,11 +186,8 @@ class Trace:
         senders, dt_ms = ", ".join(head.senders) or "no sender", 1e3 * head.dt_s
         return f"Trace({senders} on {head.model}, {self.n_steps} steps of {dt_ms:.4g} ms, adversary {head.adversary or 'none'})"
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per time and flow. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
-
+    def _make_frame(self, pandas: Any) -> Any:
+        """Return a row per time and flow."""
         rows, flows = self.n_steps + 1, self.n_flows
         index = pandas.MultiIndex.from_product([self.times_s, range(flows)], names=["time_s", "flow"])
         data = {name: getattr(self, name).reshape(-1) for name in PER_FLOW}

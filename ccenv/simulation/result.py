@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ccenv.base.errors import InputError, require_extra, unknown_name
-from ccenv.base.figure import line_picture, table
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.figure import line_picture
 from ccenv.base.random import uniform
+from ccenv.base.results import TableResult
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.engine.packet.spec import FlowSpec, JitterSpec
 from ccenv.network.metrics.packet import AppRun, PacketRun, RunFlow, RunWindow
@@ -96,7 +97,7 @@ LINK_COUNTS = tuple(n for n in LINK_LOG if n not in ("queue_bytes", "rate_Bps"))
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(TableResult):
     """The outcome of ``simulate``.
 
     Attributes:
@@ -178,28 +179,24 @@ class Result:
     def __repr__(self) -> str:
         return f"Result({self.scenario.name}: {', '.join(self.names())}; {self.scenario.duration_s:g} s, {self.events} events)"
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame``: a row per time and flow. Raises MissingExtraError without pandas.
-
-        The columns are the fields of flow_log and ``throughput_mbps``, the rate of the interval that ends at the row.
-        """
-        require_extra("pandas", "bench")
-        import pandas
-
+    def _make_frame(self, pandas: Any) -> Any:
+        """Return the fields of flow_log and ``throughput_mbps`` of the interval before, a row per time and flow."""
         index = pandas.MultiIndex.from_product([self.time_s, self.names()], names=["time_s", "flow"])
         names = self.flow_log.dtype.names or ()
         data = {name: self.flow_log[name].reshape(-1) for name in names}
         rates = np.vstack([np.zeros((1, self.flow_log.shape[1])), self.throughput_Bps()]) / MBPS_IN_BPS
         return pandas.DataFrame(data | {"throughput_mbps": rates.reshape(-1)}, index=index)
 
-    def _repr_html_(self) -> str:
-        """Show averages, rates and the first link's queue in a notebook."""
-        keys = ("name", "throughput_mbps", "loss", "rtt", "timeouts")
-        head = ("flow", "Mbit/s", "loss", "RTT (s)", "time-outs")
-        averages = table(repr(self), head, [[flow[key] for key in keys] for flow in self.summary()["flows"]])
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the averages of the flows."""
+        columns = {"flow": "name", "Mbit/s": "throughput_mbps", "loss": "loss", "RTT (s)": "rtt", "time-outs": "timeouts"}
+        return [{head: flow[key] for head, key in columns.items()} for flow in self.summary()["flows"]]
+
+    def _picture(self) -> str:
+        """Return rates and the first link's queue."""
         rates = dict(zip(self.names(), self.throughput_Bps().T / MBPS_IN_BPS, strict=True))
         queue = {"queue": self.link_log["queue_bytes"][:, 0] / 1e3}
-        return f"{averages}{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
+        return f"{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
 
     def measured(self) -> PacketRun:
         """Return the run as metrics see it (``ccenv.network.metrics.table.measure_run``)."""

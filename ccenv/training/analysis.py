@@ -16,6 +16,7 @@ from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.foreign import read_text
+from ccenv.base.results import TableResult
 from ccenv.network.figure import picture
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.logs import MAX_BYTES, PROGRESS, read_evaluations
@@ -33,7 +34,7 @@ _PANELS = (
 
 
 @dataclass(frozen=True)
-class TrainingRun:
+class TrainingRun(TableResult):
     """A run opened from its folder.
 
     Attributes:
@@ -66,11 +67,7 @@ class TrainingRun:
 
         return load_adversary(self.folder)
 
-    def to_frame(self) -> Any:
-        """Return the progress as a ``pandas.DataFrame`` with the steps as index. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
-
+    def _make_frame(self, pandas: Any) -> Any:
         return pandas.DataFrame(self.progress).set_index("steps")
 
     def evaluations_frame(self) -> Any:

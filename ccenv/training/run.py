@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender, PolicySender
 from ccenv.base.errors import InputError, require_extra
-from ccenv.base.figure import table
 from ccenv.base.files import Format, plain, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import code_hash
+from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
 from ccenv.envs.packet.task import make_senders
 from ccenv.network.adversary import MlpAdversary
@@ -35,7 +35,7 @@ RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged",
 
 
 @dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(TableResult):
     """Result of a finished run. Scores are measured in the config's own world.
 
     Attributes:
@@ -70,20 +70,10 @@ class TrainingResult:
     def __repr__(self) -> str:
         return f"TrainingResult({self.folder}: {self.steps} steps, score {self.evaluation.score:.4g})"
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per measured policy and world. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    row_name = "policy"
 
-        return pandas.DataFrame.from_dict(
-            {name: asdict(evaluation) for name, evaluation in self._evaluations().items()}, orient="index"
-        )
-
-    def _repr_html_(self) -> str:
-        """Show the evaluations in a notebook."""
-        rows = {name: asdict(evaluation) for name, evaluation in self._evaluations().items()}
-        columns = list(rows["last"])
-        return table(repr(self), ["policy", *columns], [[name, *map(row.get, columns)] for name, row in rows.items()])
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"policy": name, **asdict(evaluation)} for name, evaluation in self._evaluations().items()]
 
     def _evaluations(self) -> dict[str, Evaluation]:
         """Return the evaluations by name: last policy, best policy, common world, further worlds."""

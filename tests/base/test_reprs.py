@@ -17,6 +17,7 @@ from ccenv.agents import AGENTS
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import ExternalSender, ProgramSender
 from ccenv.attacks.run import AttackResult, Finding
+from ccenv.base.results import TableResult
 from ccenv.benchmarks.compare import Comparison
 from ccenv.benchmarks.results import Manifest, Records
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary
@@ -123,8 +124,9 @@ def test_a_training_result_shows_what_was_measured() -> None:
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
 def test_results_have_a_line_a_page_and_a_table(kind: type) -> None:
-    for method in ("__repr__", "_repr_html_", "to_frame"):
-        assert method in vars(kind), f"{kind.__name__} has no {method} of its own"
+    assert issubclass(kind, TableResult)
+    assert "__repr__" in vars(kind)
+    assert {"_rows", "_make_frame"} & set(vars(kind)), f"{kind.__name__} has no table of its own"
 
 
 def test_public_classes_have_a_line_of_their_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -17,9 +16,11 @@ from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import USER_SENDERS, SenderLike, as_sender, load_sender
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import ClassicSender, Sender
-from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
+from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, shown
+from ccenv.base.figure import table
 from ccenv.base.files import write_atomic
 from ccenv.base.registry import number
+from ccenv.base.results import TableResult
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
 from ccenv.base.user.python_file import hashes_of, held, is_python_file
 from ccenv.base.workers import Workers
@@ -42,7 +43,7 @@ _SENDERS = "A name (ccenv list agents), a Python file, a program (.json) or a po
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(TableResult):
     """The outcome of :func:`compare`.
 
     Attributes:
@@ -69,14 +70,14 @@ class Comparison:
         """Return the setting and the rows as plain data."""
         return {"setting": self.setting.to_dict(), "senders": [asdict(row) for row in self.rows]}
 
-    def to_frame(self) -> Any:
-        """Return the rows as a ``pandas.DataFrame`` with the senders as index. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    row_name = "sender"
 
-        kept = [key for key, _ in self.columns] + (["error"] if any(row.error for row in self.rows) else [])
-        data = {key: [row.value(key) if key != "error" else row.error for row in self.rows] for key in kept}
-        return pandas.DataFrame(data, index=pandas.Index([row.sender for row in self.rows], name="sender"))
+    def _rows(self) -> list[dict[str, Any]]:
+        failed = any(row.error for row in self.rows)
+        return [
+            {"sender": row.sender, **{key: row.value(key) for key, _ in self.columns}, **({"error": row.error} if failed else {})}
+            for row in self.rows
+        ]
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, queue and loss of all senders over time into a .png, .svg or .pdf file."""
@@ -84,15 +85,10 @@ class Comparison:
         write_atomic(target, picture(draw(self.setting, self.rows, self.results), target.suffix, DPI))
 
     def _repr_html_(self) -> str:
-        """Show the table and the picture in a notebook."""
+        """Show the table, with intervals, and the picture in a notebook."""
         drawn = picture(draw(self.setting, self.rows, self.results), ".svg").decode()
-        head = "".join(f"<th>{html.escape(title)}</th>" for _, title in self.columns)
-        body = "".join(
-            f"<tr><th>{html.escape(row.sender)}</th>" + "".join(f"<td>{row.text(key)}</td>" for key, _ in self.columns) + "</tr>"
-            for row in self.rows
-        )
-        table = f"<table><caption>{html.escape(str(self.setting))}</caption><tr><th></th>{head}</tr>{body}</table>"
-        return f"<div>{table}{drawn[drawn.index('<svg') :]}</div>"
+        texts = [[row.sender, *(row.text(key) for key, _ in self.columns)] for row in self.rows]
+        return table(str(self.setting), ["", *(title for _, title in self.columns)], texts) + drawn[drawn.index("<svg") :]
 
 
 def compare(

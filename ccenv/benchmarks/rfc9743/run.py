@@ -10,10 +10,11 @@ from typing import Any
 
 from ccenv.agents.load import USER_SENDERS
 from ccenv.attacks.run import attack
-from ccenv.base.errors import CcenvError, InputError, NoEncodingError, require_extra, shown
+from ccenv.base.errors import CcenvError, InputError, NoEncodingError, shown
 from ccenv.base.files import Format, hash_of, make_folder, plain, write_atomic
 from ccenv.base.foreign import path_of
 from ccenv.base.provenance import code_hash, versions
+from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
 from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender
 from ccenv.benchmarks.cells.code import cells_code
@@ -105,18 +106,13 @@ FORMAT = Format("ccenv-report", 1, "a report about a sender")
 RUNS, CELLS, DATA, PAGE, TRACES = FilePath("runs") / "report", "cells", "report.json", "report.html", "counterexamples"
 
 
-class Report(dict[str, Any]):
+class Report(TableResult, dict[str, Any]):
     """A report: sender, criteria with numbers and verdicts, worst cases, proofs, and where it comes from."""
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per measure. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
-
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return a row per measure."""
         keep = ("label", "metric", "unit", "value", "baseline", "verdict", "n_cells")
-        return pandas.DataFrame(
-            [{"criterion": c["id"], **{k: m[k] for k in keep}} for c in self["criteria"] for m in c["measures"]]
-        )
+        return [{"criterion": c["id"], **{k: m[k] for k in keep}} for c in self["criteria"] for m in c["measures"]]
 
     def __repr__(self) -> str:
         """Return one line."""

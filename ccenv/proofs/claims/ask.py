@@ -7,8 +7,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import InputError, did_you_mean, require_extra, shown, unknown_name
-from ccenv.base.figure import table
 from ccenv.base.foreign import fraction_of
+from ccenv.base.results import TableResult
 from ccenv.base.units import SECONDS, positive
 from ccenv.base.workers import Workers
 from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
@@ -21,7 +21,7 @@ from ccenv.proofs.solver.solvers import Store
 COLUMNS = ("name", "claim", "verdict", "seconds")  # of a query, in tables
 
 
-class Answer(dict[str, Any]):
+class Answer(TableResult, dict[str, Any]):
     """A verdict with its evidence, as the command line prints it with ``--json``."""
 
     @property
@@ -29,19 +29,12 @@ class Answer(dict[str, Any]):
         """Whether the property was proved."""
         return bool(self["verdict"] == "verified")
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per query. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
-
-        return pandas.DataFrame([{key: query[key] for key in COLUMNS} for query in self["queries"]])
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{key: query[key] for key in COLUMNS} for query in self["queries"]]
 
     def __repr__(self) -> str:
         bound = f", bound {self['bound']}" if self["bound"] is not None else ""
         return f"Answer({self['name']} of {self['sender']} on {self['model']}: {self['verdict']}{bound}, {self['seconds']:.1f} s)"
-
-    def _repr_html_(self) -> str:
-        return table(repr(self), COLUMNS, [[query[key] for key in COLUMNS] for query in self["queries"]])
 
 
 def verify(

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from ccenv.base.errors import InputError, require_extra, unknown_name
-from ccenv.base.figure import table
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.results import TableResult
 from ccenv.base.workers import Workers
 from ccenv.proofs.claims.lemmas import Lemma, LoadedSuite, constants_of, expected_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.report import Outcome, about_run, decide_claim
@@ -135,26 +135,19 @@ class LemmaRun:
         return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse, workers=workers, cubes=self.cubes)
 
 
-class LemmaReport(dict[str, Any]):
+class LemmaReport(TableResult, dict[str, Any]):
     """The outcomes of the lemmas of a set: suite, setting, T, versions, and ``lemmas``, one JSON object each."""
 
-    def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per lemma. Raises MissingExtraError without pandas."""
-        require_extra("pandas", "bench")
-        import pandas
+    row_name = "lemma"
 
+    def _rows(self) -> list[dict[str, Any]]:
         columns = ("verdict", "bound", "paper", "seconds", "as_expected")
-        rows = {row["name"]: {name: row[name] for name in columns} for row in self["lemmas"]}
-        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("lemma")
+        return [{"lemma": row["name"], **{column: row[column] for column in columns}} for row in self["lemmas"]]
 
     def __repr__(self) -> str:
         verdicts = [row["verdict"] for row in self["lemmas"]]
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
         return f"LemmaReport({self['suite']}, setting {self['setting_name']}: {counts})"
-
-    def _repr_html_(self) -> str:
-        columns = ("name", "verdict", "bound", "paper", "seconds")
-        return table(repr(self), columns, [[row[column] for column in columns] for row in self["lemmas"]])
 
 
 def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
