@@ -16,7 +16,7 @@ from ccenv.envs.common.episodes import Episodes
 from ccenv.proofs.games import kernels
 from ccenv.proofs.games.boards import explore
 from ccenv.proofs.games.game import load_game
-from ccenv.proofs.games.players import Solved
+from ccenv.proofs.games.values import Solved
 
 _ID = "ccenv/Game-v0"
 MOST_BYTES = 1_000_000_000
@@ -83,9 +83,7 @@ class GameCore(Episodes):
         self.n_actions = boards.game.most_sent + 1
         self.n_answers = int(np.diff(boards.first_edge).max())
         self._legal = np.arange(self.n_actions) < boards.actions[:, None]
-        shares = np.stack([boards.inflight / boards.game.inflight_cap, boards.pending / boards.game.most_sent], axis=1)
-        self._regions = np.concatenate([boards.region(), shares], axis=1, dtype=np.float32)
-        self.n_elements = self._regions.shape[1] + 1
+        self.n_elements = boards.seen.shape[1] + 1
         self._keys = np.stack(self.keys(), axis=1).astype(np.float64)
         self.board = np.zeros(num_envs, np.int64)
         self.reward, self._error, self._lost = np.zeros(num_envs), np.zeros(num_envs), np.zeros(num_envs)
@@ -123,15 +121,9 @@ class GameCore(Episodes):
         return np.asarray(self._legal[self.board], dtype=np.int8)
 
     def observations(self) -> np.ndarray:
-        """Return what the boards of all runs say, (B, n_elements) float32."""
-        return self.observations_of(self.board, self.episode_steps - self.elapsed)
-
-    def observations_of(self, boards: np.ndarray, left: np.ndarray | int) -> np.ndarray:
-        """Return what given boards say with so many steps left, (n, n_elements) float32."""
-        seen = np.empty((len(boards), self.n_elements), np.float32)
-        seen[:, :-1] = self._regions[boards]
-        seen[:, -1] = left / self.episode_steps
-        return seen
+        """Return what the boards of all runs say, and the share of the steps that are left, (B, n_elements) float32."""
+        left = (self.episode_steps - self.elapsed) / self.episode_steps
+        return np.concatenate([self.solved.boards.seen[self.board], left[:, None]], axis=1, dtype=np.float32)
 
 
 class GameTask:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
+from ccenv.envs.game import solved_game
+from ccenv.proofs.games.players import regret_of, sender_on
 from ccenv.training.games import CONFIGS, GameTraining, learn, load_training
 
 pytest.importorskip("stable_baselines3")
 
 
 def test_shipped_configs_are_read() -> None:
-    assert {load_training(name).algorithm for name in shipped_names(CONFIGS, ".yaml")} == {"ppo", "dqn"}
+    assert {load_training(name).algorithm for name in shipped_names(CONFIGS, ".yaml")} == {"ppo", "dqn", "rllib"}
 
 
 def test_a_short_run_has_an_exact_curve() -> None:
@@ -30,5 +34,22 @@ def test_a_short_run_has_an_exact_curve() -> None:
 
 @pytest.mark.slow
 def test_ppo_comes_within_a_fifth_of_the_value_of_cbr_small() -> None:
-    found = learn("cbr_small", load_training("ppo"))
+    found = learn("cbr_small", load_training("ppo").model_copy(update={"total_steps": 491_520}))
     assert min(row["regret"] for row in found.curve) <= 1.2 * found.value
+
+
+@pytest.mark.slow
+def test_rllib_comes_within_a_fifth_of_the_value_of_cbr_late() -> None:
+    pytest.importorskip("ray")
+    found = learn("cbr_late", load_training("rllib").model_copy(update={"total_steps": 327_680}))
+    assert min(row["regret"] for row in found.curve) <= 1.2 * found.value
+
+
+def test_a_learned_policy_is_stored_and_played(tmp_path: Path) -> None:
+    short = GameTraining(
+        algorithm="dqn", num_envs=4, total_steps=400, evaluate_every_steps=200, parameters={"learning_starts": 50}
+    )
+    found, file = learn("ideal", short), tmp_path / "mine.safetensors"
+    found.save(file)
+    solved = solved_game("ideal", None)
+    assert regret_of(sender_on(str(file), solved), solved) == min(row["worst"] for row in found.curve)

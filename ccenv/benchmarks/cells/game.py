@@ -8,15 +8,27 @@ from typing import Any, ClassVar
 
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.load import load_sender
-from ccenv.base.config import validate
+from ccenv.base.config import find_data, shipped_names, validate
 from ccenv.base.errors import InputError
 from ccenv.base.files import canonical_json, hash_of, plain
-from ccenv.base.foreign import parse_json
+from ccenv.base.foreign import parse_json, read_bounded
+from ccenv.base.foreign.tensors import MAX_FILE_BYTES
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, nan_to_none
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.proofs.games.boards import explore
 from ccenv.proofs.games.game import Game
-from ccenv.proofs.games.players import PROGRAMS, SENDERS, Solved, first_error, optimal_share, regret_of, sender_on
+from ccenv.proofs.games.players import (
+    BOUNDS,
+    POLICIES,
+    PROGRAMS,
+    SENDERS,
+    WEIGHTS,
+    first_error,
+    optimal_share,
+    regret_of,
+    sender_on,
+)
+from ccenv.proofs.games.values import Solved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +77,15 @@ def _solved(game: str) -> Solved:
 
 def game_player(spec: str) -> Player:
     """Return the player of a sender of games: one of ``SENDERS``, or a belief program by name or file. Raises InputError."""
-    if spec in SENDERS and spec not in PROGRAMS:
+    if spec in POLICIES:
+        stems = [stem for stem in shipped_names(WEIGHTS, ".safetensors") if stem.startswith(f"{spec}_")]
+        weights = [read_bounded(find_data(WEIGHTS, stem, ".safetensors", "policy"), MAX_FILE_BYTES).hex() for stem in stems]
+        return Player(spec, "policy", spec, hash_of({"kind": "game", "spec": spec, "weights": weights}))
+    if spec in SENDERS and spec not in PROGRAMS and not spec.startswith(BOUNDS):
         return Player(spec, "game", spec, hash_of({"kind": "game", "spec": spec}))
-    sender = load_sender(spec)
+    sender = load_sender(spec.removeprefix(BOUNDS))
+    if spec.startswith(BOUNDS):
+        return Player(spec, "program", spec, hash_of({"kind": "bounds", "program": sender_hash(sender)}))
     return Player(sender.name, "program", spec, sender_hash(sender))
 
 

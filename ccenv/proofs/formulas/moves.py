@@ -66,7 +66,7 @@ def moves_of(trace: Trace) -> Moves:
     E, S, G = trace.E.sum(axis=1), trace.S.sum(axis=1), trace.G
     mix = trace.E[0] / E[0] if E[0] > 0 else np.full(n, 1 / n)
     sent, free = np.diff(trace.A, axis=0), np.diff(trace.L_free, axis=0)
-    jitter = trace.grid.jitter_steps[0] > 0
+    jitter = trace.grid.jitter_steps[0]
     # Of each delay element (CCAC has one): bytes delivered, bytes due D later, bytes received.
     curves = [(S, G, np.minimum(G, E))]
     if header.model != "ccac" and n > 1:
@@ -87,7 +87,7 @@ def moves_of(trace: Trace) -> Moves:
         spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1].sum() - free[t - 1].sum()))
         row[0] = _find_share(G[t - 1] + step_bytes - G[t], 0.0, spare)
         for i, (mine, due, left) in enumerate(curves):
-            low = max(mine[t - 1], due[t - 1]) if jitter else mine[t - 1]
+            low = max(mine[t - 1], due[t - jitter]) if 0 < jitter <= t else mine[t - 1]
             row[2 + i] = _find_share(mine[t], low, left[t])
         for i in np.flatnonzero(free[t - 1] > 0).tolist():
             budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]

@@ -16,6 +16,8 @@ from ccenv.proofs.games.game import Game
 
 MEMORY_BYTES = 2_000_000_000
 EDGE_BYTES = 6
+MODELS = ("ideal", "cbr", "ccac")
+"""By their codes in the kernels."""
 _TRIED_EDGES = 600_000  # a part of a game that has so many tells how it grows
 _GROWING = 2.0  # arrays that grow are held twice for a while
 
@@ -35,6 +37,9 @@ class Boards:
         first_action: of each board, into ``first_edge``.
         first_edge: of each action, into the next three.
         delivered, lost, target: of each answer of the network.
+        slowest, fastest: C_L and C_U of each board, the least and the greatest rate that it holds.
+        least_queue, most_queue: q_L and q_U, the fewest and the most packets that may be queued.
+        held: (boards, rates) which of the game's rates it holds.
     """
 
     game: Game
@@ -47,39 +52,19 @@ class Boards:
     delivered: NDArray[np.uint8]
     lost: NDArray[np.uint8]
     target: Ints
+    slowest: Ints
+    fastest: Ints
+    least_queue: Ints
+    most_queue: Ints
+    held: NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Return the number of boards."""
         return len(self.inflight)
 
-    @cached_property
-    def _look(self) -> tuple[Ints, NDArray[np.bool_]]:
-        ranges: tuple[Ints, NDArray[np.bool_]] = kernels.look(self.bits, self.tuples, np.array(self.game.rates, dtype=np.int64))
-        return ranges
-
-    @property
-    def slowest(self) -> Ints:
-        """C_L: the least rate of each board."""
-        return self._look[0][:, 0]
-
-    @property
-    def fastest(self) -> Ints:
-        """C_U: the greatest rate."""
-        return self._look[0][:, 1]
-
-    @property
-    def least_queue(self) -> Ints:
-        """q_L: the fewest packets that may be queued."""
-        return self._look[0][:, 2]
-
-    @property
-    def most_queue(self) -> Ints:
-        """q_U: the most packets that may be queued."""
-        return self._look[0][:, 3]
-
     def holds(self, rate: int) -> NDArray[np.bool_]:
         """Return which boards hold a rate."""
-        return self._look[1][:, self.game.rates.index(rate)]
+        return self.held[:, self.game.rates.index(rate)]
 
     @property
     def actions(self) -> Ints:
@@ -95,6 +80,12 @@ class Boards:
     def region(self) -> NDArray[np.uint8]:
         """Return of each board which tuples it holds, as zeros and ones."""
         return np.unpackbits(self.bits.view(np.uint8), axis=1, bitorder="little")[:, : len(self.tuples)]
+
+    @cached_property
+    def seen(self) -> NDArray[np.float32]:
+        """What a policy sees of each board: the region, packets in flight over their cap, packets pending over the most sent."""
+        shares = np.stack([self.inflight / self.game.inflight_cap, self.pending / self.game.most_sent], axis=1)
+        return np.concatenate([self.region(), shares], axis=1, dtype=np.float32)
 
     def answers(self, board: int, action: int) -> range:
         """Return the edges of an action."""
@@ -173,8 +164,13 @@ def _explored(game: Game, most_edges: int) -> Boards | None:
         if level >= 0:  # at the beginning nothing is queued; a bucket may hold any number of tokens
             start[row // 64] |= np.uint64(1 << (row % 64))
     table = np.array(tuples, dtype=np.int64)
-    model = ("ideal", "cbr", "ccac").index(game.model)
+    model = MODELS.index(game.model)
     most_boards = min(2**31 - 1, MEMORY_BYTES // (8 * len(start) + 16))
     network = (model, game.jitter_steps, game.feedback_steps, table, ages, start)
-    status, *graph = kernels.explore(*network, game.most_sent, cap, game.allowed_loss, most_boards, most_edges)
-    return None if status == kernels.FULL else Boards(game, table, *graph)
+    explored = kernels.explore(*network, game.most_sent, cap, game.allowed_loss, most_boards, most_edges)
+    status, boards, actions, edges = explored[:4]
+    lengths = (boards, boards, boards, boards + 1, actions + 1, edges, edges, edges)
+    if status == kernels.FULL:
+        return None
+    graph = [array[:length] for array, length in zip(explored[4:], lengths, strict=True)]
+    return Boards(game, table, *graph, *kernels.look(graph[0], table, np.array(game.rates)))

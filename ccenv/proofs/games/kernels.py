@@ -11,6 +11,9 @@ import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
+from ccenv.engine.compiled.beliefs import at, flow_rings, update_beliefs, update_queue_bound
+from ccenv.engine.compiled.calls import load
+from ccenv.engine.curve.transport import acknowledge
 
 CCAC = 2
 RATE, BUFFER, LEVEL, DUE, BASE = range(5)
@@ -54,11 +57,21 @@ def digest(bits, inflight, pending):
 
 
 @kernel
+def find(table, bits, inflight, pending, found, then, following):
+    """Return where a board lies in the table of boards, or the free place where it belongs."""
+    place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
+    while table[place] >= 0:
+        c = table[place]
+        if inflight[c] == then and pending[c] == following and np.array_equal(bits[c], found):
+            break
+        place = (place + 1) & (table.shape[0] - 1)
+    return place
+
+
+@kernel
 def larger(array):
     """Return an array of twice the length that begins with the given one."""
-    more = np.empty(2 * array.shape[0], array.dtype)
-    more[: array.shape[0]] = array
-    return more
+    return np.concatenate((array, np.empty_like(array)))
 
 
 @kernel
@@ -101,9 +114,9 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
         most_edges: where it gives up, too.
 
     Returns:
-        tuple: DONE or FULL; bits, packets in flight and packets sent already of each board; the first action of each board; the
-        first edge of each action (actions of a board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each
-        edge.
+        tuple: DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays: bits, packets in flight
+        and packets sent already of each board; the first action of each board; the first edge of each action (actions of a
+        board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each edge.
     """
     width, spread = start.shape[0], cap + most_sent + 1
     bits = np.empty((1024, width), np.uint64)
@@ -140,61 +153,39 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
                         place = path[BASE] + level * ages + due
                         bucket[key, place >> 6] |= np.uint64(1) << np.uint64(place & 63)
             for following in range(most_sent + 1 if late else 1):
-                if late:  # what follows is chosen before the sender sees which of the observations it is
-                    good = True
-                    for k in range(kinds):
-                        key = touched[k]
-                        m = members(bucket[key], tuples, next_chosen)
-                        then = inflight[i] + sent - key // spread - key % spread
-                        if not safe(model, jitter, tuples, next_chosen, m, then, following, cap, allowed):
-                            good = False
-                            break
-                    if not good:
-                        break
+                good = True  # what follows is chosen before the sender sees which of the answers it is
+                for k in range(kinds if late else 0):
+                    m = members(bucket[touched[k]], tuples, next_chosen)
+                    then = inflight[i] + sent - touched[k] // spread - touched[k] % spread
+                    good = good and safe(model, jitter, tuples, next_chosen, m, then, following, cap, allowed)
+                if not good:
+                    break
                 if actions + 2 > first_edge.shape[0]:
                     first_edge = larger(first_edge)
                 first_edge[actions] = edges
                 for k in range(kinds):
                     key = touched[k]
                     found, then = bucket[key], inflight[i] + sent - key // spread - key % spread
-                    place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
-                    j = -1
-                    while table[place] >= 0 and j < 0:
-                        c = table[place]
-                        if inflight[c] == then and pending[c] == following:
-                            same = True
-                            for w in range(width):
-                                if bits[c, w] != found[w]:
-                                    same = False
-                                    break
-                            if same:
-                                j = c
-                        place = (place + 1) & (table.shape[0] - 1)
+                    place = find(table, bits, inflight, pending, found, then, following)
+                    j = table[place]
                     if j < 0:
                         if boards >= most_boards:
-                            return FULL, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+                            return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                         if boards == inflight.shape[0]:
-                            more = np.empty((2 * boards, width), np.uint64)
-                            more[:boards] = bits
-                            bits = more
-                            inflight, pending, first_action = larger(inflight), larger(pending), larger(first_action)
+                            bits, inflight = larger(bits), larger(inflight)
+                            pending, first_action = larger(pending), larger(first_action)
                         if 3 * boards > table.shape[0]:
                             table = np.full(2 * table.shape[0], -1, np.int32)
                             for b in range(boards):
-                                q = np.int64(digest(bits[b], inflight[b], pending[b]) & np.uint64(table.shape[0] - 1))
-                                while table[q] >= 0:
-                                    q = (q + 1) & (table.shape[0] - 1)
-                                table[q] = b
-                        place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
-                        while table[place] >= 0:
-                            place = (place + 1) & (table.shape[0] - 1)
+                                table[find(table, bits, inflight, pending, bits[b], inflight[b], pending[b])] = b
+                            place = find(table, bits, inflight, pending, found, then, following)
                         j = boards
                         table[place] = j
                         bits[j], inflight[j], pending[j] = found, then, following
                         boards += 1
                     if edges == target.shape[0]:
                         if 2 * edges > most_edges:
-                            return FULL, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+                            return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                         delivered, lost, target = larger(delivered), larger(lost), larger(target)
                     delivered[edges], lost[edges], target[edges] = key % spread, key // spread, j
                     edges += 1
@@ -204,33 +195,22 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
         i += 1
     first_action[boards] = actions
     first_edge[actions] = edges
-    return (
-        DONE,
-        bits[:boards],
-        inflight[:boards],
-        pending[:boards],
-        first_action[: boards + 1],
-        first_edge[: actions + 1],
-        delivered[:edges],
-        lost[:edges],
-        target[:edges],
-    )
+    return DONE, boards, actions, edges, bits, inflight, pending, first_action, first_edge, delivered, lost, target
 
 
 @kernel(nogil=True)
 def look(bits, tuples, rates):
-    """Return of each board least and greatest rate, and fewest and most packets queued; and which rates it holds."""
-    found = np.zeros((bits.shape[0], 4), np.int32)
+    """Return of each board least and greatest rate, fewest and most packets queued, and which rates it holds."""
+    slowest, fastest, least, most = [np.zeros(bits.shape[0], np.int32) for _ in range(4)]
     holds = np.zeros((bits.shape[0], rates.shape[0]), np.bool_)
+    chosen = np.zeros(tuples.shape[0], np.int64)
     for i in range(bits.shape[0]):
-        found[i, 0], found[i, 2] = NEVER, NEVER
-        for t in range(tuples.shape[0]):
-            if (bits[i, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
-                rate, queue = tuples[t, RATE], max(0, -tuples[t, LEVEL])
-                found[i, 0], found[i, 1] = min(found[i, 0], rate), max(found[i, 1], rate)
-                found[i, 2], found[i, 3] = min(found[i, 2], queue), max(found[i, 3], queue)
-                holds[i, np.searchsorted(rates, rate)] = True
-    return found, holds
+        inside = tuples[chosen[: members(bits[i], tuples, chosen)]]
+        queues = np.maximum(0, -inside[:, LEVEL])
+        slowest[i], fastest[i] = inside[:, RATE].min(), inside[:, RATE].max()
+        least[i], most[i] = queues.min(), queues.max()
+        holds[i, np.searchsorted(rates, inside[:, RATE])] = True
+    return slowest, fastest, least, most, holds
 
 
 @kernel(nogil=True)
@@ -332,53 +312,56 @@ def reach(first_action, first_edge, target, goal, live, steps):
 
 
 @kernel(nogil=True)
-def sender_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
-    """Raise credit to the least with which the sender keeps of * delivered >= share * fastest; False where it passes the cap."""
+def raise_credit(graph, side, share, of, cap, credit):
+    """Raise credit to the least with which a side keeps its share; False where it passes the cap.
+
+    ``side`` 1: the sender keeps of * delivered >= share * fastest; -1: the network keeps it <= that. The network's least over
+    answers of the largest need is the sender's rule with all signs turned.
+    """
+    first_action, first_edge, delivered, target, fastest = graph
     changed = True
     while changed:
         changed = False
         for i in range(credit.shape[0] - 1, -1, -1):
             if credit[i] >= cap:
                 continue
-            best = cap
+            best = NEVER * of
             for k in range(first_action[i], first_action[i + 1]):
-                worst = 0
+                worst = -best
                 for e in range(first_edge[k], first_edge[k + 1]):
                     j = target[e]
-                    need = credit[j] - of * delivered[e] + share * fastest[j] if credit[j] < cap else cap
-                    if need > worst:
-                        worst = need
-                        if worst >= best:
-                            break
+                    need = cap
+                    if credit[j] < cap:
+                        need = max(0, min(cap, credit[j] + side * (share * fastest[j] - of * delivered[e])))
+                    worst = max(worst, side * need)
+                    if worst >= best:
+                        break
                 best = min(best, worst)
-            if best > credit[i]:
-                credit[i] = best
+            if side * best > credit[i]:
+                credit[i] = side * best
                 changed = True
         if credit[0] >= cap:
             return False
     return True
 
 
-@kernel(nogil=True)
-def network_credit(first_action, first_edge, delivered, target, fastest, share, of, cap, credit):
-    """Raise credit to the least with which the network keeps of * delivered <= share * fastest; False where it passes the cap."""
-    changed = True
-    while changed:
-        changed = False
-        for i in range(credit.shape[0] - 1, -1, -1):
-            if credit[i] >= cap:
-                continue
-            worst = 0
-            for k in range(first_action[i], first_action[i + 1]):
-                best = cap
-                for e in range(first_edge[k], first_edge[k + 1]):
-                    j = target[e]
-                    need = credit[j] + of * delivered[e] - share * fastest[j] if credit[j] < cap else cap
-                    best = min(best, need)
-                worst = max(worst, best)
-            if worst > credit[i]:
-                credit[i] = min(worst, cap)
-                changed = True
-        if credit[0] >= cap:
-            return False
-    return True
+@kernel
+def hear(flows, rings_at, mask, n, sent, env, settings, reciprocals_at):
+    """Let flows hear what step n brought, in proof timing: the engine's own bookkeeping of delays and bounds.
+
+    Args:
+        flows: (R,) FLOW_DTYPE; of each the rings lie one after the other from ``rings_at`` on.
+        rings_at: address.
+        mask: length of a ring - 1.
+        n: the step.
+        sent: (R,) packets sent in it.
+        env: ENV_DTYPE.
+        settings: of beliefs.
+        reciprocals_at: address.
+    """
+    for r in range(flows.shape[0]):
+        fl, rings = flows[r], flow_rings(rings_at, 5 * r * (mask + 1), mask)
+        acknowledge(env, fl, 0, rings, n, n, 1.0, 0.0)
+        update_beliefs(fl, rings, n, 1.0, 1.0, 1.0, 0.0, True, settings, reciprocals_at)
+        held = load(rings_at, at(rings.e_at, n, mask)) - load(rings_at, at(rings.s_at, n, mask))
+        update_queue_bound(fl, sent[r], held, 1.0)

@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccenv.agents.programs.program import BOOLEANS, Program, decide
+from ccenv.agents.programs.program import BOOLEANS
+from ccenv.base.config import find_data
 from ccenv.base.errors import InputError, UnknownNameError, unknown_name
+from ccenv.base.foreign import read_bounded
+from ccenv.base.foreign.tensors import MAX_FILE_BYTES, read_tensors
 from ccenv.proofs.games.boards import Boards, Ints
-from ccenv.proofs.games.values import costs
+from ccenv.proofs.games.bounds import BoundsSender, sends
+from ccenv.proofs.games.values import Solved
 from ccenv.proofs.senders.catalog import program_of
 
 NETWORKS = ("worst", "optimal", "random")
 """The best response to a sender, the one that plays the value of the game, and one that draws among the possible answers."""
 RANDOM = "random"
-
-
-class Solved:
-    """A game with the cost of every board for every number of steps left.
-
-    Attributes:
-        boards: of the game.
-        horizon_steps: H.
-        table: cost by steps left and board (``ccenv.proofs.games.values.costs``).
-    """
-
-    def __init__(self, boards: Boards) -> None:
-        self.boards, self.horizon_steps = boards, boards.game.horizon_steps
-        self.table: Ints = costs(boards, self.horizon_steps)
-
-    @property
-    def value(self) -> int:
-        """The regret under best play of both sides."""
-        return int(self.table[-1, 0])
-
-    def answers(self, after: NDArray[Any]) -> NDArray[Any]:
-        """Return the cost of each answer, given the costs of the boards that it leads to."""
-        return after[self.boards.target] - self.boards.delivered
-
-    def worst(self, after: NDArray[Any]) -> NDArray[Any]:
-        """Return the cost of each action against the network that answers worst."""
-        return np.maximum.reduceat(self.answers(after), self.boards.first_edge[:-1])
-
-    def best_actions(self) -> Ints:
-        """Return the least of the best actions, by steps left (row; row 0 means nothing) and board."""
-        actions = np.zeros((self.horizon_steps + 1, len(self.boards)), dtype=np.int32)
-        places = np.arange(len(self.boards.first_edge) - 1)
-        owner = np.repeat(np.arange(len(self.boards)), self.boards.actions)
-        for left in range(1, self.horizon_steps + 1):
-            good = self.worst(self.table[left - 1]) == self.table[left][owner]
-            first = np.minimum.reduceat(np.where(good, places, len(places)), self.boards.first_action[:-1])
-            actions[left] = first - self.boards.first_action[:-1]
-        return actions
 
 
 @dataclass(frozen=True)
@@ -73,36 +40,16 @@ class Sender:
 
     def at(self, left: int) -> Ints | None:
         """Return its actions with so many steps left, None if it draws."""
-        return None if self.actions is None else self.moves(left)
-
-    def moves(self, left: int) -> Ints:
-        """Return its actions with so many steps left. Raises InputError for a sender that draws."""
-        if self.actions is None:
-            raise InputError(f"sender {self.name!r} draws its actions: there is no one line of play")
-        return self.actions if self.actions.ndim == 1 else self.actions[left]
-
-
-def _of_program(program: Program, boards: Boards) -> Ints:
-    """Return what a belief program sends with exact bounds: MSS = Rm = 1, rates rounded down to whole packets."""
-    reads = program.inputs() & {"rate", *BOOLEANS}
-    if reads:
-        raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
-    sent = np.empty(len(boards), dtype=np.int32)
-    for board in range(len(boards)):
-        sent[board] = int(decide(program, bounds_of(boards, board)).rate)
-    return sent
+        return self.actions if self.actions is None or self.actions.ndim == 1 else self.actions[left]
 
 
 def bounds_of(boards: Boards, board: int) -> dict[str, Fraction]:
     """Return the exact bounds of a board under the names that programs read; C_L_lambda is C_L, which holds all there is."""
-    inside = boards.members(board)
-    delays = [Fraction(max(0, -level), rate) for rate, _, level, _ in inside]
-    slowest, queue = Fraction(int(boards.slowest[board])), Fraction(int(boards.most_queue[board]))
-    one = Fraction(1)
+    delays = [Fraction(max(0, -level), rate) for rate, _, level, _ in boards.members(board)]
+    slowest, fastest, queue = (Fraction(int(of[board])) for of in (boards.slowest, boards.fastest, boards.most_queue))
     return {
-        **{"C_L": slowest, "C_L_lambda": slowest, "C_U": Fraction(int(boards.fastest[board]))},
-        **{"q_U": queue, "q_U/Rm": queue, "qdel_L": min(delays), "qdel_U": max(delays)},
-        **{"MSS": one, "MSS/Rm": one, "Rm": one},
+        **{"C_L": slowest, "C_L_lambda": slowest, "C_U": fastest},
+        **{"q_U": queue, "qdel_L": min(delays), "qdel_U": max(delays)},
     }
 
 
@@ -113,15 +60,22 @@ _RULES: Mapping[str, Callable[[Boards], Ints]] = {
 }
 PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")
 """Listing 2 of [CCmatic]."""
-SENDERS = ("optimal", *_RULES, *PROGRAMS, RANDOM)
+BOUNDS = "bounds:"
+POLICIES = ("ppo", "dqn")
+"""Learned by the configs of these names (``ccenv.training.games``)."""
+WEIGHTS = "ccenv.configs.learn"
+SENDERS = ("optimal", *_RULES, *PROGRAMS, *(BOUNDS + name for name in PROGRAMS), *POLICIES, RANDOM)
+Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
-def sender_on(name: str, solved: Solved) -> Sender:
-    """Return a sender of a game: one of SENDERS, or a belief program by its name or file.
+def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
+    """Return a sender of a game: one of SENDERS, a shipped or stored policy, or a belief program by its name or file.
+
+    ``bounds:`` before a program lets it go by the engine's bounds instead of exact sets.
 
     Raises:
         UnknownNameError: if there is neither.
-        InputError: for a program that reads more than a board says.
+        InputError: for a program that reads more than a board says, or a policy of another game.
     """
     boards = solved.boards
     if name == RANDOM:
@@ -130,11 +84,59 @@ def sender_on(name: str, solved: Solved) -> Sender:
         return Sender(name, solved.best_actions())
     if name in _RULES:
         return legal(name, boards, _RULES[name](boards))
+    if name in POLICIES or name.endswith(".safetensors"):
+        return policy_sender(name, read_policy(name, boards.game.name), solved)
     try:
-        program = program_of(name)
+        program = program_of(name.removeprefix(BOUNDS))
     except UnknownNameError:
         raise unknown_name("sender of a game", name, SENDERS) from None
-    return legal(name, boards, _of_program(program, boards))
+    if reads := program.inputs() & {"rate", *BOOLEANS}:
+        raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
+    if name.startswith(BOUNDS):
+        return BoundsSender(name, program)
+    return legal(name, boards, np.array([sends(program, bounds_of(boards, board)) for board in range(len(boards))]))
+
+
+def read_policy(name: str, game: str) -> Layers:
+    """Return the layers of a shipped policy of a game, by the name of its config, or of a file.
+
+    Raises:
+        UnknownNameError: if there is none.
+        InputError: if the file holds no layers.
+    """
+    file = find_data(WEIGHTS, name if name not in POLICIES else f"{name}_{game}", ".safetensors", "policy of a game")
+    tensors = read_tensors(read_bounded(file, MAX_FILE_BYTES), file.name)
+    layers = [(tensors[f"w{i}"], tensors[f"b{i}"]) for i in range(len(tensors) // 2) if {f"w{i}", f"b{i}"} <= tensors.keys()]
+    if not layers or 2 * len(layers) != len(tensors):
+        raise InputError(f"{file.name}: tensors {sorted(tensors)[:6]}; a policy of a game has w0, b0, w1, b1, ...")
+    return layers
+
+
+def policy_sender(name: str, layers: Layers, solved: Solved) -> Sender:
+    """Return what a policy does on every board and for every number of steps left; of an illegal number nothing is sent.
+
+    Args:
+        name: of the sender.
+        layers: weights (inputs, outputs) and biases; ReLU between them, the largest output is the action.
+        solved: the game, whose observations are those of ``ccenv/Game-v0``.
+
+    Raises:
+        InputError: if the layers do not fit the game.
+    """
+    boards, seen = solved.boards, solved.boards.seen
+    shape = (layers[0][0].shape[0], layers[-1][1].shape[0])
+    chained = all(left.shape[1:] == bias.shape == right.shape[:1] for (left, bias), (right, _) in pairwise(layers))
+    if not chained or shape != (seen.shape[1] + 1, boards.game.most_sent + 1):
+        raise InputError(f"policy {name!r} has {shape[0]} inputs and {shape[1]} actions, not those of game {boards.game.name!r}")
+    actions = np.zeros(solved.table.shape, dtype=np.int32)
+    first = seen @ layers[0][0][:-1] + layers[0][1]
+    for left in range(1, solved.horizon_steps + 1):
+        values = first + left / solved.horizon_steps * layers[0][0][-1]
+        for weights, biases in layers[1:]:
+            values = np.maximum(values, 0.0) @ weights + biases
+        chosen = values.argmax(axis=1)
+        actions[left] = np.where(chosen < boards.actions, chosen, 0)
+    return Sender(name, actions)
 
 
 def legal(name: str, boards: Boards, actions: NDArray[Any]) -> Sender:
@@ -142,7 +144,7 @@ def legal(name: str, boards: Boards, actions: NDArray[Any]) -> Sender:
     return Sender(name, np.clip(actions, 0, boards.actions - 1).astype(np.int32))
 
 
-def regret_of(sender: Sender, solved: Solved, network: str = "worst") -> float:
+def regret_of(sender: Sender | BoundsSender, solved: Solved, network: str = "worst") -> float:
     """Return the regret of a sender: against its worst network, or the mean against another one.
 
     Args:
@@ -152,96 +154,90 @@ def regret_of(sender: Sender, solved: Solved, network: str = "worst") -> float:
     """
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
+    if isinstance(sender, BoundsSender):
+        return sender.play(solved, network).regret
     boards, cost = solved.boards, solved.table[0].astype(np.float64)
     for left in range(1, solved.horizon_steps + 1):
         if network == "worst":
             by_action = solved.worst(cost)
         elif network == "random":
-            total = np.add.reduceat(solved.answers(cost), boards.first_edge[:-1])
-            by_action = total / np.diff(boards.first_edge)
+            by_action = np.add.reduceat(solved.answers(cost), boards.first_edge[:-1]) / np.diff(boards.first_edge)
         else:
-            by_action = solved.answers(cost)[_worst_edges(solved, solved.table[left - 1])]
-        actions = sender.at(left)
-        if actions is None:
-            cost = np.add.reduceat(by_action, boards.first_action[:-1]) / boards.actions
-        else:
-            cost = by_action[boards.first_action[:-1] + actions]
+            by_action = solved.answers(cost)[solved.worst_edges(solved.table[left - 1])]
+        cost = _by_board(by_action, sender.at(left), boards)
     return float(cost[0])
 
 
-def _worst_edges(solved: Solved, after: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the first of the worst answers to each action."""
-    starts = solved.boards.first_edge
-    cost = solved.answers(after)
-    top = np.repeat(np.maximum.reduceat(cost, starts[:-1]), np.diff(starts))
-    places = np.where(cost == top, np.arange(len(cost)), len(cost))
-    return np.asarray(np.minimum.reduceat(places, starts[:-1]), dtype=np.int64)
+def _by_board(by_action: NDArray[Any], actions: Ints | None, boards: Boards) -> NDArray[np.float64]:
+    """Return of each board what its action has, or the mean over actions where they are drawn."""
+    if actions is None:
+        return np.asarray(np.add.reduceat(by_action.astype(np.float64), boards.first_action[:-1]) / boards.actions)
+    return np.asarray(by_action[boards.first_action[:-1] + actions], dtype=np.float64)
 
 
-def optimal_share(sender: Sender, solved: Solved) -> float:
+def optimal_share(sender: Sender | BoundsSender, solved: Solved) -> float:
     """Return on which share of the boards that any play reaches the sender's decision is a best one, all steps alike.
 
-    A sender that draws counts with the share of its actions that are best.
+    A sender that draws counts with the share of its actions that are best, one on the engine's bounds with the share of its
+    decisions against the random network.
     """
+    if isinstance(sender, BoundsSender):
+        return sender.play(solved, "random").optimal_share
     boards = solved.boards
     edges_of = np.repeat(np.arange(len(boards)), np.diff(boards.first_edge[boards.first_action]))
     reached, shares = np.zeros(len(boards), dtype=bool), []
     reached[0] = True
     for left in range(solved.horizon_steps, 0, -1):
-        good = solved.worst(solved.table[left - 1]) == np.repeat(solved.table[left], boards.actions)
-        actions = sender.at(left)
-        if actions is None:
-            best = np.add.reduceat(good.astype(np.float64), boards.first_action[:-1]) / boards.actions
-        else:
-            best = good[boards.first_action[:-1] + actions].astype(np.float64)
-        shares.append(best[reached])
+        shares.append(_by_board(solved.best(left), sender.at(left), boards)[reached])
         then = np.zeros_like(reached)
         then[boards.target[reached[edges_of]]] = True
         reached = then
     return float(np.concatenate(shares).mean())
 
 
-def line(sender: Sender, solved: Solved) -> list[dict[str, Any]]:
+def line(sender: Sender | BoundsSender, solved: Solved) -> list[dict[str, Any]]:
     """Return what a sender and its worst network play, a row a step: what the board says, what is played, and what it costs.
 
     ``error`` is by how many packets the decision is worse than the best one. Raises InputError for a sender that draws.
     """
+    if isinstance(sender, BoundsSender):
+        return _rows(sender.play(solved, "worst").moves, solved)
+    if sender.actions is None:
+        raise InputError(f"sender {sender.name!r} draws its actions: there is no one line of play")
     boards, H = solved.boards, solved.horizon_steps
-    after = np.empty_like(solved.table)
-    after[0] = solved.table[0]
+    after, moves, board = solved.table.astype(np.float64), [], 0
     for left in range(1, H + 1):
-        after[left] = solved.worst(after[left - 1])[boards.first_action[:-1] + sender.moves(left)]
-    board, rows = 0, []
+        after[left] = _by_board(solved.worst(after[left - 1]), sender.at(left), boards)
     for left in range(H, 0, -1):
-        action = int(sender.moves(left)[board])
+        action = int(sender.at(left)[board])  # type: ignore[index]  # it does not draw
         edges = boards.answers(board, action)
-        inside = slice(edges.start, edges.stop)
-        worst = int((after[left - 1][boards.target[inside]] - boards.delivered[inside].astype(np.int32)).argmax())
-        error = int((solved.table[left - 1][boards.target[inside]] - boards.delivered[inside].astype(np.int32)).max())
-        edge = edges[worst]
+        moves.append(
+            (board, action, max(edges, key=lambda edge: after[left - 1, boards.target[edge]] - int(boards.delivered[edge])))
+        )
+        board = int(boards.target[moves[-1][2]])
+    return _rows(moves, solved)
+
+
+def _rows(moves: Sequence[tuple[int, int, int]], solved: Solved) -> list[dict[str, Any]]:
+    """Return rows of moves: board, action, edge of the answer."""
+    boards, rows = solved.boards, []
+    bounds = {"C_L": boards.slowest, "C_U": boards.fastest, "q_L": boards.least_queue, "q_U": boards.most_queue}
+    for step, (board, action, edge) in enumerate(moves):
+        left, edges = solved.horizon_steps - step, boards.answers(board, action)
+        worst = max(int(solved.table[left - 1, boards.target[e]]) - int(boards.delivered[e]) for e in edges)
         rows.append(
             {
-                "step": H - left,
-                "C_L": int(boards.slowest[board]),
-                "C_U": int(boards.fastest[board]),
-                "q_L": int(boards.least_queue[board]),
-                "q_U": int(boards.most_queue[board]),
-                "inflight": int(boards.inflight[board]),
-                "sent": action,
-                "delivered": int(boards.delivered[edge]),
-                "lost": int(boards.lost[edge]),
-                "error": error - int(solved.table[left, board]),
-                "board": board,
+                **{"step": step, **{name: int(of[board]) for name, of in bounds.items()}},
+                **{"inflight": int(boards.inflight[board]), "sent": action},
+                **{"delivered": int(boards.delivered[edge]), "lost": int(boards.lost[edge])},
+                **{"error": worst - int(solved.table[left, board]), "board": board},
             }
         )
-        board = int(boards.target[edge])
     return rows
 
 
-def first_error(sender: Sender, solved: Solved) -> list[dict[str, Any]]:
+def first_error(sender: Sender | BoundsSender, solved: Solved) -> list[dict[str, Any]]:
     """Return a line of play up to and with the first decision that is not a best one; empty: there is none, or it draws."""
-    if sender.actions is None:
-        return []
-    rows = line(sender, solved)
+    rows = [] if isinstance(sender, Sender) and sender.actions is None else line(sender, solved)
     wrong = next((place for place, row in enumerate(rows) if row["error"] > 0), None)
     return [] if wrong is None else rows[: wrong + 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,29 +16,75 @@ from ccenv.proofs.games.game import Game
 
 OF = 120
 """Shares of the link are decided to this part of the whole."""
+SENDER, NETWORK = 1, -1
+"""Sides of ``kernels.raise_credit``."""
 
 
-def costs(boards: Boards, horizon_steps: int) -> Ints:
+def costs(boards: Boards, horizon_steps: int, rows: int | None = None) -> Ints:
     """Return what is still to come under best play of both sides, by steps left (row) and board (column).
 
     The cost of a run of H steps is C_U H - S: with the greatest rate that is possible at its end, what could have been delivered
-    less what was. Row 0 is C_U H, and the cost at a board is what is delivered from there on, taken off the final C_U H.
+    less what was. Row 0 is C_U H, and the cost at a board is what is delivered from there on, taken off the final C_U H. With
+    fewer ``rows`` than H + 1 the last ones are kept, each in the row of its number modulo theirs.
     """
-    table = np.empty((horizon_steps + 1, len(boards)), dtype=np.int32)
+    rows = rows or horizon_steps + 1
+    table = np.empty((rows, len(boards)), dtype=np.int32)
     table[0] = boards.fastest * horizon_steps
+    graph = (boards.first_action, boards.first_edge, boards.delivered, boards.target)
     for left in range(horizon_steps):
-        kernels.sweep(boards.first_action, boards.first_edge, boards.delivered, boards.target, table[left], table[left + 1])
+        kernels.sweep(*graph, table[left % rows], table[(left + 1) % rows])
     return table
 
 
 def regret(boards: Boards, horizon_steps: int) -> int:
     """Return the least over senders of the largest over networks of C t - S, C in the belief, after so many steps."""
-    before = (boards.fastest * horizon_steps).astype(np.int32)
-    after = np.empty_like(before)
-    for _ in range(horizon_steps):
-        kernels.sweep(boards.first_action, boards.first_edge, boards.delivered, boards.target, before, after)
-        before, after = after, before
-    return int(before[0])
+    return int(costs(boards, horizon_steps, 2)[horizon_steps % 2, 0])
+
+
+class Solved:
+    """A game with the cost of every board for every number of steps left.
+
+    Attributes:
+        boards: of the game.
+        horizon_steps: H.
+        table: cost by steps left and board (``costs``).
+    """
+
+    def __init__(self, boards: Boards) -> None:
+        self.boards, self.horizon_steps = boards, boards.game.horizon_steps
+        self.table = costs(boards, self.horizon_steps)
+
+    @property
+    def value(self) -> int:
+        """The regret under best play of both sides."""
+        return int(self.table[-1, 0])
+
+    def answers(self, after: NDArray[Any]) -> NDArray[Any]:
+        """Return the cost of each answer, given the costs of the boards that it leads to."""
+        return after[self.boards.target] - self.boards.delivered
+
+    def worst(self, after: NDArray[Any]) -> NDArray[Any]:
+        """Return the cost of each action against the network that answers worst."""
+        return np.maximum.reduceat(self.answers(after), self.boards.first_edge[:-1])
+
+    def worst_edges(self, after: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the first of the worst answers to each action."""
+        cost, starts = self.answers(after), self.boards.first_edge
+        top = np.repeat(np.maximum.reduceat(cost, starts[:-1]), np.diff(starts))
+        places = np.where(cost == top, np.arange(len(cost)), len(cost))
+        return np.asarray(np.minimum.reduceat(places, starts[:-1]), dtype=np.int64)
+
+    def best(self, left: int) -> NDArray[np.bool_]:
+        """Return which actions are best ones with so many steps left."""
+        return np.asarray(self.worst(self.table[left - 1]) == np.repeat(self.table[left], self.boards.actions))
+
+    def best_actions(self) -> Ints:
+        """Return the least of the best actions, by steps left (row; row 0 means nothing) and board."""
+        starts, actions = self.boards.first_action[:-1], np.zeros(self.table.shape, dtype=np.int32)
+        places = np.arange(len(self.boards.first_edge) - 1)
+        for left in range(1, self.horizon_steps + 1):
+            actions[left] = np.minimum.reduceat(np.where(self.best(left), places, len(places)), starts) - starts
+        return actions
 
 
 @dataclass(frozen=True)
@@ -68,11 +115,10 @@ def _cap(boards: Boards) -> int:
     return 16 * fastest * fastest + 8 * boards.game.inflight_cap
 
 
-def _credit(boards: Boards, part: int, of: int, network: bool) -> NDArray[np.int64] | None:
+def _credit(boards: Boards, part: int, of: int, side: int) -> NDArray[np.int64] | None:
     credit = np.zeros(len(boards), dtype=np.int64)
-    decide = kernels.network_credit if network else kernels.sender_credit
     graph = (boards.first_action, boards.first_edge, boards.delivered, boards.target, boards.fastest)
-    return credit if decide(*graph, part, of, _cap(boards) * of, credit) else None
+    return credit if kernels.raise_credit(graph, side, part, of, _cap(boards) * of, credit) else None
 
 
 def share_kept(boards: Boards) -> Share:
@@ -81,20 +127,18 @@ def share_kept(boards: Boards) -> Share:
     Raises:
         InputError: if neither side has a certificate: the grid is too large for the credits that are tried.
     """
-    whole = _credit(boards, 1, 1, network=False)
+    whole = _credit(boards, 1, 1, SENDER)
     if whole is not None:
         return Share(Fraction(1), None, whole * OF, None)
     low, high, kept = 0, OF, np.zeros(len(boards), dtype=np.int64)
     while high - low > 1:
         middle = (low + high) // 2
-        credit = _credit(boards, middle, OF, network=False)
-        if credit is None:
+        if (credit := _credit(boards, middle, OF, SENDER)) is None:
             high = middle
         else:
             low, kept = middle, credit
     for part in range(high, min(OF, high + 4)):
-        credit = _credit(boards, part, OF, network=True)
-        if credit is not None:
+        if (credit := _credit(boards, part, OF, NETWORK)) is not None:
             return Share(Fraction(low, OF), Fraction(part, OF), kept, credit)
     raise InputError(
         f"game {boards.game.name!r}: no certificate that the sender is kept below {high}/{OF} of the link, nor above"
@@ -129,6 +173,20 @@ def steps_to(boards: Boards, rate: int) -> int | None:
     steps = np.empty(len(boards), dtype=np.int32)
     kernels.reach(boards.first_action, boards.first_edge, boards.target, boards.slowest >= rate, boards.holds(rate), steps)
     return None if steps[0] >= kernels.NEVER else int(steps[0])
+
+
+def unshrunk(boards: Boards) -> bool:
+    """Tell whether, whatever is sent, the network has answers for ever that leave the greatest rate possible, and a slower one.
+
+    This is the losing game of [CCmatic] lemma 2.1: nothing that the sender may do bounds C from above.
+    """
+    inside = (boards.fastest == boards.game.rates[-1]) & (boards.slowest < boards.game.rates[-1])
+    count = -1
+    while count != inside.sum():
+        count = inside.sum()
+        answered = np.logical_or.reduceat(inside[boards.target], boards.first_edge[:-1])
+        inside = inside & np.logical_and.reduceat(answered, boards.first_action[:-1])
+    return bool(inside[0])
 
 
 def convergence(game: Game) -> dict[int, int | None]:
