@@ -114,8 +114,8 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
         most_edges: where it gives up, too.
 
     Returns:
-        tuple: DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays: bits, packets in flight
-        and packets sent already of each board; the first action of each board; the first edge of each action (actions of a
+        tuple: DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays: bits, packets in
+        flight and packets sent already of each board; the first action of each board; the first edge of each action (actions of a
         board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each edge.
     """
     width, spread = start.shape[0], cap + most_sent + 1
