@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST_BOARDS_PLAYED = 50_000
 """A game with more boards is told by its value only: a line of play needs the cost of every board at every step."""
+_OUT = (
+    "Also write a figure (.svg, .png): of the belief set along the line, with --steps of theorem 6.1, with --learn of the curve; "
+    "or the line as a trace (.npz), or the learnt policy (.safetensors)."
+)
 
 
 def command(
@@ -32,7 +36,7 @@ def command(
         str | None,
         typer.Option(metavar="CONFIG", help="Let a policy learn the game: ppo, dqn, or a YAML file; each row is exact."),
     ] = None,
-    out: Annotated[Path | None, out_option("Also write the line of play, or the learning curve, as a figure.", "FILE")] = None,
+    out: Annotated[Path | None, out_option(_OUT, "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
     """Solve a game of sender and network exactly: its boards are all belief sets, its value is the least regret (docs/games.md).
@@ -49,13 +53,19 @@ def command(
     from ccenv.proofs.games.boards import explore
     from ccenv.proofs.games.game import load_game
 
-    if steps and (sender != "optimal" or out is not None):
-        raise InputError("--steps counts steps under best play of both sides: no --sender or --out goes with it")
+    if steps and sender != "optimal":
+        raise InputError("--steps counts steps under best play of both sides: no --sender goes with it")
     game = load_game(name)
     if loss is not None:
         game = game.changed(loss=int(loss) if loss.lstrip("-").isdecimal() else loss)
     boards = explore(game)
     data = _about(game, boards) | (_steps(game, boards) if steps else _value(boards, sender, out))
+    if steps and out is not None:
+        from ccenv.proofs.games.figure import draw_steps
+        from ccenv.proofs.games.values import theorem_rows
+
+        data["theorem_6_1"] = theorem_rows(game)
+        draw_steps(data["theorem_6_1"], out)
     if json:
         print_json(data)
         return 0
@@ -63,12 +73,11 @@ def command(
         columns = (data["rates"][1:], data["steps"], data["ramp_steps"] or [None] * len(data["steps"]))
         title = f"{game.name}: steps until all smaller rates are excluded"
         print_table(title, ["C", "steps", "F^-1(C)"], list(zip(*columns, strict=True)))
-        return 0
-    if data["starves"]:
-        print_text(f"{game.name}: every sender starves: the network keeps it to {data['share_below']} of the link for ever")
+    elif data["starves"]:
+        print_text(f"{game.name}: every sender starves, the game has no value: {data['reason']}")
     else:
         print_text(f"{game.name}: regret {data['regret']} packets after {game.horizon_steps} steps, {len(boards)} boards")
-    if data["line"]:
+    if data.get("line"):
         shown = [column for column in data["line"][0] if column != "board"]
         rows = [[row[column] for column in shown] for row in data["line"]]
         print_table(f"{sender} against its worst network", shown, rows)
@@ -87,10 +96,13 @@ def _learn(name: str, config: str, out: Path | None, json: bool, plain: bool) ->
     if not plain:
         raise InputError("--learn takes a game as its file says: no --loss, --steps or --sender")
     training = load_training(config)
-    if out is not None:
+    stores = out is not None and out.suffix == ".safetensors"
+    if out is not None and not stores:
         require_picture(out)
     learned = learn(name, training, lambda row: None if json else print_text(f"  {row['steps']} steps: regret {row['regret']:g}"))
-    if out is not None:
+    if out is not None and stores:
+        learned.save(out)
+    elif out is not None:
         draw_learning(f"{training.algorithm} on {name}", learned.value, learned.curve, out)
     last = learned.curve[-1]
     if json:
@@ -129,8 +141,8 @@ def _steps(game: Game, boards: Boards) -> dict[str, Any]:
 def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
     """Return the value of a game, or that it starves every sender, and a line of play where the game is small enough."""
     from ccenv.base.errors import InputError
-    from ccenv.proofs.games.players import Solved, line, optimal_share, regret_of, sender_on
-    from ccenv.proofs.games.values import regret, share_kept
+    from ccenv.proofs.games.players import line, optimal_share, regret_of, sender_on
+    from ccenv.proofs.games.values import Solved, regret, share_kept, unshrunk
 
     kept = share_kept(boards)
     data: dict[str, Any] = {
@@ -138,7 +150,12 @@ def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
         "starves": kept.starves,
         "share": float(kept.share),
         "share_below": None if kept.below is None else float(kept.below),
+        "reason": None,
     }
+    if kept.starves:
+        data["reason"] = f"the network has a certificate that keeps the sender to {kept.below} of the link for ever"
+        if unshrunk(boards):
+            data["reason"] += "; whatever is sent, the fastest link and a slower one stay possible ([CCmatic] lemma 2.1)"
     if len(boards) > MOST_BOARDS_PLAYED:
         if sender != "optimal" or out is not None:
             raise InputError(
@@ -147,8 +164,12 @@ def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
         return data | {"sender": None, "line": []}
     solved = Solved(boards)
     player = sender_on(sender, solved)
-    rows = [] if player.actions is None else line(player, solved)
-    if out is not None:
+    rows = [] if sender == "random" else line(player, solved)
+    if out is not None and out.suffix == ".npz":
+        from ccenv.proofs.games.traces import trace_of
+
+        trace_of(boards, rows, sender).save(out)
+    elif out is not None:
         from ccenv.proofs.games.figure import draw_line
 
         draw_line(boards, rows, out)

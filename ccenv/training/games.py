@@ -90,8 +90,8 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
     require_extra("torch", "train")
     import torch
 
-    solved, curve, begin = solved_game(game, None), [], time.process_time()
-    threads, best = torch.get_num_threads(), Layers()
+    solved, begin, threads = solved_game(game, None), time.process_time(), torch.get_num_threads()
+    best, curve = Layers(), list[dict[str, Any]]()
     torch.set_num_threads(1)  # results must not depend on how many there are
     try:
         for steps, layers in (_rllib if training.algorithm == "rllib" else _sb3)(game, training):

@@ -115,9 +115,6 @@ class SolvedRows(StrictModel):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return per rate the fewest steps until all smaller rates are excluded, and F^-1 of theorem 6.1. Raises InputError."""
-        from ccenv.proofs.games.values import convergence, ramp_steps
+        from ccenv.proofs.games.values import rows_of
 
-        game = load_game(self.game).changed(**self.changes)
-        ramp = ramp_steps(game)
-        about = {"game": self.game, "model": game.model, "buffers": list(game.buffers), "loss": game.loss}
-        return [{**about, "rate": rate, "steps": steps, "ramp_steps": ramp[rate]} for rate, steps in convergence(game).items()]
+        return rows_of(load_game(self.game).changed(**self.changes))

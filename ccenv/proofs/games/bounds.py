@@ -8,7 +8,7 @@ is found is a bound from below. Nobody times out, since the link's rate does not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +21,7 @@ from ccenv.agents.programs.program import Program, decide
 from ccenv.engine.compiled.beliefs import belief_settings, reciprocal_table, settings_record
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
 from ccenv.proofs.games import kernels
+from ccenv.proofs.games.boards import Boards
 from ccenv.proofs.games.game import UNLIMITED, Game
 from ccenv.proofs.games.values import Solved
 
@@ -68,6 +69,17 @@ class EngineBounds:
     def bounds(self) -> NDArray[np.float64]:
         """Return the bounds of FIELDS, (R, 6)."""
         return np.stack([self.flows[field] for field in FIELDS.values()], axis=1)
+
+
+def bounds_along(boards: Boards, rows: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+    """Return the engine's bounds before each row of ``ccenv.proofs.games.players.line``, and ``line`` of (6.3), in packets."""
+    runs, found = EngineBounds(boards.game), []
+    for row in rows:
+        line = float(runs.flows["buffer_line_bytes"][0])
+        found.append(dict(zip(FIELDS, runs.bounds()[0].tolist(), strict=True)) | {"line": line})
+        sent = int(boards.pending[row["board"]]) if boards.game.feedback_steps else row["sent"]
+        runs.follow(np.zeros(1, np.int64), *(np.array([step]) for step in (sent, row["delivered"], row["lost"])))
+    return found
 
 
 class Played(NamedTuple):

@@ -1,4 +1,4 @@
-"""Pictures of games: belief sets in the plane of rate and buffer ([CCmatic] figure 5) along a run, and learning curves."""
+"""Pictures of games: belief sets in the plane of rate and buffer ([CCmatic] figure 5), steps to converge, learning curves."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
+
 from ccenv.base.files import write_atomic
 from ccenv.network.figure import picture, require_picture
 from ccenv.proofs.games.boards import Boards
+from ccenv.proofs.games.bounds import bounds_along
 from ccenv.proofs.games.game import UNLIMITED
 
 _PANELS = 12
@@ -16,7 +19,7 @@ _ACROSS = 4
 
 
 def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) -> None:
-    """Draw the exact belief set before each turn of a line of play that changed it, and the bounds that it comes to.
+    """Draw the exact belief set before each turn of a line of play that changed it, its bounds, and those of the engine.
 
     Args:
         boards: of the game.
@@ -27,36 +30,62 @@ def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) ->
         InputError: for another ending.
         CcenvError: if the file cannot be written.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    target = require_picture(file)
+    require_picture(file)
+    game, known = boards.game, bounds_along(boards, rows)
     sets = [{(rate, buffer) for rate, buffer, _, _ in boards.members(row["board"])} for row in rows]
     chosen = [place for place in range(len(rows)) if place == 0 or sets[place] != sets[place - 1]][:_PANELS]
-    every = sorted({buffer for _, buffer in boards.game.paths})
+    every = sorted({buffer for _, buffer in game.paths})
     height = {buffer: place for place, buffer in enumerate(every)}
     across = min(_ACROSS, max(1, len(chosen)))
-    down = -(-max(1, len(chosen)) // across)
-    figure = Figure(figsize=(2.4 * across, 0.7 + 2.1 * down), dpi=100, layout="constrained")
-    axes = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
-    for ax, place in zip(axes, chosen, strict=False):
-        row, inside = rows[place], sets[place]
-        others = [path for path in boards.game.paths if path not in inside]
-        ax.plot(*zip(*((rate, height[buffer]) for rate, buffer in inside), strict=True), "s", color="C0", markersize=7)
-        if others:
-            ax.plot(*zip(*((rate, height[buffer]) for rate, buffer in others), strict=True), ".", color="0.75", markersize=4)
+    figure, panels = _panels(across, -(-max(1, len(chosen)) // across), 2.4, 2.1)
+    for ax, place in zip(panels, chosen, strict=False):
+        row, inside, engine = rows[place], sets[place], known[place]
+        for paths, marker, colour, size in ((set(game.paths) - inside, ".", "0.75", 4), (inside, "s", "C0", 7)):
+            ax.plot([rate for rate, _ in paths], [height[buffer] for _, buffer in paths], marker, color=colour, markersize=size)
         low, high = min(height[b] for _, b in inside), max(height[b] for _, b in inside)
         corner, width = (row["C_L"] - 0.4, low - 0.4), row["C_U"] - row["C_L"] + 0.8
-        ax.add_patch(Rectangle(corner, width, high - low + 0.8, fill=False, color="C1", linewidth=1.2))
+        ax.add_patch(Rectangle(corner, width, high - low + 0.8, fill=False, color="C1", linewidth=1.2, label="exact bounds"))
+        right = min(engine["C_U"], game.rates[-1] + 0.6)
+        ax.axvspan(engine["C_L"], right, color="C2", alpha=0.15, label="engine's C_L to C_U")
+        least = [engine["line"] - rate for rate in game.rates]  # (6.3) with T* = Rm
+        if max(least) > 0:
+            ax.plot(game.rates, np.interp(least, every, range(len(every))), ":", color="C2", label="engine's (6.3)")
         ax.set_title(f"step {row['step']}: sends {row['sent']}", fontsize="small")
         ax.set_yticks(range(len(every)), ["inf" if buffer >= UNLIMITED else str(buffer) for buffer in every])
-        ax.set_xticks(boards.game.rates)
-    for ax in axes[len(chosen) :]:
+        ax.set_xticks(game.rates)
+    for ax in panels[len(chosen) :]:
         ax.set_visible(False)
+    panels[0].legend(frameon=False, fontsize=5)
     figure.supxlabel("C (packets a step)", fontsize="small")
     figure.supylabel("buffer (packets)", fontsize="small")
-    figure.suptitle(f"{boards.game.name}: paths that are still possible, and their bounds", fontsize="medium")
-    write_atomic(target, picture(figure, target.suffix))
+    figure.suptitle(f"{game.name}: paths that are still possible, and their bounds", fontsize="medium")
+    _write(figure, file)
+
+
+def draw_steps(rows: Sequence[dict[str, Any]], file: FilePath) -> None:
+    """Draw steps to converge beside F^-1 of theorem 6.1, a panel for each allowance.
+
+    Args:
+        rows: of ``ccenv.proofs.games.values.theorem_rows``.
+        file: as for :func:`draw_line`.
+    """
+    require_picture(file)
+    losses = list(dict.fromkeys(row["loss"] for row in rows))
+    figure, panels = _panels(len(losses), 1, 2.6, 2.9)
+    for ax, loss in zip(panels, losses, strict=True):
+        of_loss = [row for row in rows if row["loss"] == loss]
+        for network in dict.fromkeys(row["network"] for row in of_loss):
+            found = [(row["rate"], row["steps"]) for row in of_loss if row["network"] == network and row["steps"] is not None]
+            ax.plot(*zip(*found, strict=True), ".-", label=network)
+        ramp = {row["rate"]: row["ramp_steps"] for row in of_loss}
+        ax.plot([*ramp], [*ramp.values()], "--", color="black", label="F^-1 (Rm for beta_s)")
+        ax.set_title(f"loss a step: {loss}", fontsize="small")
+        ax.set_xlabel("C (packets a step)", fontsize="small")
+    panels[0].set_ylabel("steps until smaller rates are excluded", fontsize="small")
+    panels[0].legend(frameon=False, fontsize=6)
+    _write(figure, file)
 
 
 def draw_learning(name: str, value: float, curve: Sequence[dict[str, Any]], file: FilePath) -> None:
@@ -68,18 +97,26 @@ def draw_learning(name: str, value: float, curve: Sequence[dict[str, Any]], file
         curve: rows with ``steps``, ``regret`` and ``worst`` (against the optimal and the worst network).
         file: as for :func:`draw_line`.
     """
+    require_picture(file)
+    figure, (ax,) = _panels(1, 1, 6, 2.7)
+    for key, label in (("worst", "against its worst network"), ("regret", "against the optimal network")):
+        ax.plot([row["steps"] for row in curve], [row[key] for row in curve], label=label)
+    ax.axhline(value, color="black", linewidth=1, label=f"value of the game: {value:g}")
+    ax.set(xlabel="steps", ylabel="regret (packets)", ylim=(0, None))
+    ax.legend(frameon=False, fontsize="small", title=name)
+    _write(figure, file)
+
+
+def _panels(across: int, down: int, width: float, height: float) -> tuple[Any, Any]:
+    """Return a figure and its panels, each of a size in inches."""
     from matplotlib.figure import Figure
 
-    target = require_picture(file)
-    figure = Figure(figsize=(6, 3.4), dpi=100, layout="constrained")
-    ax = figure.subplots()
-    steps = [row["steps"] for row in curve]
-    ax.plot(steps, [row["worst"] for row in curve], color="C1", label="against its worst network")
-    ax.plot(steps, [row["regret"] for row in curve], color="C0", label="against the optimal network")
-    ax.axhline(value, color="black", linewidth=1, label=f"value of the game: {value:g}")
-    ax.set_xlabel("steps")
-    ax.set_ylabel("regret (packets)")
-    ax.set_ylim(bottom=0)
-    ax.grid(alpha=0.25)
-    ax.legend(frameon=False, fontsize="small", title=name)
-    write_atomic(target, picture(figure, target.suffix))
+    figure = Figure(figsize=(width * across, 0.7 + height * down), dpi=100, layout="constrained")
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    for ax in panels:
+        ax.grid(alpha=0.25)
+    return figure, panels
+
+
+def _write(figure: Any, file: FilePath) -> None:
+    write_atomic(file, picture(figure, file.suffix))

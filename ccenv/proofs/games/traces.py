@@ -45,16 +45,25 @@ def trace_of(boards: Boards, rows: Sequence[dict[str, Any]], sender: str) -> Tra
                 break
     rate, buffer = states[0][:2]
     levels = np.array([level for _, _, level, _ in reversed(states)])
-    A, S, L = (np.cumsum([0, *values]) for values in (sent, [row["delivered"] for row in rows], [row["lost"] for row in rows]))
-    mss, link_rate_Bps = DEFAULT_MSS_BYTES, rate * DEFAULT_MSS_BYTES / RTT_S
+    A, S, L = (
+        np.cumsum([0, *steps]) * float(DEFAULT_MSS_BYTES)
+        for steps in (sent, [row["delivered"] for row in rows], [row["lost"] for row in rows])
+    )
+    rates = np.array([0, *sent])[:, None] * DEFAULT_MSS_BYTES / RTT_S
+    link_rate_Bps = rate * DEFAULT_MSS_BYTES / RTT_S
     delays = {"rtt_s": RTT_S, "jitter_s": RTT_S * game.jitter_steps}
-    size = math.inf if buffer >= UNLIMITED else max(1e-9, float(buffer * mss))  # a path has a buffer; this one holds nothing
-    path = Path.from_dict({"link_rate_Bps": link_rate_Bps, "buffer_bytes": size, "flows": [delays]})
-    name = {"cbr": "cbr_delay"}.get(game.model, game.model)
-    past = "free" if levels[0] else "empty"  # tokens in stock are from before
-    who = {"senders": (sender,), "adversary": "solver", "notes": f"game {game.name}", "history": past, "past_rows": 0}
-    header = TraceHeader(path=path, model=name, timing="smt", steps_per_rtt=1, dt_s=RTT_S, **who)
-    per_flow = {name: (curve * float(mss))[:, None] for name, curve in (("A", A), ("L", L), ("S", S))}
-    rates = np.array([0, *sent], dtype=float)[:, None] * mss / RTT_S
-    whole = {"rate_Bps": rates, "cwnd_bytes": np.full_like(rates, np.inf), "link_rate_Bps": np.full(len(A), link_rate_Bps)}
-    return Trace(header=header, L_free=np.zeros_like(rates), G=(A - L + levels) * float(mss), **per_flow, **whole)
+    size = math.inf if buffer >= UNLIMITED else max(1e-9, float(buffer * DEFAULT_MSS_BYTES))  # a path has a buffer
+    header = TraceHeader(
+        path=Path.from_dict({"link_rate_Bps": link_rate_Bps, "buffer_bytes": size, "flows": [delays]}),
+        model={"cbr": "cbr_delay"}.get(game.model, game.model),
+        timing="smt",
+        steps_per_rtt=1,
+        dt_s=RTT_S,
+        history="free" if levels[0] else "empty",  # tokens in stock are from before
+        senders=(sender,),
+        adversary="solver",
+        notes=f"game {game.name}",
+    )
+    G, constant = A - L + levels * float(DEFAULT_MSS_BYTES), np.full(len(A), link_rate_Bps)
+    none, unbounded = np.zeros_like(rates), np.full_like(rates, np.inf)
+    return Trace(header, A[:, None], L[:, None], none, S[:, None], G, constant, rates, unbounded)

@@ -195,6 +195,32 @@ def convergence(game: Game) -> dict[int, int | None]:
     return {rate: steps_to(boards, rate) for rate in game.rates[1:]}
 
 
+def rows_of(game: Game) -> list[dict[str, Any]]:
+    """Return per rate the fewest steps until all smaller rates are excluded, and F^-1 of theorem 6.1. Raises InputError."""
+    about = {"game": game.name, "model": game.model, "buffers": list(game.buffers), "loss": game.loss}
+    ramp = ramp_steps(game)
+    return [{**about, "rate": rate, "steps": steps, "ramp_steps": ramp[rate]} for rate, steps in convergence(game).items()]
+
+
+THEOREM_6_1: dict[str, dict[str, Any]] = {
+    "ideal, no buffer": {"model": "ideal", "jitter_steps": 0, "buffers": (0,)},
+    "cbr, beta = C": {"model": "cbr", "jitter_steps": 1, "buffers": ("C",)},
+    "cbr, beta up to C": {"model": "cbr", "jitter_steps": 1, "buffers": ("up to C",)},
+    "ccac, no buffer": {"model": "ccac", "jitter_steps": 1, "buffers": (0,)},
+}
+LOSSES = (1, 2, "sqrt(C)", "C/2+1", "C")
+
+
+def theorem_rows(game: Game) -> list[dict[str, Any]]:
+    """Return ``rows_of`` the networks of THEOREM_6_1 with the rates of a game and the allowances LOSSES."""
+    plain = {"deepest_buffer_bdp": None, "most_inflight": None, "feedback_steps": 0}
+    found = []
+    for loss in LOSSES:
+        for network, fields in THEOREM_6_1.items():
+            found += [{"network": network, **row} for row in rows_of(game.changed(**plain, **fields, loss=loss))]
+    return found
+
+
 def ramp_steps(game: Game) -> dict[int, int]:
     """Return rate -> F^-1(C) of theorem 6.1 in whole packets, with Rm for beta_s: F grows by the allowance at its value."""
     allowed, steps_by_rate = game.allowed_loss, {}
