@@ -61,9 +61,11 @@ def command(
     boards = explore(game)
     data = _about(game, boards) | (_steps(game, boards) if steps else _value(boards, sender, out))
     if steps and out is not None:
+        from ccenv.network.figure import require_picture
         from ccenv.proofs.games.figure import draw_steps
         from ccenv.proofs.games.values import theorem_rows
 
+        require_picture(out)
         data["theorem_6_1"] = theorem_rows(game)
         draw_steps(data["theorem_6_1"], out)
     if json:
@@ -164,7 +166,7 @@ def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
         return data | {"sender": None, "line": []}
     solved = Solved(boards)
     player = sender_on(sender, solved)
-    rows = [] if sender == "random" else line(player, solved)
+    rows = [] if sender == "random" and out is None else line(player, solved)
     if out is not None and out.suffix == ".npz":
         from ccenv.proofs.games.traces import trace_of
 

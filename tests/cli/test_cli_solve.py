@@ -36,6 +36,8 @@ def test_starvation_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str])
     found = solve(capsys, "ccac_small", "--loss", "0")
     assert (found["regret"], found["starves"], found["sender"]["regret"]) == (None, True, None)
     assert found["share"] < found["share_below"] < 1
+    assert "lemma 2.1" in found["reason"]
+    assert solve(capsys, "ccac_small")["reason"] is None
     assert main(["solve", "ccac_small", "--loss", "0"]) == 0
     assert "every sender starves" in capsys.readouterr().out
 
@@ -46,6 +48,17 @@ def test_pictures_of_the_belief_set(capsys: pytest.CaptureFixture[str], tmp_path
     solve(capsys, "cbr_small", "--out", str(tmp_path / "line.svg"))
     assert first.startswith(b"<?xml")
     assert (tmp_path / "line.svg").read_bytes() == first
+    found = solve(capsys, "ccac_small", "--steps", "--out", str(tmp_path / "steps.png"))
+    rows = [(row["network"], row["loss"], row["steps"]) for row in found["theorem_6_1"] if row["rate"] == 5]
+    assert ("ideal, no buffer", 1, 4) in rows
+    assert ("ccac, no buffer", 1, 14) in rows
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_line_is_a_legal_trace(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    solve(capsys, "cbr_late", "--sender", "bounds:cc_qdel", "--out", str(tmp_path / "line.npz"))
+    assert main(["trace", "check", str(tmp_path / "line.npz")]) == 0
+    assert "legal" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -58,8 +71,9 @@ def test_pictures_of_the_belief_set(capsys: pytest.CaptureFixture[str], tmp_path
         (["cbr_small", "--out", "line.gif"], "ends in '.gif'"),
         (["cbr_small", "--learn", "guess"], "unknown config of a game's learner 'guess'"),
         (["cbr_small", "--loss", "1000001"], "from 0 to 1000000, or free"),
-        (["cbr_small", "--steps", "--sender", "cc_qdel"], "no --sender or --out goes with it"),
-        (["cbr_small", "--steps", "--out", "steps.png"], "no --sender or --out goes with it"),
+        (["cbr_small", "--steps", "--sender", "cc_qdel"], "no --sender goes with it"),
+        (["cbr_small", "--steps", "--out", "steps.gif"], "ends in '.gif'"),
+        (["cbr_small", "--sender", "random", "--out", "line.npz"], "draws its actions"),
         (["cbr_small", "--learn", "ppo", "--steps"], "--learn takes a game as its file says"),
     ],
 )
