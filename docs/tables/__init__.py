@@ -32,6 +32,7 @@ from tables import (  # noqa: E402
     board,
     code,
     distillation,
+    fairness,
     fluid,
     interface,
     kernel,
@@ -73,6 +74,8 @@ TABLES = {
     "refusals-board": Table(code.board_refusals),
     "contracts": Table(contracts.make_rows, ("contracts.json",)),
     "distillation": Table(distillation.results, ("distillation.json",)),
+    **{f"fairness-{name}": Table(rows, ("fairness-frontier.json",))
+       for name, rows in (("frontier", fairness.frontier), ("utilisation", fairness.utilisations), ("merit", fairness.merit))},
     "fluid-statements": Table(fluid.statements, ("fluid-statements.json",)),
     "fluid-fit": Table(fluid.fit),
     "fluid-constants": Table(fluid.constants),

@@ -15,7 +15,7 @@ from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.proofs.certificates.fairness.check import check_fair
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
-from ccenv.proofs.theorems.fairness.design import design_of, find
+from ccenv.proofs.theorems.fairness.design import design_of, find, search_design
 from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
@@ -74,9 +74,19 @@ def test_bad_input_is_one_line(capsys, arguments, words):
 def test_a_design_that_does_not_exist_names_the_nearest(monkeypatch):
     import ccenv.proofs.theorems.fairness.design as module
 
-    monkeypatch.setattr(module, "_best", lambda design: None if design.shares > 60 else object())
+    monkeypatch.setattr(module, "search_design", lambda design: None if design.shares > 60 else object())
     with pytest.raises(InputError, match="no table exists; the nearest that does has shares 50"):
         find(design_of({}))
+
+
+def test_the_frontier_of_the_page_is_measured_again_at_a_point():
+    from tables.fairness import RECORD, frontier
+
+    record = json.loads(RECORD.read_text())
+    point = next(row for row in record if (row["jitter"], row["fairness"], row["shares"]) == (0.125, 6.0, 10.0))
+    values = {name: value for name, value in point.items() if name != "rtt_rtts"}
+    assert search_design(design_of(values)).rtt_rtts == pytest.approx(point["rtt_rtts"], abs=1e-3)
+    assert len(frontier(record)) == 15
 
 
 def test_values():

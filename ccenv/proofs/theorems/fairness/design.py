@@ -98,13 +98,13 @@ def find(design: Design) -> Found:
     Raises:
         InputError: if there is none; names the nearest that exists.
     """
-    shape = _best(design)
+    shape = search_design(design)
     if shape is not None:
         return shape
     for name, factors in (("shares", (0.5, 0.2, 0.05)), ("gain", (0.5, 0.2, 0.05)), ("fairness", (1.2, 1.5, 2.0, 3.0))):
         for factor in factors:
             value = factor * getattr(design, name)
-            if LIMITS[name][0] <= value <= LIMITS[name][1] and _best(design.model_copy(update={name: value})) is not None:
+            if LIMITS[name][0] <= value <= LIMITS[name][1] and search_design(design.model_copy(update={name: value})) is not None:
                 raise InputError(f"{told(design)}: no table exists; the nearest that does has {name} {value:g}")
     raise InputError(
         f"{told(design)}: no table exists, nor with a twentieth of the range or of the gain, or 3 times the fairness"
@@ -116,7 +116,8 @@ def told(design: Design) -> str:
     return "ever_delay: " + ", ".join(f"{name} {value:g}" for name, value in design.model_dump().items())
 
 
-def _best(design: Design) -> Found | None:
+def search_design(design: Design) -> Found | None:
+    """Return the tables of a design with the least RTT; None: there are none."""
     best: Found | None = None
     for share in SLOPES:
         slope = share * math.log(design.fairness / design.freedom**2) / design.jitter
