@@ -293,7 +293,7 @@ def _print(result: LiveResult, summary: dict[str, Any]) -> None:
         print_text(f"control, {one['run']}: {rates}{'' if one['valid'] else ' (not valid)'}")
 
 
-TARGETS = ("bpf",)
+BPF = "bpf"
 
 
 def command(
@@ -307,7 +307,9 @@ def command(
     ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
-    target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
+    target: Annotated[
+        str, typer.Option(help="bpf (Linux 5.17 or newer), or a QUIC stack: quic:aioquic, quic:picoquic, quic:quinn.")
+    ] = BPF,
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
     jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
@@ -316,24 +318,38 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.
+    """Write a belief program as one C file for a BPF congestion control of Linux or a QUIC stack. Needs no root and no compiler.
 
-    Guarantees of the file, and how to compile and load it: docs/live.md.
+    Guarantees of the file, and how to compile and load it: docs/live.md; for QUIC stacks, and their adapters (-o p.py, p.rs):
+    docs/quic.md.
 
     Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
     """
     from ccenv.base.errors import unknown_name
-    from ccenv.base.files import write_atomic
     from ccenv.live.export import ExportError, export_bpf
     from ccenv.live.export.bpf import compile_bpf, load_exported
 
-    if target not in TARGETS:
-        raise unknown_name("export target", target, TARGETS)
+    if target.startswith("quic"):
+        from ccenv.quic.export import export_quic
+        from ccenv.quic.program import load_program
+
+        found, chosen = load_program(program, chooser)
+        text = export_quic(target, found, out.suffix, rtt_s=rtt, jitter_s=jitter, chooser=chosen)
+        _write(out, text.encode("utf-8"), target, json)
+        return
+    if target != BPF:
+        raise unknown_name("export target", target, (BPF, "quic:aioquic", "quic:picoquic", "quic:quinn"))
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
     exported = load_exported(program, chooser)
     text = export_bpf(exported.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=exported.chooser)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
+    _write(out, content, target, json)
+
+
+def _write(out: Path, content: bytes, target: str, json: bool) -> None:
+    from ccenv.base.files import write_atomic
+
     write_atomic(out, content)
     if json:
         print_json({"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})

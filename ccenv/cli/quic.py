@@ -17,6 +17,7 @@ from ccenv.cli.shared import (
     print_json,
     print_table,
     print_text,
+    progress_bar,
     rate_option,
     rtt_option,
     seconds_option,
@@ -74,6 +75,51 @@ def run(
     else:
         _print(result)
     return 0 if summary["legal"] and summary.get("twin", True) else EXIT_NOT_LEGAL
+
+
+@app.command()
+def attack(
+    sender: SenderArgument,
+    *,
+    stack: StackOption = "aioquic",
+    search: Annotated[bool, typer.Option("--search", help="Also search against the stack itself.")] = False,
+    budget: Annotated[float, seconds_option("--budget", "CPU time of the search.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
+    json: JsonOption = False,
+) -> int:
+    """Play moves that an attack found in the engine against a sender of a stack, and search for worse ones.
+
+    Exit code 1 if a run was not legal, or an exported program differs from its reference.
+
+    Example: ccenv quic attack cubic --stack aioquic --json
+    """
+    from ccenv.quic.attack import attack_quic
+
+    with progress_bar("quic attack") as told:
+        data = attack_quic(stack, sender, search=search, budget_s=budget, seed=seed, told=told)
+    if json:
+        print_json(data)
+    else:
+        rows = [[one["found_against"], one["simulated"], one["calm"], one["utilisation"]] for one in data["shipped_moves"]]
+        print_table(f"{stack}:{sender}", ["moves found against", "simulated", "calm", "attacked"], rows)
+        legal = "legal" if data["legal"] else "NOT LEGAL"
+        print_text(f"worst {data['worst']:.3f} by {data['worst_network']}; {data['runs']} runs, {legal}")
+    return 0 if data["legal"] and data.get("twin", True) else EXIT_NOT_LEGAL
+
+
+@app.command()
+def build(json: JsonOption = False) -> None:
+    """Build quinn for this machine, from Debian's crates, without a network: apt install cargo librust-quinn-proto-dev.
+
+    Example: ccenv quic build
+    """
+    from ccenv.quic.stacks.quinn import build as build_quinn
+
+    file = build_quinn()
+    if json:
+        print_json({"stack": "quinn", "file": file})
+    else:
+        print_text(f"built {file}")
 
 
 def _print(result: QuicResult) -> None:

@@ -90,15 +90,18 @@ class Queue:
         total = sum(brought)
         overflow = self.link.take(total)
         kept = [list(packets) for packets in arrivals]
-        lost = 0.0
+        lost, lost_by = 0.0, [0.0] * len(kept)
         while overflow - lost > CRUMB and any(kept):  # the flow that is furthest below its share loses its newest packet
-            lost_by = [a - sum(size for size, _ in packets) for a, packets in zip(brought, kept, strict=True)]
             flow = max((i for i, one in enumerate(kept) if one), key=lambda i: overflow * brought[i] / total - lost_by[i])
             size, _ = kept[flow].pop()
             lost += size
+            lost_by[flow] += size
             L[flow] += size
-        mixed = [((n + 1) / len(one), i, *packet) for i, one in enumerate(kept) for n, packet in enumerate(one)]
-        self._waiting.extend(packet[1:] for packet in sorted(mixed, key=lambda packet: packet[:2]))
+        if len(kept) == 1:
+            self._waiting.extend((0, *packet) for packet in kept[0])
+        else:
+            mixed = [((n + 1) / len(one), i, *packet) for i, one in enumerate(kept) for n, packet in enumerate(one)]
+            self._waiting.extend(packet[1:] for packet in sorted(mixed, key=lambda packet: packet[:2]))
         served = self.link.serve(lost)
         out: list[list[Any]] = [[] for _ in arrivals]
         while self._waiting and self._delivered + self._waiting[0][1] <= served + CRUMB:

@@ -76,14 +76,14 @@ class CompiledProgram:
         return {"C_L": states["C_L"] / unit, "C_U": upper}
 
 
-def load_program(spec: str) -> tuple[Program, str | PolicySender | None]:
-    """Return a registered program or a ``.json`` file, and the chooser of a contract: a policy is compiled in.
+def load_program(spec: str, chooser: str | None = None) -> tuple[Program, str | PolicySender | None]:
+    """Return a registered program or a ``.json`` file, and the chooser of a contract: by default a policy is compiled in.
 
     Raises:
         ExportError, UnknownNameError: as :func:`ccenv.live.export.bpf.load_exported`.
     """
-    exported = load_exported(spec)
-    if exported.chooser == USER:
+    exported = load_exported(spec, chooser)
+    if exported.chooser == USER and chooser is None:
         exported = load_exported(spec, COMPILED)
     return exported.program, exported.chooser
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ccenv.base.errors import unknown_name
 from ccenv.quic.stacks.aioquic import Aioquic
 from ccenv.quic.stacks.picoquic import Picoquic
+from ccenv.quic.stacks.quinn import Quinn
 from ccenv.quic.stacks.stack import Stack
 
-STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(), Picoquic())}
+STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(), Picoquic(), Quinn())}
 
 
 def get_stack(name: str) -> Stack:

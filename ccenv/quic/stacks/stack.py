@@ -53,7 +53,9 @@ class Endpoint(Protocol):
 class Flow(Protocol):
     """A sender and its receiver between two ends of a network."""
 
-    packets: int
+    @property
+    def packets(self) -> int:
+        """Packets of both ends so far."""
 
     def advance(self, until_s: float) -> Sequence[tuple[float, Any]]:
         """Run until just before a time; return what the sender sent into the network: bytes on the wire, packet."""
