@@ -43,7 +43,7 @@ class QuicGame(Game):
     sender: str | CompiledProgram
     stored: StoredMoves
     told: Callable[[int], None] | None = None
-    worst: QuicResult | None = None
+    worst: QuicResult = field(init=False)
     runs: int = 0
     illegal: list[str] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class QuicGame(Game):
         )  # fmt: skip
         self.runs += 1
         self.illegal += result.violations
-        if self.worst is None or result.utilisation < self.worst.utilisation:
+        if self.runs == 1 or result.utilisation < self.worst.utilisation:
             self.worst = result
         if self.told is not None:
             self.told(self.runs)
@@ -133,7 +133,6 @@ def attack_quic(
         game.told = None if told is None else lambda runs: told(runs, planned)
         out["search"] = _search(game, planned, seed)
     worst = game.worst
-    assert worst is not None
     difference = worst.difference()
     out |= {
         "worst": worst.utilisation,
