@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -103,42 +102,11 @@ def test_ideal_link_converges_as_theorem_6_1_says(loss: int | str) -> None:
     assert convergence(ideal) == ramp_steps(ideal)
 
 
-def loss_free_steps(allowed: Callable[[int], int], rate: int, jitter_steps: int = 1) -> int:
-    """Return how long sending k + f(k) takes to exclude all smaller rates while nothing is lost (the lemma of docs/games.md)."""
-    tokens = {slower: slower * jitter_steps for slower in range(1, rate)}
-    steps = 0
-    while tokens:
-        slowest = min(tokens)
-        sent = slowest + allowed(slowest)
-        tokens = {j: min(j * jitter_steps, m + j - sent) for j, m in tokens.items()}
-        tokens = {j: m for j, m in tokens.items() if m >= 0}
-        steps += 1
-    return steps
-
-
-@pytest.mark.parametrize("loss", [1, 2, 3, "sqrt(C)", "C/2+1", "C"])
-def test_ccac_without_a_buffer_keeps_theorems_1_and_2(loss: int | str) -> None:
-    ccac = game(model="ccac", rates=tuple(range(1, 11)), loss=loss, most_inflight=None)
-    allowed = ccac.allowed_loss
-    for rate, steps in convergence(ccac).items():
+@pytest.mark.parametrize("loss", [1, 2, 3])
+def test_ccac_without_a_buffer_drains_no_faster_than_theorem_2_says(loss: int) -> None:
+    for rate, steps in convergence(game(model="ccac", rates=tuple(range(1, 11)), loss=loss, most_inflight=None)).items():
         assert steps is not None
-        free = loss_free_steps(lambda slowest: int(allowed[slowest]), rate)
-        assert free <= steps <= free + 1
-        if isinstance(loss, int):
-            assert steps * loss * (loss + 1) / 2 >= sum(j + 1 for j in range(1, rate))
-        if loss == 1:
-            assert steps == free == sum(j + 1 for j in range(1, rate))
-
-
-@pytest.mark.slow
-def test_the_quadratic_law_to_a_rate_of_twelve_and_buffers_that_hold_none() -> None:
-    twelve = convergence(game(model="ccac", rates=tuple(range(1, 13)), most_inflight=None))
-    assert twelve == {rate: rate * (rate + 1) // 2 - 1 for rate in range(2, 13)}
-    for buffers in ((0, "C"), ("up to C",), (0, 1), (0, 2), (0, 1, 2)):
-        found = convergence(game(model="ccac", rates=(1, 2, 3, 4, 5), buffers=buffers, most_inflight=None))
-        for rate, steps in found.items():
-            largest = rate - 1 if isinstance(buffers[-1], str) else int(buffers[-1])
-            assert steps == rate * (rate + 1) // 2 - 1 + min(rate, largest), (buffers, rate)
+        assert steps * loss * (loss + 1) / 2 >= sum(j + 1 for j in range(1, rate))
 
 
 def test_starved_senders_have_certificates_of_both_sides() -> None:
