@@ -12,9 +12,9 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -192,14 +192,29 @@ def canonical_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Replace what strict JSON cannot hold: infinities become "inf" or "-inf", NaN becomes None."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if isinstance(value, dict):
+    """Return a value in strict JSON types, of which readers accept infinities as text where infinity is allowed.
+
+    Arrays become lists; models, dataclasses and mappings dictionaries; NaN None; infinities "inf" or "-inf".
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+    for method in ("tolist", "model_dump"):  # of arrays and models, whose packages this module does not import
+        if hasattr(value, method):
+            return plain(getattr(value, method)())
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Iterable):
         return [plain(item) for item in value]
-    return value
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def hash_of(value: Any) -> str:

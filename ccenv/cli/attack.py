@@ -31,7 +31,6 @@ from ccenv.cli.shared import (
     rate_option,
     rtt_option,
     seconds_option,
-    to_plain,
 )
 
 if TYPE_CHECKING:
@@ -360,7 +359,7 @@ def run_gap(
     from ccenv.attacks.gap import adversary_gap, gap_path
     from ccenv.attacks.scenes import scene_of, scene_set
     from ccenv.base.errors import require_extra
-    from ccenv.base.files import json_bytes, write_atomic
+    from ccenv.base.files import json_bytes, plain, write_atomic
     from ccenv.base.provenance import machine, versions
     from ccenv.cli.shared import progress_bar
 
@@ -387,7 +386,7 @@ def run_gap(
     row_data = [row.to_dict() | {"trained_on_scenes": attacked_scenes[row.sender]} for row in rows]
     data = {**settings, "machine": machine(), "versions": versions(), "rows": row_data}
     if out is not None:
-        write_atomic(out, json_bytes(to_plain(data)))
+        write_atomic(out, json_bytes(plain(data)))
     if json:
         print_json(data)
     else:

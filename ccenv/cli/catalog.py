@@ -139,11 +139,11 @@ def _sender(path: Path) -> str:
 
 
 def _trace(path: Path) -> str:
-    from ccenv.cli.shared import to_plain
+    from ccenv.base.files import plain
     from ccenv.cli.trace import summarize_trace
     from ccenv.network.trace import load_trace
 
-    return json.dumps(to_plain(summarize_trace(load_trace(path))), indent=1, ensure_ascii=False)
+    return json.dumps(plain(summarize_trace(load_trace(path))), indent=1, ensure_ascii=False)
 
 
 def _yaml(path: Path, content: bytes) -> Shown:
@@ -346,9 +346,9 @@ def _path_text(name: str) -> str:
     import json
 
     from ccenv.attacks.scenes import attack_path
-    from ccenv.cli.shared import to_plain
+    from ccenv.base.files import plain
 
-    return json.dumps(to_plain(attack_path(name).to_dict()), indent=1)
+    return json.dumps(plain(attack_path(name).to_dict()), indent=1)
 
 
 def _signals() -> list[Item]:

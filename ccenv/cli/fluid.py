@@ -166,13 +166,10 @@ def _check_json_file(out: Path | None) -> None:
 
 
 def _finish(result: dict[str, Any], out: Path | None, json: bool) -> None:
-    from json import dumps
-
-    from ccenv.base.files import write_atomic
-    from ccenv.cli.shared import to_plain
+    from ccenv.base.files import json_bytes, plain, write_atomic
 
     if out is not None:
-        write_atomic(out, (dumps(to_plain(result), indent=1, allow_nan=False) + "\n").encode())
+        write_atomic(out, json_bytes(plain(result)))
     if json:
         print_json(result)
     elif out is not None:

@@ -6,18 +6,16 @@ Progress is a bar on a terminal, and otherwise an occasional line. No other modu
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from numbers import Rational, Real
-from os import PathLike, fspath
 from typing import Annotated, Any
 
 import typer
 
+from ccenv.base.files import plain
 from ccenv.base.kernels.announce import spent_s
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
 
@@ -115,36 +113,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 _PIPE_WIDTH = 200  # columns of a table without a terminal
 
 
-def to_plain(value: Any) -> Any:
-    """Convert a value to strict JSON types.
-
-    Arrays become lists, records dictionaries, NaN null; infinities become ``"inf"`` or ``"-inf"``, which ccenv's readers accept
-    where infinity is allowed.
-
-    Raises:
-        TypeError: for anything else.
-    """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    for method in ("tolist", "model_dump"):  # of arrays and models, whose packages most commands need not import
-        if hasattr(value, method):
-            return to_plain(getattr(value, method)())
-    if is_dataclass(value) and not isinstance(value, type):
-        return to_plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, PathLike):
-        return fspath(value)
-    if isinstance(value, Iterable):
-        return [to_plain(item) for item in value]
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
 def print_json(value: Any) -> None:
     """Print one JSON document without NaN or Infinity."""
-    print_text(json.dumps(to_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+    print_text(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
 def print_text(text: str) -> None:

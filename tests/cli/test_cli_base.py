@@ -16,8 +16,9 @@ from legal_traces import legal_trace
 from ccenv import __version__
 from ccenv.base.config import find_data
 from ccenv.base.errors import CcenvError
+from ccenv.base.files import plain
 from ccenv.cli import main as cli
-from ccenv.cli.shared import print_table, to_plain
+from ccenv.cli.shared import print_table
 from ccenv.network.path import MODELS
 
 Capture = pytest.CaptureFixture[str]
@@ -305,13 +306,13 @@ class TestOutput:
             rate_Bps: float
             curve: np.ndarray
 
-        plain = to_plain(
+        converted = plain(
             {"a": Record(float("inf"), np.array([1.0, np.nan, -np.inf])), "b": np.int64(3), 4: (True, None), "p": Path("x")}
         )
-        assert plain == {"a": {"rate_Bps": "inf", "curve": [1.0, None, "-inf"]}, "b": 3, "4": [True, None], "p": "x"}
-        json.dumps(plain, allow_nan=False)
+        assert converted == {"a": {"rate_Bps": "inf", "curve": [1.0, None, "-inf"]}, "b": 3, "4": [True, None], "p": "x"}
+        json.dumps(converted, allow_nan=False)
         with pytest.raises(TypeError, match="object cannot be written as JSON"):
-            to_plain(object())
+            plain(object())
 
     def test_tables_do_not_interpret_their_cells(self, capsys: Capture) -> None:
         print_table("t [b]", ["name", "x"], [["extra [train]", 1.23456], ["n", None]])

@@ -5,14 +5,13 @@ Each query runs afresh in a temporary folder. Its answer replaces an older one i
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError
-from ccenv.base.files import write_atomic
+from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.proofs.synthesis.query.query import Query, load_query
 from ccenv.proofs.synthesis.result import result
@@ -43,7 +42,7 @@ def main(arguments: list[str]) -> int:
         warm_up()
         for name in arguments[1:]:
             answers[name] = answer(load_query(name))
-            write_atomic(file, (json.dumps(answers, indent=1, sort_keys=True) + "\n").encode())
+            write_atomic(file, json_bytes(answers, sort_keys=True))
     except CcenvError as error:
         sys.stderr.write(f"ccenv: error: {error}\n")
         return 2

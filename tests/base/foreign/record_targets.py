@@ -19,7 +19,7 @@ from synthetic import bench, suites
 from target import Target
 
 from ccenv.base.errors import InputError
-from ccenv.cli.shared import to_plain
+from ccenv.base.files import plain
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "docs" / "data"
@@ -133,7 +133,7 @@ def _bench_cells(content: bytes, folder: Path) -> object:
 
 
 def _manifest_seed() -> list[bytes]:
-    suite = to_plain(suites()[0].model_dump())  # infinities as text
+    suite = plain(suites()[0].model_dump())  # infinities as text
     return _json_seed(_bench().manifest.model_dump(mode="json") | {"suite": suite})
 
 
