@@ -109,7 +109,7 @@ FUNCTIONS = {"init": ("state",), "on_ack": ("state", "ack"), "on_loss": ("state"
 METHODS = {"on_start": (), "on_ack": ("ack",), "on_loss": ("loss",), "on_tick": ("tick",)}
 _FORMS = (
     "a function sender() that returns a sender, one class of ccenv.PythonSender, or STATE, init, on_ack, on_loss and on_tick "
-    "(docs/bring-your-own.md)"
+    "(docs/own-code.md)"
 )
 
 SenderLike = Sender | type[PythonSender] | str

@@ -68,7 +68,7 @@ def command(
         str | None,
         typer.Option(
             autocompletion=configs("env"),
-            help="Attack per packet: jitter boxes of a scenario that are external (docs/packet-env.md).",
+            help="Attack per packet: jitter boxes of a scenario that are external (docs/environments.md).",
         ),
     ] = None,
     rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,

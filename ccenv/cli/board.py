@@ -469,7 +469,7 @@ def head(
         print_text(f"wrote {file}" + (f", signed with {stored_head.signed_with}" if stored_head.signed_with else ""))
 
 
-app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
+app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/board.md).\n\nExample: ccenv board build")
 for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
     app.command()(command)
 app.command("import")(import_)

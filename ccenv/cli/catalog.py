@@ -442,7 +442,7 @@ def all_plugins() -> list[Plugin]:
 def plugin_table() -> None:
     """Print the plugins of installed packages."""
     rows = [(plugin.name, plugin.kind, plugin.package, plugin.target, plugin.problem or "usable") for plugin in all_plugins()]
-    print_table("plugins of installed packages (docs/bring-your-own.md)", ["name", "kind", "package", "target", "state"], rows)
+    print_table("plugins of installed packages (docs/own-code.md)", ["name", "kind", "package", "target", "state"], rows)
 
 
 KINDS: dict[str, Callable[[], list[Item]]] = {

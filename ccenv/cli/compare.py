@@ -167,7 +167,7 @@ def run_which(
         print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
     if alone and not json:
         print_text(
-            f"{', '.join(alone)}: beliefs take a flow to be alone; with others on the link it is not fair (docs/company.md)"
+            f"{', '.join(alone)}: beliefs take a flow to be alone; with others on the link it is not fair (docs/learning.md)"
         )
     for name, error in ranking.failed.items():
         print(f"ccenv: {name}: {error}", file=sys.stderr)

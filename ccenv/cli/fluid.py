@@ -177,7 +177,7 @@ def _finish(result: dict[str, Any], out: Path | None, json: bool) -> None:
 
 
 app = typer.Typer(
-    help="BBR fluid models: simulate, sweep, find equilibria (docs/ode.md).\n\nExample: ccenv ode sweep validation --json"
+    help="BBR fluid models: simulate, sweep, find equilibria (docs/fluid.md).\n\nExample: ccenv ode sweep validation --json"
 )
 
 for added in (statements, fit, network):

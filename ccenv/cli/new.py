@@ -80,12 +80,12 @@ TEMPLATES = {
     ),
     "lemmas": Template(
         "lemmas.yaml",
-        "lemmas about traces of one sender, with constants to bisect (docs/keys.md)",
+        "lemmas about traces of one sender, with constants to bisect (docs/programs.md)",
         ("ccenv verify lemmas {file}",),
     ),
     "theorem": Template(
         "theorem.yaml",
-        "a theorem: lemmas that hold from trace to trace, for ever (docs/keys.md)",
+        "a theorem: lemmas that hold from trace to trace, for ever (docs/programs.md)",
         ("ccenv verify theorem {file}",),
     ),
 }

@@ -13,7 +13,7 @@ from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, pr
 if TYPE_CHECKING:
     from ccenv.network.trace import Trace
 
-app = typer.Typer(help="Check, plot and describe trace files (.npz, docs/traces.md).\n\nExample: ccenv trace check run.npz")
+app = typer.Typer(help="Check, plot and describe trace files (.npz, docs/networks.md).\n\nExample: ccenv trace check run.npz")
 
 EXIT_ILLEGAL = 1
 
@@ -255,7 +255,7 @@ def _largest_inflight_bdp(trace: Trace) -> float:
     return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes
 
 
-links_app = typer.Typer(help="Traces of links of varying rate (docs/links.md).\n\nExample: ccenv paths import trace.csv --json")
+links_app = typer.Typer(help="Traces of varying links (docs/simulation.md).\n\nExample: ccenv paths import trace.csv --json")
 
 
 @links_app.command("import")

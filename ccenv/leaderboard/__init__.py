@@ -1,1 +1,1 @@
-"""The leaderboard: records of benchmarks and verifications in, a static page out (docs/leaderboard.md)."""
+"""The leaderboard: records of benchmarks and verifications in, a static page out (docs/board.md)."""

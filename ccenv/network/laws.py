@@ -1,6 +1,6 @@
 """The checker that decides whether a trace is legal for its network model: one function per law, one table of laws.
 
-Written from the laws ([CCmatic] s.3 and Listing 3, [Starvation] s.3, s.5.4, s.6.5; listed in docs/traces.md), not from an engine.
+Written from the laws of docs/networks.md ([CCmatic] s.3 and Listing 3, [Starvation] s.3, s.5.4, s.6.5), not from an engine.
 A law measures by how many bytes each row (or row and flow) breaks it; what exceeds roundoff is a violation.
 """
 

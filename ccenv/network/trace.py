@@ -1,6 +1,6 @@
 """A run as cumulative curves: the arrays, the header, and their strict file format.
 
-Row k is time k*dt_s; row 0 is the initial state. The format is described in docs/traces.md. Nothing in a file is ever executed:
+Row k is time k*dt_s; row 0 is the initial state. The format is described in docs/networks.md. Nothing in a file is ever executed:
 one zip archive (.npz) of plain float64 arrays and a JSON header, no pickled objects.
 """
 

@@ -1,4 +1,4 @@
-"""Packet-level experiments: a scenario in; time series, a summary and a figure out (docs/packet-engine.md)."""
+"""Packet-level experiments: a scenario in; time series, a summary and a figure out (docs/simulation.md)."""
 
 from ccenv.engine.packet.rates.generate import made_trace
 from ccenv.simulation.result import Result

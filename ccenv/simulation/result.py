@@ -27,7 +27,7 @@ from ccenv.simulation.scenario import Scenario
 Profile = Literal["plain", "linux"]
 BURST_S = 0.001  # tcp_tso_autosize: sk_pacing_shift 10, a burst is 2**-10 s at the pacing rate
 ACK_EVERY, ACK_TIMEOUT_S = 2, 0.04  # tcp_ack_snd_check: every second full segment; TCP_DELACK_MIN
-NOISE_S = 0.0005  # wake-up delay of a host: fitted to docs/data/kernel.jsonl as a whole (docs/packet-engine.md)
+NOISE_S = 0.0005  # wake-up delay of a host: fitted to docs/data/kernel.jsonl as a whole (docs/simulation.md)
 HEADERS_BYTES = 52.0  # IPv4 20, TCP 20, time stamps 12: 1448 of 1500 bytes are payload
 PHASE_COUNTER = 2.0**44  # random numbers of start phases
 

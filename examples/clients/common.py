@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: one core each, as the table in docs/clients.md
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: one core each, as the table in docs/environments.md
 
 
 def main(client: str, package: str, run: Callable[[int], int], default_steps: int) -> None:

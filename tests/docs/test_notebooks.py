@@ -93,8 +93,8 @@ def test_a_broken_notebook_fails(tmp_path: Path) -> None:
 def test_the_optuna_example_runs(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     pytest.importorskip("stable_baselines3")
-    page = (ROOT / "docs" / "experiment-logs.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(import pathlib.*?|from pathlib.*?)```", page.partition("## Optuna")[2], re.DOTALL)
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import pathlib.*?|from pathlib.*?)```", page.partition("### Optuna")[2], re.DOTALL)
     small = code.replace("200_000", "8192").replace("N_TRIALS = 20", "N_TRIALS = 2")
     assert small != code
     done = run(small, tmp_path)

@@ -29,7 +29,7 @@ NEEDS = {
 def test_every_script_is_known_and_in_the_table() -> None:
     scripts = {file.stem for file in FOLDER.glob("*.py")} - {"common"}
     assert scripts == set(NEEDS)
-    page = (FOLDER.parents[1] / "docs" / "clients.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "environments.md").read_text(encoding="utf-8")
     assert all(f"| `{script}.py` |" in page for script in scripts)
 
 

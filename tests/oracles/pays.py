@@ -15,7 +15,7 @@ from fractions import Fraction
 PAST_RTTS = 3
 LARGEST_RATE = 2
 CLOSE, MOVED = Fraction(2), Fraction(11, 10)
-"""Of the time-out called ``artefact`` in docs/beliefs.md."""
+"""Of the time-out called ``artefact`` in docs/engine.md."""
 
 
 @dataclass(frozen=True)

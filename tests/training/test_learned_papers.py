@@ -106,6 +106,6 @@ def test_recorded_worst_cases_are_found_again(attack: dict[str, Any]) -> None:
 
 
 def test_the_page_shows_the_recorded_worst_cases() -> None:
-    page = (DOCS / "company.md").read_text()
+    page = (DOCS / "learning.md").read_text()
     for attack in ATTACKS:
         assert f"{attack['worst_utilisation']:.2f}" in page, attack["sender"]

@@ -144,7 +144,7 @@ class Interface(StrictModel):
         if self._extra is not None:
             raise ValueError(
                 f"signals: {', '.join(self._extra.elements)} are Python code, and no signals of a config, whose policies are "
-                "stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+                "stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/own-code.md)"
             )
 
     def with_extra(self, seen: np.ndarray) -> np.ndarray:

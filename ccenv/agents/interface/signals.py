@@ -293,7 +293,7 @@ MEASURES = np.dtype(
             "floor_log2",  # log2(smallest RTT of the last intervals / min_rtt_s)
             "peak_log2",  # log2(largest mean RTT of the last intervals / min_rtt_s)
             "loss_smoothed",  # lost / (lost + acknowledged bytes), a moving average
-            # beliefs, if the engine keeps them (docs/beliefs.md); else 0
+            # beliefs, if the engine keeps them (docs/engine.md); else 0
             "told_rtt_s",  # the Rm that the sender knows
             "C_L_Bps",
             "C_U_Bps",

@@ -54,7 +54,7 @@ class PacketScenario(StrictModel):
         summary: one line for reports.
         parameters: name -> a value, a list (a grid: one case each), or a ``Drawn``.
         cases: named cases: parameters that belong together; every point of the grid is played for each.
-        network: links, flows and mss_bytes as in a scenario of the packet engine (docs/packet-engine.md), with ``$name`` for a
+        network: links, flows and mss_bytes as in a scenario of the packet engine (docs/simulation.md), with ``$name`` for a
             parameter, ``$agent`` for the sender under test and the additions of ``ccenv.benchmarks.suite.template``.
         duration_s, warm_up_s: override the suite's.
         windows: name -> spans (from, to) in seconds, for metrics ``name@window``.

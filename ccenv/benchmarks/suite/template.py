@@ -1,6 +1,6 @@
 """Networks with parameters: a scenario of the packet engine as YAML in which ``$name`` stands for a parameter.
 
-Besides the keys of a scenario (docs/packet-engine.md) a template's flows may have
+Besides the keys of a scenario (docs/simulation.md) a template's flows may have
 
 - ``copies`` and ``start_every_s`` or ``start_every_rtts``: so many flows, each starting so much after the one before;
 - keys that end in ``_rtts``: times in units of the flow's own rtt (``start_rtts``, ``max_rtts`` of a jitter box);

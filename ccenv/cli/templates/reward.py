@@ -9,7 +9,7 @@ def reward(terms: Any) -> float:
     """Return the reward of one flow and step.
 
     Args:
-        terms: by name, as docs/policies.md lists them: throughput, utilisation, delay, delay_log2, queue, loss, power, jain, ...
+        terms: by name, as docs/interface.md lists them: throughput, utilisation, delay, delay_log2, queue, loss, power, jain, ...
     """
     excess = max(0.0, terms.delay - 0.5)  # of the propagation RTT; half of it is free
     return float(terms.throughput - 2.0 * excess * excess - 5.0 * terms.loss)

@@ -1,7 +1,7 @@
 """Belief bounds: the tightest facts about the path that a sender's own history proves.
 
 One flow, as if it were alone. The sender knows A (its own sending), and Rm later S and L. On a grid of steps n, with
-jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules are derived in docs/beliefs.md):
+jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules are derived in docs/engine.md):
 
     step x is *utilised*   iff  E(x) > S(x + D)  or  L(x) > L(x - 1)          E = A - L
     C_L        = max over windows (t1, t2]              (S(t2) - S(t1)) / (t2 - t1 + D)                        (5.2)
@@ -16,7 +16,7 @@ to hold (tests/engine/test_beliefs.py shows that C_L_lambda then exceeds C), as 
 
 With several flows each computes its beliefs as if alone, and nothing is guaranteed.
 Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
-The *tighter* rules read what was sent, too, and that a step that loses bytes ends with a full buffer (docs/beliefs.md).
+The *tighter* rules read what was sent, too, and that a step that loses bytes ends with a full buffer (docs/engine.md).
 
 The rings of recent history: where a step lies, and the rule that keeps what is read within them.
 

@@ -1,6 +1,6 @@
 """Monitors of the curve engine: what is measured of a flow between two of its decisions, on the grid. Compiled.
 
-What a transport counts per segment and per ACK the grid has per step and byte (docs/policies.md has the table):
+What a transport counts per segment and per ACK the grid has per step and byte (docs/interface.md has the table):
 
 - an RTT sample is that of the bytes that a step acknowledged, and counts as often as these bytes are segments;
 - ACKs come one for each segment: where a step, or several, have acknowledged at least a segment, its ACKs are as far apart as the

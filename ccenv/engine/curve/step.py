@@ -1,4 +1,4 @@
-"""The curve engine's kernel, compiled: a step is the list of docs/curve-engine.md; the laws are in docs/traces.md.
+"""The curve engine's kernel, compiled: a step is the list of docs/engine.md; the laws are in docs/networks.md.
 
 Environments are outer, steps inner: a call advances each environment by n steps. Letters follow [CCmatic] Table 1: A sent, L
 lost, E = A - L enqueued, G tokens admitted, P departed, S delivered; k is the newest step. ``a`` holds the arrays of the batch

@@ -314,7 +314,7 @@ class EnvSettings(StrictModel):
         staggered: end the first episode of each environment at a random time, so that a batch does not reset all at once.
         loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
         beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``; ``"untold"``: as
-            ``artefact``, but senders estimate Rm and D; ``"tighter"``: as ``artefact`` with more rules (docs/beliefs.md).
+            ``artefact``, but senders estimate Rm and D; ``"tighter"``: as ``artefact`` with more rules (docs/engine.md).
         threads: for large batches; results do not depend on it.
         step_info: put the reward terms (``step_utilisation``, ...) and ``time_s``, the path's time, into the info of every step.
     """

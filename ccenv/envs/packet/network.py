@@ -26,7 +26,7 @@ class PacketNetworkEnv(TaskEnv):
     one propagation RTT of the first flow (``clock``).
 
     ## Observation Space
-    `Box`, float32: for each flow, in their order, the named ``signals`` of the step (docs/packet-env.md has the table), by
+    `Box`, float32: for each flow, in their order, the named ``signals`` of the step (docs/interface.md has the table), by
     default the set ``network``:
 
     | index | name | unit | range |

@@ -11,7 +11,7 @@ class PacketEnv(TaskEnv):
     """Control how one or more flows send in a compiled packet-level simulation.
 
     ## Description
-    An event-driven simulation of segments, queues and receivers (docs/packet-engine.md). Each episode draws a network from a
+    An event-driven simulation of segments, queues and receivers (docs/simulation.md). Each episode draws a network from a
     scenario distribution: a scenario of ``ccenv sim`` in which numbers may be ranges. Flows whose ``sender`` is ``external``
     are controlled; the others run any sender that runs per packet. A flow decides from its start on, at its own times
     (``clock``): by default once per smoothed RTT. A step lasts until a controlled flow must decide; with several of them,
@@ -21,7 +21,7 @@ class PacketEnv(TaskEnv):
 
     ## Observation Space
     `Box`, float32: for each controlled flow, in the order of the flows, for each of the last ``history`` intervals, the oldest
-    first, the named ``signals`` (docs/packet-env.md has the table), each clipped to its range. Before its first interval a flow
+    first, the named ``signals`` (docs/interface.md has the table), each clipped to its range. Before its first interval a flow
     has seen an idle one. The default, ``signals="aurora"``:
 
     | index | name | unit | range |
@@ -31,7 +31,7 @@ class PacketEnv(TaskEnv):
     | 2, 5, ... 29 | send ratio, sent / acknowledged bytes | 1 | 0 to 8 |
 
     ## Action Space
-    `Box(-1, 1, (n,), float32)` for n controlled flows: what the named ``action`` makes of it (docs/packet-env.md has the table).
+    `Box(-1, 1, (n,), float32)` for n controlled flows: what the named ``action`` makes of it (docs/interface.md has the table).
     Values outside the box are clipped into it. With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several flows),
     evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``. Inside a ``contract`` the
     action is the position u = (a + 1) / 2 in the interval of rates that it allows.

@@ -1,4 +1,4 @@
-"""Path laws and belief rules as SMT-LIB, from docs/theorems.md and docs/beliefs.md. Units: C = Rm = 1; a step is one Rm.
+"""Path laws and belief rules as SMT-LIB, from docs/theorems.md and docs/engine.md. Units: C = Rm = 1; a step is one Rm.
 
 Names: ``G_t, E_t, S_t`` tokens admitted, bytes entered, bytes delivered by sample t; ``*_before_k`` the same at sample -1 - k;
 ``rate_t`` bytes sent in (t-1, t]; ``late_t_m`` the newest byte delivered by t waited m steps or more; ``first_late_t_m`` the same

@@ -63,7 +63,7 @@ def _upper_rates_of_sent(v: View, t: int) -> Iterator[tuple[Formula, Term]]:
 
 
 def sent_windows(v: View, t: int) -> list[Term]:
-    """Return V(x) of docs/beliefs.md for x = 0 to t - D - 1: an upper bound on C if the steps of (x, t - D] were used."""
+    """Return V(x) of docs/engine.md for x = 0 to t - D - 1: an upper bound on C if the steps of (x, t - D] were used."""
     return v.extra[f"sent_windows_{t}"]
 
 

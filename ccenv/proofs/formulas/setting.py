@@ -65,7 +65,7 @@ class BeliefRules:
             arrives; ``seen``, only in the step that delivers it (the published code). Both are true bounds on C; ``seen`` counts
             more windows.
         timeout: belief time-out at the last sample, or None.
-        tighter: C_L and C_U also use bytes sent and lost (docs/beliefs.md, Tighter rules).
+        tighter: C_L and C_U also use bytes sent and lost (docs/engine.md, Tighter rules).
     """
 
     upper: Literal["paper", "exact"] = "paper"

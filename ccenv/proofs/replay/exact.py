@@ -439,7 +439,7 @@ def _list_utilised_rates(run: Run, t: int) -> list[Fraction]:
 
 
 def _compute_sent_windows(run: Run, t: int) -> list[Fraction]:
-    """Return V(x) of docs/beliefs.md: the least over first samples of the largest of its window and of the sent ones after it."""
+    """Return V(x) of docs/engine.md: the least over first samples of the largest of its window and of the sent ones after it."""
     end = t - run.d
     of_sent = [(run.S[t] - run.E[y]) / ((end - y) * run.setting.step) for y in range(end)]
     delivered = [(run.S[t] - run.S[y]) / ((end - y) * run.setting.step) for y in range(end)]

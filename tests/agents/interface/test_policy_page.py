@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ccenv.agents.interface.signals import MEASURES
 
-PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "interface.md").read_text(encoding="utf-8")
 
 
 def test_every_measure_has_a_definition_in_both_engines():

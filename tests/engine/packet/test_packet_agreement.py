@@ -1,4 +1,4 @@
-"""Curve and packet engine agree where nothing depends on single packets (docs/packet-engine.md, Agreement)."""
+"""Curve and packet engine agree where nothing depends on single packets (docs/simulation.md, Agreement)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAMS = (
     "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
     *AGENTS.names("learned"), *AGENTS.names("distilled"), *AGENTS.names("contract"),
 )  # fmt: skip
-# Where the engines part ways, and why: docs/packet-engine.md, Agreement.
+# Where the engines part ways, and why: docs/simulation.md, Agreement.
 UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05, ("cc_probe_slow_k", "12 Mbit/s"): 0.07}
 QUEUE = {
     ("allegro", "half a BDP"): 0.15,

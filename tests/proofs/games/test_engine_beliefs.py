@@ -85,7 +85,7 @@ def compared(game: Game, settings: BeliefSettings) -> dict[str, Any]:
     return {"boards": len(boards), "unsound": {name: count for name, count in unsound.items() if count}, "tight": shares}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "beliefs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "engine.md"
 
 
 @pytest.mark.parametrize("name", GAMES)

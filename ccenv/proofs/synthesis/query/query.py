@@ -96,7 +96,7 @@ class BeliefSpec(StrictModel):
         lambda_delay: in windows of C_L_lambda a late first byte counts until another byte arrives (kept), or only in the step
             that delivers it (seen: the published code).
         windows: paper: those of [CCmatic] s.5.1.1; exact: C_U by all windows in which no token can have been wasted;
-            tighter: these, and C_L and C_U also by bytes sent and lost (docs/beliefs.md).
+            tighter: these, and C_L and C_U also by bytes sent and lost (docs/engine.md).
     """
 
     timeouts: Literal["none", "paper", "artefact"] = "none"

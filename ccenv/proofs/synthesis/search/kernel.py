@@ -120,7 +120,7 @@ def _exact_upper(t: int, D: int, E, S, losses, bound: int) -> int:
 
 @kernel
 def _raise_lower_by_sent(t: int, E, losses, bound: int) -> int:
-    """Return C_L from the bytes that entered the queue since lossy steps (docs/beliefs.md), -1 if it is no integer."""
+    """Return C_L from the bytes that entered the queue since lossy steps (docs/engine.md), -1 if it is no integer."""
     end = t - 1
     for a in range(end):
         if losses[a] == 1 and E[end] - E[a] > bound * (end - a):
@@ -132,7 +132,7 @@ def _raise_lower_by_sent(t: int, E, losses, bound: int) -> int:
 
 @kernel
 def _lower_upper_by_sent(t: int, D: int, E, S, losses, bound: int) -> int:
-    """Return C_U from windows of bytes sent (docs/beliefs.md), -1 if it is no integer."""
+    """Return C_U from windows of bytes sent (docs/engine.md), -1 if it is no integer."""
     end = t - D
     used = _find_first_used(end, D, E, S, losses)
     above, steps = S[t] - S[0], max(1, end)  # V(x) as a fraction

@@ -1,4 +1,4 @@
-"""The packet engine with the profile ``linux`` beside what Linux does (docs/packet-engine.md, Beside Linux)."""
+"""The packet engine with the profile ``linux`` beside what Linux does (docs/simulation.md, Beside Linux)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 CASES = linux_records.cases()
 RECORD = json.loads(linux_records.RECORD.read_text(encoding="utf-8"))
-# What lies beyond the bands, and why: docs/packet-engine.md, Beside Linux.
+# What lies beyond the bands, and why: docs/simulation.md, Beside Linux.
 BEYOND = {
     "single/reno/20/0.5": ["utilisation", "loss"],
     "single/cubic/20/0.5": ["loss"],
