@@ -29,7 +29,7 @@ def test_utilisation_queue_loss_and_shares_are_those_of_linux(case: str) -> None
 def test_the_pages_tell_the_counts_of_the_record() -> None:
     (text,) = [page for page in map(Path.read_text, linux_records.DOCS.glob("*.md")) if "{table} kernel\n" in page]
     within, plain = linux_records.within(RECORD), linux_records.within(RECORD, "plain_beyond")
-    assert f"{within} of {len(RECORD)} cases are within (plain: {plain} with one seed)" in text
+    assert f"{within} of {len(RECORD)} cases are within (plain: {plain} with one seed)" in " ".join(text.split())
     limits = (linux_records.DOCS / "limits.md").read_text(encoding="utf-8")
     assert f"{len(RECORD)} cases, profile `linux` | {within} within the bands" in limits
     assert f"throughput of a flow 20 %; {plain} without the profile" in limits
