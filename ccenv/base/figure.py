@@ -1,12 +1,101 @@
-"""Line charts and tables for notebooks, as plain SVG and HTML without a plotting library."""
+"""Figures: panels, their labels and files, with matplotlib; line charts and tables for notebooks, without it.
+
+Drawn without a display and without pyplot's global state; equal figures make equal files.
+"""
 
 from __future__ import annotations
 
 import html
+import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ccenv.base.errors import InputError
+from ccenv.base.files import write_atomic
+from ccenv.base.foreign import path_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 100
+SUFFIXES = (".png", ".svg")
+_STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate", "Producer", "Creator")}  # what would differ
+MOST_POINTS = 600  # per curve; a longer series is averaged
+GRID = 0.25  # its opacity
+
+
+def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFIXES) -> FilePath:
+    """Return the file of a picture. Raises InputError unless its ending is allowed."""
+    target = path_of("picture", path)
+    if target.suffix not in allowed:
+        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(allowed)}")
+    return target
+
+
+def panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, np.ndarray]:
+    """Return a figure of a size in inches, and the axes of its panels row by row, (rows * columns,).
+
+    ``shared`` is what ``Figure.subplots`` takes besides.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+
+
+def finish(ax: Axes, x: str = "", y: str = "", *, zero: bool = False, size: Any = None, **legend: Any) -> None:
+    """Give a panel its labels, a grid, and a legend if one is described.
+
+    Args:
+        ax: of the panel.
+        x: label; empty: as it is.
+        y: label; empty: as it is.
+        zero: the vertical axis begins at 0.
+        size: of the letters of labels.
+        legend: what ``Axes.legend`` takes, at least its ``loc``.
+    """
+    letters = {} if size is None else {"fontsize": size}
+    if x:
+        ax.set_xlabel(x, **letters)
+    if y:
+        ax.set_ylabel(y, **letters)
+    if zero:
+        ax.set_ylim(bottom=0)
+    ax.grid(alpha=GRID)
+    if legend and ("handles" in legend or ax.get_legend_handles_labels()[0]):
+        ax.legend(**{"fontsize": "small", **legend})
+
+
+def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
+    """Return a figure as the bytes of a ``.png``, ``.svg`` or ``.pdf``; equal figures make equal bytes."""
+    from matplotlib import rc_context
+
+    out = io.BytesIO()
+    metadata: dict[str, Any] = dict.fromkeys(_STAMPS[suffix])
+    with rc_context({"svg.hashsalt": "ccenv"}):
+        figure.savefig(out, format=suffix.removeprefix("."), dpi=dpi, metadata=metadata)
+    return out.getvalue()
+
+
+def save(figure: Figure, path: str | os.PathLike[str], dpi: float = DPI, allowed: Sequence[str] = SUFFIXES) -> None:
+    """Write a figure. Raises InputError for another ending, CcenvError if it cannot be written."""
+    target = require_picture(path, allowed)
+    write_atomic(target, picture(figure, target.suffix, dpi))
+
+
+def thin(time_s: np.ndarray, values: np.ndarray, points: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Average a series down to at most ``points`` points."""
+    group = -(-len(values) // points)
+    if group <= 1:
+        return time_s, values
+    covered = len(values) // group * group
+    return time_s[:covered].reshape(-1, group).mean(axis=1), values[:covered].reshape(-1, group).mean(axis=1)
+
 
 WIDTH_PX, HEIGHT_PX, LEFT_PX, BELOW_PX = 480, 110, 56, 18
 POINTS = 240  # per line; of a longer series every n-th value is drawn

@@ -78,10 +78,10 @@ def command(
     Example: ccenv compare cubic bbr3 --loss 1% --seeds 5
     Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
     """
+    from ccenv.base.figure import require_picture
     from ccenv.benchmarks.compare import compare
     from ccenv.benchmarks.compare.table import ALLOWED
     from ccenv.cli.shared import progress_bar
-    from ccenv.network.figure import require_picture
 
     if out is not None:
         require_picture(out, ALLOWED)

@@ -288,8 +288,8 @@ def plot(
 
     Example: ccenv contract plot learned_contract_u80 --out interval.svg
     """
+    from ccenv.base.figure import require_picture
     from ccenv.base.files import write_atomic
-    from ccenv.network.figure import require_picture
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.report import interval_picture
 

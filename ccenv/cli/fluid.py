@@ -235,11 +235,13 @@ def run(
     interval_s = max(1, round(1e-3 / (scenario.step_ms * 1e-3))) * scenario.step_ms * 1e-3
     result = simulate(scenario, interval_s if drawn else 0.0)
     if plot is not None:
-        from ccenv.benchmarks.fluid.plots import save, trace_figure
+        from ccenv.base.figure import save
+        from ccenv.benchmarks.fluid.plots import trace_figure
 
         save(trace_figure([result]), plot)
     if variables is not None:
-        from ccenv.benchmarks.fluid.plots import save, variables_figure
+        from ccenv.base.figure import save
+        from ccenv.benchmarks.fluid.plots import variables_figure
 
         save(variables_figure(result, flow - 1), variables)
     metrics = result.metrics
@@ -369,7 +371,8 @@ def phase(
 
     Example: ccenv ode phase bbr2 --flows 10 -o bbr2.png
     """
-    from ccenv.benchmarks.fluid.plots import phase_figure, save
+    from ccenv.base.figure import save
+    from ccenv.benchmarks.fluid.plots import phase_figure
     from ccenv.engine.fluid.analysis.convergence import phase_portrait
     from ccenv.engine.fluid.analysis.equilibria import known_model
 
@@ -543,14 +546,15 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float]
 
 def _check_picture(path: Path) -> None:
     from ccenv.base.errors import InputError
-    from ccenv.network.figure import SUFFIXES
+    from ccenv.base.figure import SUFFIXES
 
     if path.suffix not in SUFFIXES:
         raise InputError(f"a picture ends in {' or '.join(SUFFIXES)} (got {path.suffix!r})")
 
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from ccenv.benchmarks.fluid.plots import metric_figure, save
+    from ccenv.base.figure import save
+    from ccenv.benchmarks.fluid.plots import metric_figure
     from ccenv.network.metrics.table import FLUID_METRICS
 
     written = []

@@ -61,7 +61,7 @@ def command(
     boards = explore(game)
     data = _about(game, boards) | (_steps(game, boards) if steps else _value(boards, sender, out))
     if steps and out is not None:
-        from ccenv.network.figure import require_picture
+        from ccenv.base.figure import require_picture
         from ccenv.proofs.games.figure import draw_steps
         from ccenv.proofs.games.values import theorem_rows
 
@@ -91,7 +91,7 @@ def command(
 def _learn(name: str, config: str, out: Path | None, json: bool, plain: bool) -> int:
     """Let a policy learn a game and print its curve beside the value."""
     from ccenv.base.errors import InputError
-    from ccenv.network.figure import require_picture
+    from ccenv.base.figure import require_picture
     from ccenv.proofs.games.figure import draw_learning
     from ccenv.training.games import learn, load_training
 

@@ -12,14 +12,12 @@ import numpy as np
 from ccenv.agents.load import load_sender
 from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
-from ccenv.base.files import write_atomic
+from ccenv.base.figure import finish, panels, save, thin
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, load_jitter_adversary
-from ccenv.network.figure import picture, require_picture
 from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.simulation import Scenario, simulate
-from ccenv.simulation.figure import thin
 
 # Simulated counterparts of the kernel's congestion controls.
 COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
@@ -143,12 +141,8 @@ def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simul
     Raises:
         InputError: unless the file ends in ``.png`` or ``.svg``.
     """
-    from matplotlib.figure import Figure
-
-    target = require_picture(path)
     run, scenario = live.run, live.scenario
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    rate, queue = figure.subplots(2, 1, sharex=True)
+    figure, (rate, queue) = panels(2, 1, (9, 5.5), sharex=True)
     for index, name in enumerate(live.names()):
         line = rate.plot(*thin(run.time_s[1:], run.throughput_Bps()[:, index] / MBPS_IN_BPS), label=f"{name}, live", linewidth=1)
         thinned = thin(simulated.time_s, simulated.rates_mbps[:, index])
@@ -156,12 +150,9 @@ def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simul
     queue.plot(*thin(run.time_s, run.link_log["queue_bytes"][:, 0] / scenario.mss_bytes), label="live", linewidth=1)
     queue.plot(*thin(simulated.time_s, simulated.queue_packets), label="simulated", linestyle="--", linewidth=1)
     for axis, label in ((rate, "throughput (Mbit/s)"), (queue, "queue (packets)")):
-        axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.3)
-        axis.legend(loc="upper right", fontsize="small")
+        finish(axis, y=label, zero=True, loc="upper right")
     queue.set_xlabel("time (s)")
     figure.suptitle(
         f"{scenario.name}: Linux {live.header['kernel'].partition('-')[0]} beside the {simulated.summary['engine']} engine"
     )
-    write_atomic(target, picture(figure, target.suffix))
+    save(figure, path)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Sequence
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccenv.base.errors import InputError
-from ccenv.base.files import write_atomic
-from ccenv.base.foreign import path_of
+from ccenv.base.figure import DPI, finish, panels, save
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 
@@ -20,20 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DPI = 100
 _PAGE_PX = (500, 850)  # narrow enough that text stays readable on a phone
-SUFFIXES = (".png", ".svg")
-_STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate", "Producer", "Creator")}  # what would differ
 _KILO, _MEGA = 1e3, 1e6
 _MAX_RATE_SHOWN = 3.0  # in units of the largest link rate: beliefs start at infinity
-
-
-def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFIXES) -> FilePath:
-    """Return the file of a picture. Raises InputError unless its ending is allowed."""
-    target = path_of("picture", path)
-    if target.suffix not in allowed:
-        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(allowed)}")
-    return target
 
 
 def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -43,19 +28,7 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         InputError: for another ending.
         CcenvError: if the file cannot be written.
     """
-    target = require_picture(path)
-    write_atomic(target, picture(build_figure(trace, *_PAGE_PX), target.suffix, 1.5 * DPI))
-
-
-def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
-    """Return a figure as the bytes of a ``.png``, ``.svg`` or ``.pdf``; equal figures make equal bytes."""
-    from matplotlib import rc_context
-
-    out = io.BytesIO()
-    metadata: dict[str, Any] = dict.fromkeys(_STAMPS[suffix])
-    with rc_context({"svg.hashsalt": "ccenv"}):
-        figure.savefig(out, format=suffix.removeprefix("."), dpi=dpi, metadata=metadata)
-    return out.getvalue()
+    save(build_figure(trace, *_PAGE_PX), path, 1.5 * DPI)
 
 
 def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.ndarray:
@@ -75,16 +48,12 @@ def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.nd
 
 def build_figure(trace: Trace, width_px: int = 900, height_px: int = 800) -> Figure:
     """Build the figure: panels over one time axis, with beliefs only if the trace has some about the link rate."""
-    from matplotlib.figure import Figure
-
-    panels = [_curves, _queue, _rates] + ([_beliefs] if {"C_L", "C_U"} & set(trace.beliefs) else [])
-    figure = Figure(figsize=(width_px / DPI, height_px / DPI), dpi=DPI, layout="constrained")
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for draw, ax in zip(panels, axes, strict=True):
+    drawers = [_curves, _queue, _rates] + ([_beliefs] if {"C_L", "C_U"} & set(trace.beliefs) else [])
+    figure, axes = panels(len(drawers), 1, (width_px / DPI, height_px / DPI), sharex=True)
+    for draw, ax in zip(drawers, axes, strict=True):
         draw(trace, ax)
-        ax.grid(alpha=0.25)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=4, fontsize="small", frameon=False, columnspacing=1.0)
+        finish(ax, loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=4, frameon=False, columnspacing=1.0)
     axes[-1].set_xlabel("time (s)")
     axes[-1].set_xlim(0.0, trace.times_s[-1])
     header = trace.header

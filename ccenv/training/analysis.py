@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import ContractSender
 from ccenv.base.errors import InputError, require_extra
+from ccenv.base.figure import finish, panels, picture
 from ccenv.base.foreign import read_text
 from ccenv.base.results import TableResult
-from ccenv.network.figure import picture
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.logs import MAX_BYTES, PROGRESS, read_evaluations
 from ccenv.training.run import CONFIG, read_record
@@ -79,19 +79,18 @@ class TrainingRun(TableResult):
 
     def figure(self) -> Figure:
         """Draw reward, terms, update, and each group of evaluations, over the steps."""
-        from matplotlib.figure import Figure
-
-        panels = [(title, {n: self._column(n) for n in names if n in self.progress}) for title, names in _PANELS]
-        panels += self._evaluation_panels()
-        drawn = Figure(figsize=(4.2 * min(3, len(panels)), 2.8 * -(-len(panels) // 3)), layout="constrained")
-        for number, (title, lines) in enumerate(panels, start=1):
-            ax = drawn.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number)
+        groups = [(title, {n: self._column(n) for n in names if n in self.progress}) for title, names in _PANELS]
+        groups += self._evaluation_panels()
+        columns, rows = min(3, len(groups)), -(-len(groups) // 3)
+        drawn, axes = panels(rows, columns, (4.2 * columns, 2.8 * rows))
+        for ax in axes[len(groups) :]:
+            ax.set_visible(False)
+        for ax, (title, lines) in zip(axes, groups, strict=False):
             for name, (steps, values) in lines.items():
                 ax.plot(steps, values, "." if len(steps) == 1 else "-", label=name)
             ax.set_title(title, fontsize=9)
-            ax.set_xlabel("environment steps", fontsize=8)
             ax.tick_params(labelsize=8)
-            ax.legend(fontsize=7)
+            finish(ax, "environment steps", size=8, loc="best", fontsize=7)
         return drawn
 
     def _column(self, name: str) -> tuple[list[float], list[float]]:

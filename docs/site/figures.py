@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.base.figure import panels, save
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.network.figure import picture
 from ccenv.network.path import MBPS_IN_BPS, make_path
 from ccenv.network.path import Path as NetworkPath
 from ccenv.network.trace import Trace
@@ -53,8 +53,8 @@ def utilisation(trace: Trace) -> float:
 
 def starvation() -> Figure:
     """Four CCAs on the README's link: a network that means no harm, and one that lets bytes out early once a second."""
-    figure = Figure(figsize=(WIDTH_IN, 3.9), layout="constrained")
-    for ax, name in zip(figure.subplots(2, 2, sharex=True, sharey=True).flat, SENDERS, strict=True):
+    figure, axes = panels(2, 2, (WIDTH_IN, 3.9), sharex=True, sharey=True)
+    for ax, name in zip(axes, SENDERS, strict=True):
         calm, harmed = (readme_run(name, network) for network in ("kind", README_NETWORK))
         for trace, colour, style in ((calm, CALM, "-"), (harmed, HARM, "--")):
             ax.plot(*delivered_mbps(trace, 25), style, color=colour, linewidth=1.2)
@@ -71,11 +71,10 @@ def starvation() -> Figure:
 def legal_network() -> Figure:
     """What one flow sends, and the band in which the curve of delivered bytes may lie."""
     path = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=4)
-    figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
+    figure, (left, right) = panels(2, 1, (WIDTH_IN, 5.2), sharex=True)
     runs = {name: played("constant:rate_mbps=9", name, path, 12) for name in ("kind", "slowest", "square")}
     trace = runs["kind"]
     times_ms = trace.times_s * 1e3
-    left, right = figure.subplots(2, 1, sharex=True)
     left.plot(times_ms, trace.A[:, 0] / 1e3, color="black", label="A: sent")
     low, high = (runs[name].S[:, 0] / 1e3 for name in ("slowest", "kind"))
     left.fill_between(times_ms, low, high, color=CALM, alpha=0.2, label="S: all that is legal (D = Rm)")
@@ -94,8 +93,8 @@ def legal_network() -> Figure:
 def beliefs() -> Figure:
     """Bounds on the link rate that a history proves: they close in on the truth from both sides."""
     path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=20, buffer_bdp=4)
-    figure = Figure(figsize=(WIDTH_IN, 5), layout="constrained")
-    for ax, network in zip(figure.subplots(2, 1, sharex=True, sharey=True), ("kind", "square"), strict=True):
+    figure, axes = panels(2, 1, (WIDTH_IN, 5), sharex=True, sharey=True)
+    for ax, network in zip(axes, ("kind", "square"), strict=True):
         trace = played("cc_probe_drain", network, path, 40)
         C_L, C_U = (trace.beliefs[name][:, 0] / MBPS_IN_BPS for name in ("C_L", "C_U"))
         ax.fill_between(trace.times_s, C_L, np.minimum(C_U, 80), color=CALM, alpha=0.2, label="what the history leaves open")
@@ -116,7 +115,7 @@ def main() -> int:
     """Run the command."""
     for name, draw in FIGURES.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            (IMAGES / f"{name}.png").write_bytes(picture(draw(), ".png", DPI))
+            save(draw(), IMAGES / f"{name}.png", DPI)
             print(f"docs/images/{name}.png")
     return 0
 

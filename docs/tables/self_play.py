@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.errors import InputError
-from ccenv.base.files import Format, write_atomic
+from ccenv.base.figure import finish, panels, save
+from ccenv.base.files import Format
 from ccenv.base.foreign import read_yaml
 from ccenv.base.foreign.reading import read_text
 from ccenv.base.provenance import machine, versions
@@ -81,19 +82,11 @@ def _curve(file: FilePath, iterations: int) -> dict[str, Any]:
 
 def draw_self_play(data: dict[str, Any], file: FilePath) -> None:
     """Draw the sender's mean return over the environment steps, one line per seed, from a record."""
-    from matplotlib.figure import Figure
-
-    from ccenv.network.figure import picture
-
-    figure = Figure(figsize=(6.0, 3.2), layout="constrained")
-    ax = figure.add_subplot()
+    figure, (ax,) = panels(1, 1, (6.0, 3.2))
     for run in data["runs"]:
         ax.plot(run["steps"], run["sender_return"], label=f"seed {run['seed']}")
-    ax.set_xlabel("environment steps")
-    ax.set_ylabel("return of the sender")
-    ax.grid(alpha=0.25)
-    ax.legend(fontsize="small")
-    write_atomic(file, picture(figure, file.suffix))
+    finish(ax, "environment steps", "return of the sender", loc="best")
+    save(figure, file)
 
 
 def runs(data: dict[str, Any]) -> list[dict[str, str]]:

@@ -8,12 +8,12 @@ import pytest
 from test_bench_packet import small_packets
 
 from ccenv.base.errors import InputError
+from ccenv.base.figure import picture
 from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
-from ccenv.network.figure import picture
 
 FIGURES: list[dict[str, Any]] = [
     {"name": "lines", "kind": "lines", "metric": "utilisation", "x": "buffer", "by": "agent", "scenario": "grid"},

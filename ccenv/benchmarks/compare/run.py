@@ -17,8 +17,7 @@ from ccenv.agents.load import USER_SENDERS, SenderLike, as_sender, load_sender
 from ccenv.agents.python_sender import bridge_of
 from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, shown
-from ccenv.base.figure import table
-from ccenv.base.files import write_atomic
+from ccenv.base.figure import picture, save, table
 from ccenv.base.registry import number
 from ccenv.base.results import TableResult
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
@@ -26,7 +25,6 @@ from ccenv.base.user.python_file import hashes_of, held, is_python_file
 from ccenv.base.workers import Workers
 from ccenv.benchmarks.compare.table import ALLOWED, COLUMNS, Row, Setting, draw, merge_rows
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.figure import picture, require_picture
 from ccenv.network.metrics.measures import jain
 from ccenv.network.metrics.table import METRICS, measure_run, run_metric
 from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
@@ -81,8 +79,7 @@ class Comparison(TableResult):
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, queue and loss of all senders over time into a .png, .svg or .pdf file."""
-        target = require_picture(path, ALLOWED)
-        write_atomic(target, picture(draw(self.setting, self.rows, self.results), target.suffix, DPI))
+        save(draw(self.setting, self.rows, self.results), path, DPI, ALLOWED)
 
     def _repr_html_(self) -> str:
         """Show the table, with intervals, and the picture in a notebook."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccenv.network.figure import SUFFIXES
+from ccenv.base.figure import SUFFIXES, finish, panels, thin
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Result
-from ccenv.simulation.figure import thin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -175,11 +174,9 @@ ALLOWED = (*SUFFIXES, ".pdf")
 def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]) -> Figure:
     """Draw the runs of all senders."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     with rc_context({"font.size": 8, "pdf.fonttype": 42}):
-        figure = Figure(figsize=SIZE_IN, layout="constrained")
-        rate, queue, lost = figure.subplots(3, 1, sharex=True)
+        figure, (rate, queue, lost) = panels(3, 1, SIZE_IN, sharex=True)
         for row, result, dashes in zip(rows, results, itertools.cycle(DASHES), strict=False):
             if result is None:
                 continue
@@ -195,9 +192,7 @@ def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]
         rate.axhline(setting.rate_Bps / MBPS_IN_BPS, color="black", linewidth=0.6, linestyle=":")
         labels = ("throughput (Mbit/s)", "queue (ms)", "lost so far (packets)")
         for axis, label in zip((rate, queue, lost), labels, strict=True):
-            axis.set_ylabel(label)
-            axis.set_ylim(bottom=0)
-            axis.grid(alpha=0.3)
+            finish(axis, y=label, zero=True)
             axis.axvspan(0, setting.warmup_s, color="black", alpha=0.06)  # left out of the averages
         lost.set_xlim(0, setting.duration_s if np.isfinite(setting.duration_s) else None)
         lost.set_xlabel("time (s)")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.base.errors import InputError
+from ccenv.base.figure import picture
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import VERSION
 from ccenv.benchmarks.fluid.packets import RED_WEIGHT, compare
-from ccenv.benchmarks.fluid.plots import metric_figure, mix_label, phase_figure, render, trace_figure
+from ccenv.benchmarks.fluid.plots import metric_figure, mix_label, phase_figure, trace_figure
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck, equilibrium
 from ccenv.engine.fluid.parameters import PARAMETER_SETS
 from ccenv.engine.fluid.simulate import Run
@@ -352,7 +353,7 @@ def _table(head: str, rows: Iterable[str]) -> str:
 
 
 def _image(figure: Any, alt: str) -> str:
-    data = base64.b64encode(render(figure, ".png")).decode("ascii")
+    data = base64.b64encode(picture(figure, ".png")).decode("ascii")
     return f'<p><img alt="{html.escape(alt, quote=True)}" src="data:image/png;base64,{data}"></p>'
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from itertools import product
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.files import write_atomic
+from ccenv.base.figure import finish, panels
 from ccenv.engine.fluid.analysis.convergence import Portrait
 from ccenv.engine.fluid.simulate import Run
-from ccenv.network.figure import SUFFIXES, picture
 from ccenv.network.metrics.table import FLUID_METRICS, METRICS
 
 if TYPE_CHECKING:
@@ -29,32 +26,14 @@ def mix_label(mix: str) -> str:
     return "/".join(LABELS[part] for part in mix.split("/"))
 
 
-def render(figure: Figure, suffix: str) -> bytes:
-    """Return a figure as the bytes of a .png or .svg; equal figures make equal bytes. Raises InputError for other endings."""
-    if suffix not in SUFFIXES:
-        raise InputError(f"a picture ends in {' or '.join(SUFFIXES)} (got {suffix!r})")
-    return picture(figure, suffix)
-
-
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a .png or .svg file. Raises InputError for other endings, CcenvError if it cannot be written."""
-    write_atomic(path, render(figure, FilePath(path).suffix))
-
-
-def _grid(rows: int, columns: int, width: float = 5.0, height: float = 2.0) -> tuple[Figure, np.ndarray]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
 def trace_figure(runs: Sequence[Run]) -> Figure:
     """Draw the traces of one or several runs, a column each, normalised as in Figs. 4 and 5.
 
     Sending rate in percent of the first link's rate, its queue in percent of its buffer and loss in percent of arrivals,
     RTT as excess over the propagation RTT, window in percent of the path BDP.
     """
-    figure, axes = _grid(4, len(runs))
+    figure, axes = panels(4, len(runs), (5.0 * len(runs), 8.0))
+    axes = axes.reshape(4, len(runs))
     for column, run in enumerate(runs):
         _require_trace(run)
         link, t = run.scenario.links[0], run.time_s
@@ -68,10 +47,7 @@ def trace_figure(runs: Sequence[Run]) -> Figure:
         axes[1, column].plot(t, 100 * run.link("queue_bytes")[:, 0] / buffer, linewidth=0.8, label="queue")
         axes[1, column].plot(t, 100 * run.link("loss")[:, 0], linewidth=0.8, label="loss")
         axes[0, column].set_title(run.scenario.title, fontsize="medium")
-        axes[-1, column].set_xlabel("time [s]")
-        for row, label in enumerate(("rate [% of C]", "queue, loss [%]", "excess RTT [%]", "window [% of BDP]")):
-            axes[row, column].set_ylabel(label)
-        _finish(axes[:, column])
+        _finish(axes[:, column], ("rate [% of C]", "queue, loss [%]", "excess RTT [%]", "window [% of BDP]"))
     return figure
 
 
@@ -84,24 +60,21 @@ def variables_figure(run: Run, flow: int = 0) -> Figure:
     _require_trace(run)
     if not 0 <= flow < len(run.scenario.flows):
         raise InputError(f"flow must be in 0..{len(run.scenario.flows) - 1} (got {flow})")
-    figure, axes = _grid(3, 1, width=8.0, height=2.3)
+    figure, (rates, volumes, modes) = panels(3, 1, (8.0, 6.9))
     t, c = run.time_s, run.scenario.links[0].capacity_Bps
     bdp = run.flow("x_btl_Bps")[:, flow] * run.flow("tau_min_s")[:, flow]
     for name, label in (("x_Bps", "x"), ("x_btl_Bps", "x_btl"), ("x_max_Bps", "x_max"), ("x_dlv_Bps", "x_dlv")):
-        axes[0, 0].plot(t, 100 * run.flow(name)[:, flow] / c, linewidth=0.9, label=label)
+        rates.plot(t, 100 * run.flow(name)[:, flow] / c, linewidth=0.9, label=label)
     bounds = [("inflight_bytes", "v"), ("window_bytes", "window")]
     if run.scenario.flows[flow].cca == "bbr2":
         bounds += [("w_hi_bytes", "w_hi"), ("w_lo_bytes", "w_lo")]
     for name, label in bounds:
-        axes[1, 0].plot(t, run.flow(name)[:, flow] / bdp, linewidth=0.9, label=label)
+        volumes.plot(t, run.flow(name)[:, flow] / bdp, linewidth=0.9, label=label)
     for offset, (name, label) in enumerate((("m_prt", "ProbeRTT"), ("m_dwn", "m_dwn"), ("m_crs", "m_crs"))):
-        axes[2, 0].plot(t, 1.5 * offset + run.flow(name)[:, flow], linewidth=0.9, label=label)
-    axes[2, 0].set_yticks([])
-    for row, label in enumerate(("rate [% of C]", "volume [estimated BDP]", "modes (0 or 1)")):
-        axes[row, 0].set_ylabel(label)
-    axes[0, 0].set_title(run.scenario.title, fontsize="medium")
-    axes[-1, 0].set_xlabel("time [s]")
-    _finish(axes[:, 0])
+        modes.plot(t, 1.5 * offset + run.flow(name)[:, flow], linewidth=0.9, label=label)
+    modes.set_yticks([])
+    rates.set_title(run.scenario.title, fontsize="medium")
+    _finish((rates, volumes, modes), ("rate [% of C]", "volume [estimated BDP]", "modes (0 or 1)"))
     return figure
 
 
@@ -117,29 +90,25 @@ def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequenc
         raise unknown_name("metric", metric, FLUID_METRICS)
     disciplines = list(dict.fromkeys(cell["discipline"] for cell in cells))
     rows = [("fluid model", cells)] + ([("packet engine", packets)] if packets else [])
-    figure, axes = _grid(len(rows), len(disciplines), width=5.5, height=3.4)
-    for (row, (engine, engine_cells)), (column, discipline) in product(enumerate(rows), enumerate(disciplines)):
-        ax = axes[row, column]
+    figure, axes = panels(len(rows), len(disciplines), (5.5 * len(disciplines), 3.4 * len(rows)))
+    for ax, ((engine, engine_cells), discipline) in zip(axes, product(rows, disciplines), strict=True):
         for k, mix in enumerate(dict.fromkeys(cell["mix"] for cell in cells)):
             chosen = sorted(
                 (c["buffer_bdp"], c[metric]) for c in engine_cells if (c["discipline"], c["mix"]) == (discipline, mix)
             )
             ax.plot(*zip(*chosen, strict=True), marker="osD^v<>Pp"[k % 9], markersize=4, linewidth=1, label=mix_label(mix))
         ax.set_title(f"{discipline}, {engine}" if packets else discipline, fontsize="medium")
-        ax.set_xlabel("buffer [BDP of the bottleneck]")
-        ax.set_ylabel(METRICS[metric].axis)
-        ax.grid(alpha=0.25)
-    top = max(ax.get_ylim()[1] for ax in axes.flat)
-    for ax in axes.flat:
+        finish(ax, "buffer [BDP of the bottleneck]", METRICS[metric].axis)
+    top = max(ax.get_ylim()[1] for ax in axes)
+    for ax in axes:
         ax.set_ylim(0.0, top)
-    axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small", frameon=False)
+    axes[len(disciplines) - 1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small", frameon=False)
     return figure
 
 
 def phase_figure(portrait: Portrait) -> Figure:
     """Draw a phase portrait: directions, trajectories from circles on, the equilibrium as a star."""
-    figure, axes = _grid(1, 1, width=6.0, height=5.0)
-    ax = axes[0, 0]
+    figure, (ax,) = panels(1, 1, (6.0, 5.0))
     x_span, y_span = np.ptp(portrait.grid_x), np.ptp(portrait.grid_y)
     u, v = portrait.speed_x / x_span, portrait.speed_y / y_span
     length = np.hypot(u, v)
@@ -149,18 +118,19 @@ def phase_figure(portrait: Portrait) -> Figure:
         ax.plot(line[:, 0], line[:, 1], linewidth=1.2)
         ax.plot(*line[0], "o", color="black", markersize=3)
     ax.plot(*portrait.rest, "*", color="red", markersize=12, label="equilibrium")
-    ax.set_xlabel(portrait.labels[0])
-    ax.set_ylabel(portrait.labels[1])
     ax.set_title(f"{LABELS[portrait.model]}, reduced model", fontsize="medium")
+    ax.set(xlabel=portrait.labels[0], ylabel=portrait.labels[1])
     ax.legend(loc="upper right", fontsize="small")
     return figure
 
 
-def _finish(axes: Iterable[Axes]) -> None:
-    for ax in axes:
-        ax.grid(alpha=0.25)
+def _finish(axes: Iterable[Axes], labels: Sequence[str]) -> None:
+    """Finish panels over one time axis."""
+    for ax, label in zip(axes, labels, strict=True):
+        finish(ax, y=label)
         if len(ax.get_legend_handles_labels()[0]) <= 10:
             ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="x-small", frameon=False)
+    ax.set_xlabel("time [s]")
 
 
 def _require_trace(run: Run) -> None:

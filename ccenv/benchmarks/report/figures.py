@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.base.figure import finish, panels
 from ccenv.benchmarks.suite.base import CellData, Figure, SuiteBase
 from ccenv.benchmarks.suite.references import compute_quantity, parameter, select_cells
 from ccenv.benchmarks.suite.theory import THEORY, evaluate
@@ -26,25 +27,22 @@ _THEORY_POINTS = 60
 
 def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | None:
     """Draw one figure; None if no cell matches it."""
-    from matplotlib.figure import Figure as Canvas
-
     chosen = [record for record in select_cells(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
     if not chosen:
         return None
-    panels = _panels(chosen, figure)[:MAX_PANELS]
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    width = 4.4 * columns if len(panels) > 1 else 7.5
-    canvas = Canvas(figsize=(width, 3.3 * rows + 0.6), layout="constrained")
-    axes = np.asarray(canvas.subplots(rows, columns, squeeze=False)).ravel()
+    groups = _panels(chosen, figure)[:MAX_PANELS]
+    columns = min(len(groups), 3)
+    rows = -(-len(groups) // columns)
+    width = 4.4 * columns if len(groups) > 1 else 7.5
+    canvas, axes = panels(rows, columns, (width, 3.3 * rows + 0.6))
     drawers: dict[str, Callable[[SuiteBase, list[CellData], Figure, Axes], None]] = {
         "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series,
         "ecdf": _ecdf, "slowdowns": _slowdowns,
     }  # fmt: skip
-    for ax, (title, cells) in zip(axes, panels, strict=False):
+    for ax, (title, cells) in zip(axes, groups, strict=False):
         drawers[figure.kind](suite, cells, figure, ax)
         ax.set_title(title, fontsize="small")
-    for ax in axes[len(panels) :]:
+    for ax in axes[len(groups) :]:
         ax.set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
     if handles and figure.kind != "series":
@@ -107,12 +105,10 @@ def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> 
             ax.step(
                 [values[0], *values], [0.0, *shares], where="post", linewidth=1.2, label=None if group is None else _text(group)
             )
-    ax.set_xlabel(measure.axis, fontsize="small")
-    ax.set_ylabel("share of the cells", fontsize="small")
+    finish(ax, measure.axis, "share of the cells", size="small")
     ax.set_ylim(0, 1.02)
     if figure.log_x:
         ax.set_xscale("log")
-    ax.grid(alpha=0.25)
     ax.tick_params(labelsize="small")
 
 
@@ -179,15 +175,13 @@ def _finish(suite: SuiteBase, figure: Figure, ax: Axes) -> None:
         label = measure.unit or measure.label
     else:
         label = measure.label.partition(",")[0] + (f" ({measure.unit})" if measure.unit else "")
-    ax.set_xlabel(figure.x, fontsize="small")
-    ax.set_ylabel(label, fontsize="small")
     if figure.log_x:
         ax.set_xscale("log")
     if figure.log_y:
         ax.set_yscale("symlog" if "loss" in figure.shown[0] else "log")
     elif figure.kind != "bars":
         ax.set_ylim(bottom=0)
-    ax.grid(alpha=0.25)
+    finish(ax, figure.x, label, size="small")
     ax.tick_params(labelsize="small")
 
 
@@ -242,10 +236,8 @@ def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes
             shares = np.arange(len(finished)) / (len(cell["slowdowns"]) - 1)
             ax.plot(finished, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
     ax.set_xscale("log")
-    ax.set_xlabel("time of a transfer over the shortest possible", fontsize="small")
-    ax.set_ylabel("share of the transfers", fontsize="small")
     ax.set_ylim(0, 1)
-    ax.grid(alpha=0.25)
+    finish(ax, "time of a transfer over the shortest possible", "share of the transfers", size="small")
     ax.tick_params(labelsize="small")
 
 
@@ -254,9 +246,5 @@ def _series(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -
     series = cells[0]["series"]
     for name, rates in series["throughput_mbps"].items():
         ax.plot((np.arange(len(rates)) + 0.5) * series["every_s"], rates, linewidth=1, label=name)
-    ax.set_xlabel("time (s)", fontsize="small")
-    ax.set_ylabel("throughput (Mbit/s)", fontsize="small")
-    ax.set_ylim(bottom=0)
-    ax.grid(alpha=0.25)
     ax.tick_params(labelsize="small")
-    ax.legend(fontsize="x-small", loc="upper right")
+    finish(ax, "time (s)", "throughput (Mbit/s)", zero=True, size="small", loc="upper right", fontsize="x-small")

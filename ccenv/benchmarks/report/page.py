@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.base.errors import EngineError, InputError
+from ccenv.base.figure import finish, panels, picture, save
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.report.figures import DPI, draw, table
@@ -24,7 +25,6 @@ from ccenv.benchmarks.statistics import performance_profile
 from ccenv.benchmarks.store import CELLS, load_cells, read_manifest
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.network.figure import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,16 +77,11 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
     Raises:
         CcenvError: if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    from ccenv.network.figure import picture
-
-    figure = Figure(figsize=(12, 5.2), dpi=_DPI, layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = panels(1, 2, (12, 5.2))
     _scatter(suite, records, [entry["agent"] for entry in summary], left)
     _bars(suite, summary, right)
     figure.suptitle(f"suite {suite.name}, version {suite.version}")
-    write_atomic(file, picture(figure, ".png", _DPI))
+    save(figure, file, _DPI)
 
 
 def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:
@@ -97,16 +92,14 @@ def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str],
             if points:
                 x, y = (sum(values) / len(points) for values in zip(*points, strict=True))
                 ax.plot(x, y, marker, color=f"C{colour % 10}", markersize=7, linestyle="none")
-    ax.set_xlabel("mean queueing delay (Rm)")
-    ax.set_ylabel("utilisation")
-    ax.grid(alpha=0.25)
     ax.set_xlim(left=0)
     handles = [ax.plot([], [], "o", color=f"C{i % 10}", label=agent)[0] for i, agent in enumerate(agents)]
     handles += [
         ax.plot([], [], marker, color="grey", label=f"against {adversary}", linestyle="none")[0]
         for marker, adversary in zip(_MARKERS, suite.opponents, strict=False)
     ]
-    ax.legend(handles=handles, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "frameon": False}
+    finish(ax, "mean queueing delay (Rm)", "utilisation", handles=handles, **place)
 
 
 def _point(record: dict[str, Any]) -> tuple[float, float] | None:
@@ -142,8 +135,6 @@ POINTS = 200
 
 def draw_profiles(suite: SuiteBase, records: list[dict[str, Any]]) -> Canvas | None:
     """Draw the performance profile of each sender's nominal score with its 95 % interval; None with fewer than two senders."""
-    from matplotlib.figure import Figure as Canvas
-
     metric = suite.measure(suite.score.metric)
     by_agent: dict[str, dict[str, list[float]]] = {}
     for record in records:
@@ -154,17 +145,14 @@ def draw_profiles(suite: SuiteBase, records: list[dict[str, Any]]) -> Canvas | N
         return None
     every = [value for tasks in by_agent.values() for values in tasks.values() for value in values]
     thresholds = np.linspace(min(0.0, *every), max(every), POINTS)
-    canvas = Canvas(figsize=(7.5, 4), layout="constrained")
-    ax = canvas.subplots()
+    canvas, (ax,) = panels(1, 1, (7.5, 4))
     for agent, tasks in by_agent.items():
         share, low, high = performance_profile({name: np.array(values) for name, values in tasks.items()}, thresholds)
         (line,) = ax.plot(thresholds, share, linewidth=1.2, label=agent)
         ax.fill_between(thresholds, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    ax.set_xlabel(metric.label + (f" ({metric.unit})" if metric.unit else ""))
-    ax.set_ylabel("share of runs above")
     ax.set_ylim(0, 1.02)
-    ax.grid(alpha=0.25)
-    ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    label = metric.label + (f" ({metric.unit})" if metric.unit else "")
+    finish(ax, label, "share of runs above", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return canvas
 
 

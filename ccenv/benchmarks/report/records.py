@@ -6,11 +6,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.figure import picture
 from ccenv.base.files import Format, plain, write_atomic
 from ccenv.benchmarks.report.figures import draw
 from ccenv.benchmarks.results import read_suite
 from ccenv.benchmarks.store import load_cells, read_manifest
-from ccenv.network.figure import picture
 
 FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
 RECORD = "record.json"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccenv.base.figure import finish, panels, picture
 from ccenv.benchmarks.cells.cell import Player
 from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria
 from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED
 from ccenv.benchmarks.suite.base import CellData
 from ccenv.benchmarks.suite.packet import PacketSuite
-from ccenv.network.figure import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,25 +33,18 @@ WIDEST = 100.0  # ratios beyond are drawn at the edge
 
 def draw_rates(cases: Sequence[str], records: list[CellData], sender: str, baseline: str) -> bytes | None:
     """Draw throughput per flow of the sender, and of all flows of the baseline in grey, as a PNG; None without stored rates."""
-    from matplotlib.figure import Figure
-
     kept = {(r["scenario"], r["agent"]): r["series"] for r in records if "series" in r}
     drawn_cases = [case for case in cases if (case, sender) in kept]
     if not drawn_cases:
         return None
-    canvas = Figure(figsize=(WIDTH_IN, 2.6 * len(drawn_cases)), layout="constrained")
-    axes = canvas.subplots(len(drawn_cases), 1, squeeze=False)[:, 0]
+    canvas, axes = panels(len(drawn_cases), 1, (WIDTH_IN, 2.6 * len(drawn_cases)))
     for ax, case in zip(axes, drawn_cases, strict=True):
         if baseline != sender and (case, baseline) in kept:
             _lines(ax, kept[case, baseline], f"all of {baseline}'s run")
         _lines(ax, kept[case, sender], "")
         ax.set_title(case, fontsize=9)
-        ax.set_xlabel("time (s)", fontsize=9)
-        ax.set_ylabel("throughput (Mbit/s)", fontsize=9)
-        ax.set_ylim(bottom=0)
-        ax.grid(alpha=0.25)
         ax.tick_params(labelsize=8)
-        ax.legend(fontsize=8, loc="best")
+        finish(ax, "time (s)", "throughput (Mbit/s)", zero=True, size=9, loc="best", fontsize=8)
     return picture(canvas, ".png", DPI)
 
 
@@ -69,22 +62,19 @@ def draw_ratios(measures: Sequence[Mapping[str, Any]], sender: str, baseline: st
 
     Measures of which more or less is better share one axis; the others have a second one.
     """
-    from matplotlib.figure import Figure
-
-    panels: dict[str, list[tuple[str, float, str]]] = {}
+    ratios: dict[str, list[tuple[str, float, str]]] = {}
     for measure in measures:
         value, other = measure["value"], measure["baseline"]
         if value is not None and other is not None and value > 0 and other > 0:
             better = measure["better"]
             ratio = other / value if better == "lower" else value / other
             title = f"{sender} over {baseline}" if better == "neither" else f"times better than {baseline}"
-            panels.setdefault(title, []).append((measure["label"] + _BETTER[better], ratio, measure["verdict"]))
-    if not panels or sender == baseline:
+            ratios.setdefault(title, []).append((measure["label"] + _BETTER[better], ratio, measure["verdict"]))
+    if not ratios or sender == baseline:
         return None
-    heights = [len(rows) + 1.5 for rows in panels.values()]
-    canvas = Figure(figsize=(WIDTH_IN, 0.4 * sum(heights)), layout="constrained")
-    axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+    heights = [len(rows) + 1.5 for rows in ratios.values()]
+    canvas, axes = panels(len(ratios), 1, (WIDTH_IN, 0.4 * sum(heights)), height_ratios=heights)
+    for ax, (title, rows) in zip(axes, ratios.items(), strict=True):
         _draw_ratio_rows(ax, rows)
         ax.set_xlabel(title, fontsize=9)
     return picture(canvas, ".png", DPI)

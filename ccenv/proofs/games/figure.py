@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.files import write_atomic
-from ccenv.network.figure import picture, require_picture
+from ccenv.base.figure import finish, panels, save
 from ccenv.proofs.games.boards import Boards
 from ccenv.proofs.games.bounds import bounds_along
 from ccenv.proofs.games.game import UNLIMITED
@@ -32,15 +31,15 @@ def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) ->
     """
     from matplotlib.patches import Rectangle
 
-    require_picture(file)
     game, known = boards.game, bounds_along(boards, rows)
     sets = [{(rate, buffer) for rate, buffer, _, _ in boards.members(row["board"])} for row in rows]
     chosen = [place for place in range(len(rows)) if place == 0 or sets[place] != sets[place - 1]][:_PANELS]
     every = sorted({buffer for _, buffer in game.paths})
     height = {buffer: place for place, buffer in enumerate(every)}
     across = min(_ACROSS, max(1, len(chosen)))
-    figure, panels = _panels(across, -(-max(1, len(chosen)) // across), 2.4, 2.1)
-    for ax, place in zip(panels, chosen, strict=False):
+    down = -(-max(1, len(chosen)) // across)
+    figure, axes = panels(down, across, (2.4 * across, 0.7 + 2.1 * down), sharex=True, sharey=True)
+    for ax, place in zip(axes, chosen, strict=False):
         row, inside, engine = rows[place], sets[place], known[place]
         for paths, marker, colour, size in ((set(game.paths) - inside, ".", "0.75", 4), (inside, "s", "C0", 7)):
             ax.plot([rate for rate, _ in paths], [height[buffer] for _, buffer in paths], marker, color=colour, markersize=size)
@@ -55,13 +54,14 @@ def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) ->
         ax.set_title(f"step {row['step']}: sends {row['sent']}", fontsize="small")
         ax.set_yticks(range(len(every)), ["inf" if buffer >= UNLIMITED else str(buffer) for buffer in every])
         ax.set_xticks(game.rates)
-    for ax in panels[len(chosen) :]:
+        finish(ax)
+    for ax in axes[len(chosen) :]:
         ax.set_visible(False)
-    panels[0].legend(frameon=False, fontsize=5)
+    axes[0].legend(frameon=False, fontsize=5)
     figure.supxlabel("C (packets a step)", fontsize="small")
     figure.supylabel("buffer (packets)", fontsize="small")
     figure.suptitle(f"{game.name}: paths that are still possible, and their bounds", fontsize="medium")
-    _write(figure, file)
+    save(figure, file)
 
 
 def draw_steps(rows: Sequence[dict[str, Any]], file: FilePath) -> None:
@@ -71,10 +71,9 @@ def draw_steps(rows: Sequence[dict[str, Any]], file: FilePath) -> None:
         rows: of ``ccenv.proofs.games.values.theorem_rows``.
         file: as for :func:`draw_line`.
     """
-    require_picture(file)
     losses = list(dict.fromkeys(row["loss"] for row in rows))
-    figure, panels = _panels(len(losses), 1, 2.6, 2.9)
-    for ax, loss in zip(panels, losses, strict=True):
+    figure, axes = panels(1, len(losses), (2.6 * len(losses), 3.6), sharex=True, sharey=True)
+    for ax, loss in zip(axes, losses, strict=True):
         of_loss = [row for row in rows if row["loss"] == loss]
         for network in dict.fromkeys(row["network"] for row in of_loss):
             found = [(row["rate"], row["steps"]) for row in of_loss if row["network"] == network and row["steps"] is not None]
@@ -82,10 +81,10 @@ def draw_steps(rows: Sequence[dict[str, Any]], file: FilePath) -> None:
         ramp = {row["rate"]: row["ramp_steps"] for row in of_loss}
         ax.plot([*ramp], [*ramp.values()], "--", color="black", label="F^-1 (Rm for beta_s)")
         ax.set_title(f"loss a step: {loss}", fontsize="small")
-        ax.set_xlabel("C (packets a step)", fontsize="small")
-    panels[0].set_ylabel("steps until smaller rates are excluded", fontsize="small")
-    panels[0].legend(frameon=False, fontsize=6)
-    _write(figure, file)
+        finish(ax, "C (packets a step)", size="small")
+    axes[0].set_ylabel("steps until smaller rates are excluded", fontsize="small")
+    axes[0].legend(frameon=False, fontsize=6)
+    save(figure, file)
 
 
 def draw_learning(name: str, value: float, curve: Sequence[dict[str, Any]], file: FilePath) -> None:
@@ -97,26 +96,9 @@ def draw_learning(name: str, value: float, curve: Sequence[dict[str, Any]], file
         curve: rows with ``steps``, ``regret`` and ``worst`` (against the optimal and the worst network).
         file: as for :func:`draw_line`.
     """
-    require_picture(file)
-    figure, (ax,) = _panels(1, 1, 6, 2.7)
+    figure, (ax,) = panels(1, 1, (6, 3.4))
     for key, label in (("worst", "against its worst network"), ("regret", "against the optimal network")):
         ax.plot([row["steps"] for row in curve], [row[key] for row in curve], label=label)
     ax.axhline(value, color="black", linewidth=1, label=f"value of the game: {value:g}")
-    ax.set(xlabel="steps", ylabel="regret (packets)", ylim=(0, None))
-    ax.legend(frameon=False, fontsize="small", title=name)
-    _write(figure, file)
-
-
-def _panels(across: int, down: int, width: float, height: float) -> tuple[Any, Any]:
-    """Return a figure and its panels, each of a size in inches."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * across, 0.7 + height * down), dpi=100, layout="constrained")
-    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
-    for ax in panels:
-        ax.grid(alpha=0.25)
-    return figure, panels
-
-
-def _write(figure: Any, file: FilePath) -> None:
-    write_atomic(file, picture(figure, file.suffix))
+    finish(ax, "steps", "regret (packets)", zero=True, frameon=False, title=name)
+    save(figure, file)

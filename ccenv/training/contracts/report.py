@@ -12,10 +12,9 @@ import numpy as np
 from ccenv.agents.programs import INPUTS, Program, interval, parse_program
 from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.errors import InputError
-from ccenv.base.figure import markdown
+from ccenv.base.figure import markdown, panels, picture
 from ccenv.base.files import Format, make_folder, plain, write_atomic
 from ccenv.base.provenance import machine, versions
-from ccenv.network.figure import picture
 from ccenv.training.contracts.widen import RESULT
 from ccenv.training.evaluation import evaluate_sender
 
@@ -37,11 +36,11 @@ def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATH
     rows = [_row(folder, n_paths) for folder in folders]
     data = plain({"rows": rows, "n_paths": n_paths, "machine": machine(), "versions": versions()})
     make_folder(out)
-    record, page, picture = out / "frontier.json", out / "contracts.md", out / "frontier.svg"
+    record, page, drawn = out / "frontier.json", out / "contracts.md", out / "frontier.svg"
     FORMAT.write(record, data)
-    write_atomic(picture, frontier_picture(data))
+    write_atomic(drawn, frontier_picture(data))
     write_atomic(page, _page(data).encode())
-    return [record, page, picture]
+    return [record, page, drawn]
 
 
 def read_data(file: FilePath | str) -> dict[str, Any]:
@@ -56,12 +55,7 @@ def make_rows(data: dict[str, Any]) -> list[dict[str, str]]:
 
 def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
     """Draw the width, and the scores of the best constant choice and of the program, over proved utilisation (deterministic)."""
-    from matplotlib.figure import Figure
-
-    from ccenv.network.figure import picture
-
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    width, score = figure.subplots(1, 2)
+    figure, (width, score) = panels(1, 2, (8, 3.6))
     proved = sorted((row for row in data["rows"] if row["verified"]), key=lambda row: float(row["utilisation"]))
     for number, name in enumerate(dict.fromkeys(_name(row) for row in proved)):
         program_rows, colour = [row for row in proved if _name(row) == name], f"C{number}"
@@ -69,10 +63,8 @@ def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
         width.plot(u, [row["width_log2"] for row in program_rows], marker="o", color=colour, label=name)
         score.plot(u, [max(row["scores"].values()) for row in program_rows], marker="o", color=colour, label=name)
         score.plot(u, [row["program_score"] for row in program_rows], linestyle="--", linewidth=1, color=colour)
-    width.set_ylabel("width: mean log2(hi / lo)")
-    score.set_ylabel("score of the best constant choice (dashed: program)")
-    for axes in (width, score):
-        axes.set_xlabel("proved utilisation")
+    width.set(xlabel="proved utilisation", ylabel="width: mean log2(hi / lo)")
+    score.set(xlabel="proved utilisation", ylabel="score of the best constant choice (dashed: program)")
     if width.lines:
         width.legend()
     return picture(figure, suffix)
@@ -146,15 +138,11 @@ def interval_picture(contract: Program, suffix: str = ".svg") -> bytes:
 
     C_L is C_L_MSS segments per Rm, the queueing delay is 0, and all other inputs equal C_L. Equal contracts give equal bytes.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = panels(1, 1, (6, 3.6))
     for utilised, colour, label in ((False, "tab:blue", "not utilised"), (True, "tab:orange", "utilised")):
         ends = np.array([_ends(contract, float(ratio), utilised) for ratio in RATIOS])
         axes.fill_between(RATIOS, ends[:, 0], ends[:, 1], color=colour, alpha=0.4 if utilised else 0.7, linewidth=1, label=label)
-    axes.set_xlabel("C_U / C_L")
-    axes.set_ylabel("rate / C_L")
+    axes.set(xlabel="C_U / C_L", ylabel="rate / C_L")
     axes.set_ylim(bottom=0)
     axes.legend()
     return picture(figure, suffix)

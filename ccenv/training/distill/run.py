@@ -20,6 +20,7 @@ from ccenv.agents.identity import sender_hash
 from ccenv.agents.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
 from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.figure import finish, panels, save
 from ccenv.base.files import Format, hash_of, make_folder, write_atomic
 from ccenv.base.provenance import code_hash, machine, versions
 from ccenv.base.store import ResultFolder, find_once
@@ -422,20 +423,12 @@ def _lemma(lemma: dict[str, Any]) -> str:
 
 
 def _draw(file: FilePath, result: dict[str, Any]) -> None:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context():
-        figure = Figure(figsize=(6, 4), dpi=100, layout="constrained")
-        ax = figure.subplots()
-        for verdict, marker in (("verified", "o"), ("unknown", "x")):
-            chosen = [p for p in result["proofs"] if p["verdict"] == verdict]
-            if chosen:
-                ax.plot([p["utilisation"] for p in chosen], [p["score"] for p in chosen], marker, label=verdict)
-        for key, style in (("score", "--"), ("teacher_score", ":")):
-            ax.axhline(result[key], color="black", linewidth=0.8, linestyle=style, label=key.replace("_", " "))
-        ax.set_xlabel("utilisation proved on CCAC")
-        ax.set_ylabel("nominal score")
-        ax.grid(alpha=0.25)
-        ax.legend(frameon=False, fontsize="small")
-        figure.savefig(file, format="png")
+    figure, (ax,) = panels(1, 1, (6, 4))
+    for verdict, marker in (("verified", "o"), ("unknown", "x")):
+        chosen = [p for p in result["proofs"] if p["verdict"] == verdict]
+        if chosen:
+            ax.plot([p["utilisation"] for p in chosen], [p["score"] for p in chosen], marker, label=verdict)
+    for key, style in (("score", "--"), ("teacher_score", ":")):
+        ax.axhline(result[key], color="black", linewidth=0.8, linestyle=style, label=key.replace("_", " "))
+    finish(ax, "utilisation proved on CCAC", "nominal score", loc="best", frameon=False)
+    save(figure, file)

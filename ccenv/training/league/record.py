@@ -12,9 +12,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
-from ccenv.base.files import write_atomic
+from ccenv.base.figure import finish, panels, save
 from ccenv.base.foreign import JsonRules, read_json, shown_path
-from ccenv.network.figure import picture
 from ccenv.training.league.store import LEAGUE
 
 MAX_PLAYERS = 512
@@ -170,10 +169,7 @@ DARK = 0.5  # position on the colour scale below which numbers are white
 
 def draw_payoffs(file: FilePath, senders: Sequence[str], networks: Sequence[str], matrix: np.ndarray) -> None:
     """Draw the payoff matrix, (S, N); the suffix of the file selects the format."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.5 + 0.45 * len(networks), 2.0 + 0.35 * len(senders)), layout="constrained")
-    ax = figure.add_subplot()
+    figure, (ax,) = panels(1, 1, (3.5 + 0.45 * len(networks), 2.0 + 0.35 * len(senders)))
     image = ax.imshow(matrix, cmap="viridis", aspect="auto")
     low, high = image.get_clim()
     if max(matrix.shape) <= MOST_NUMBERS:
@@ -185,27 +181,20 @@ def draw_payoffs(file: FilePath, senders: Sequence[str], networks: Sequence[str]
     ax.set_xlabel("network")
     ax.set_ylabel("sender")
     figure.colorbar(image, label="payoff of the sender")
-    write_atomic(file, picture(figure, file.suffix))
+    save(figure, file)
 
 
 def draw_curve(file: FilePath, rounds: Sequence[dict[str, Any]]) -> None:
     """Draw exploitability by round with its intervals, and the senders' mean payoffs against the hold-outs."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 5.0), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True)
+    figure, (above, below) = panels(2, 1, (6.0, 5.0), sharex=True)
     numbers = [one["round"] for one in rounds]
     values = [one["exploitability"] for one in rounds]
     above.fill_between(numbers, [one["interval"][0] for one in rounds], [one["interval"][1] for one in rounds], alpha=0.25)
     above.plot(numbers, values, marker="o")
-    above.set_ylabel("exploitability")
     above.set_ylim(bottom=min(0.0, above.get_ylim()[0]))
+    finish(above, y="exploitability")
     for name in rounds[0]["hold_outs"]["mean"]:
         below.plot(numbers, [one["hold_outs"]["mean"][name] for one in rounds], marker="o", label=name)
     below.plot(numbers, [np.mean(one["network_payoffs"]) for one in rounds], color="black", linestyle=":", label="answer")
-    below.set_ylabel("utilisation - loss")
-    below.set_xlabel("round")
-    below.legend(fontsize="small")
-    for ax in (above, below):
-        ax.grid(alpha=0.25)
-    write_atomic(file, picture(figure, file.suffix))
+    finish(below, "round", "utilisation - loss", loc="best")
+    save(figure, file)

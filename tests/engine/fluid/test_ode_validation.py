@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ccenv.base.errors import InputError
+from ccenv.base.figure import picture, save
 from ccenv.base.foreign import read_json
 from ccenv.benchmarks import speed
 from ccenv.benchmarks.fluid.page import STATEMENTS, Table, judge, published_distance, report_html
-from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
+from ccenv.benchmarks.fluid.plots import metric_figure, trace_figure, variables_figure
 from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck
@@ -177,7 +178,7 @@ def test_report_sets_the_packet_engine_beside_the_fluid_model():
 def test_pictures(tmp_path):
     run = simulate(load_scenario("parking_lot", step_ms=0.5, duration_s=6.0), 0.01)
     draw = (lambda: trace_figure([run]), lambda: variables_figure(run, 1), lambda: metric_figure(fake_cells(3.0), "jain"))
-    assert render(draw[2](), ".svg") == render(draw[2](), ".svg")
+    assert picture(draw[2](), ".svg") == picture(draw[2](), ".svg")
     for figure in draw:
         save(figure(), tmp_path / "a.png")
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
