@@ -46,7 +46,7 @@ settings.load_profile("ccenv")
 FIRST = (
     "engine/test_curve_engine.py",
     "engine/packet/test_packet_engine.py",
-    "engine/fluid/test_ode_reference.py",
+    "engine/fluid/test_ode_simulate.py",
     "proofs/synthesis/test_synth_limits.py",
     "live/test_live_emulator.py",
     "training/test_kernel_rollouts.py",

@@ -77,10 +77,7 @@ def test_state_does_not_depend_on_mss_unit(name):
         assert windows[1] == pytest.approx(windows[0], rel=1e-9)
 
 
-@given(
-    st.lists(st.tuples(st.floats(0.001, 3.0), st.floats(0.01, 10.0)), min_size=1, max_size=60),
-    st.floats(0.5, 5.0),
-)
+@given(st.lists(st.tuples(st.floats(0.001, 3.0), st.floats(0.01, 10.0)), min_size=1, max_size=60), st.floats(0.5, 5.0))
 @settings(max_examples=200, deadline=None)
 def test_windowed_min_is_a_recent_sample_not_below_the_true_minimum(steps, window):
     update = common.windowed_min.py_func

@@ -1,8 +1,11 @@
-"""Locks: one process at a time, gone with its holder; files with rights of their own."""
+"""Files and folders: atomic writes, locks, and what a kill leaves."""
 
 from __future__ import annotations
 
 import fcntl
+import importlib
+import json
+import math
 import os
 import re
 import subprocess
@@ -10,9 +13,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables.distillation import FORMAT as DISTILLATION_RECORD
 
-from ccenv.base.errors import CcenvError
-from ccenv.base.files import LOCK, is_empty, locked, write_atomic
+import ccenv
+from ccenv.adversaries.learned import FOLDER as NETWORKS_FOLDER
+from ccenv.adversaries.learned import NETWORKS, load_adversary, save_adversary
+from ccenv.agents.learned import LearnedKind, load_policy, policy_notes, save_policy
+from ccenv.agents.learned.zoo import FOLDER
+from ccenv.agents.programs.reader import FORMAT as PROGRAM
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, plain, write_atomic
+from ccenv.base.foreign import JsonRules
+from ccenv.benchmarks.report.records import FORMAT as BENCH_RECORD
+from ccenv.training.records import FORMAT as LEARNING_RECORD
 
 HOLD = """
 import sys, time
@@ -81,3 +94,161 @@ def test_what_a_killed_write_left_goes_with_the_next_write_of_that_file_and_no_o
         fcntl.flock(writer, fcntl.LOCK_EX)
         write_atomic(file, b"whole")
     assert set(tmp_path.iterdir()) == {file, *others} and file.read_bytes() == b"whole"
+
+
+DATA = Path(__file__).parents[2] / "docs" / "data"
+PACKAGE = Path(ccenv.__file__).parent
+NOTE = Format(
+    "ccenv-note", 3, "a note", "format_version", JsonRules(max_bytes=200, max_depth=3), older="ccenv note makes it again"
+)
+
+
+def test_a_document_is_written_with_its_head_and_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "note.json"
+    NOTE.write(file, {"text": "ü", "values": [1, 0.5]})
+    assert file.read_text() == (
+        '{\n "format": "ccenv-note",\n "format_version": 3,\n "text": "\\u00fc",\n "values": [\n  1,\n  0.5\n ]\n}\n'
+    )
+    assert NOTE.read(file) == {**NOTE.head, "text": "ü", "values": [1, 0.5]}
+    NOTE.write(file, NOTE.read(file) | {"text": "new"})
+    assert NOTE.read(file)["text"] == "new"
+    assert [found.name for found in tmp_path.iterdir()] == ["note.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "note.json: not a note: expected a JSON object"),
+        ("{}", "note.json: not a note: format is None; it must be 'ccenv-note'"),
+        ('{"format": "ccenv-run", "format_version": 3}', "format is 'ccenv-run'; it must be 'ccenv-note'"),
+        (
+            '{"format": "ccenv-note", "format_version": 4}',
+            "format_version is 4; this ccenv reads ccenv-note of format_version 3: use a newer ccenv",
+        ),
+        (
+            '{"format": "ccenv-note", "format_version": 2}',
+            "format_version is 2; this ccenv reads ccenv-note of format_version 3: ccenv note makes it again",
+        ),
+        ('{"format": "ccenv-note", "version": 3}', "format_version is None"),
+        ('{"format": "ccenv-note", "format_version": 3.0}', "format_version is 3.0"),
+        ('{"format": "ccenv-note", "format_version": true}', "format_version is True"),
+        ('{"format": "ccenv-note", "format": "ccenv-note"}', "given twice"),
+        ('{"format": "ccenv-note", "format_version": 3, "x": NaN}', "NaN is not a number"),
+        ('{"format": "ccenv-note", "format_version": 3, "x": [[[0]]]}', "at most 3 are allowed"),
+        ('{"format": "ccenv-note", "format_version": 3, "x": "' + "x" * 200 + '"}', "longer than 200 bytes"),
+    ],
+)
+def test_another_document_is_refused_in_one_line(content: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "note.json"
+    file.write_text(content)
+    for read in (lambda: NOTE.read(file), lambda: NOTE.parse(content, str(file))):
+        with pytest.raises(InputError) as caught:
+            read()
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_written_leaves_the_old_document(tmp_path: Path) -> None:
+    file = tmp_path / "note.json"
+    NOTE.write(file, {"x": 1})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        NOTE.write(file, {"x": math.nan})
+    assert NOTE.read(file)["x"] == 1
+    with pytest.raises(CcenvError, match="cannot be written"):
+        NOTE.write(tmp_path / "none" / "note.json", {})
+    with pytest.raises(InputError, match="cannot be read"):
+        NOTE.read(tmp_path / "none.json")
+
+
+def test_numbers_that_are_not_finite_become_text_or_null() -> None:
+    value = {"a": math.inf, "b": (-math.inf, math.nan), 3: 1.5}
+    assert plain(value) == {"a": "inf", "b": ["-inf", None], "3": 1.5}
+    assert json_bytes(plain(value), indent=None) == b'{"a":"inf","b":["-inf",null],"3":1.5}\n'
+
+
+def test_a_hash_does_not_depend_on_the_order_of_keys() -> None:
+    assert hash_of({"a": 1, "b": [2.0]}) == hash_of({"b": [2.0], "a": 1})
+    assert hash_of({"a": 1}) != hash_of({"a": 1.5})
+
+
+def stored_formats() -> list[Format]:
+    """Return every format that a module of the package defines."""
+    sources = (file for file in sorted(PACKAGE.rglob("*.py")) if "Format(" in file.read_text(encoding="utf-8"))
+    names = (".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for file in sources)
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    values += [part for value in values if isinstance(value, LearnedKind) for part in vars(value).values()]
+    return sorted({form for form in values if isinstance(form, Format)}, key=lambda form: (form.name, form.version, form.what))
+
+
+VERSIONS = {
+    "ccenv-adversary": (1, 1), "ccenv-attack": (1,), "ccenv-bench": (1,), "ccenv-bench-record": (1,), "ccenv-board": (2,),
+    "ccenv-board-export": (1,), "ccenv-board-head": (1,), "ccenv-certificate": (2,), "ccenv-checkpoint": (4,),
+    "ccenv-contract": (1,), "ccenv-contract-answers": (2,), "ccenv-contract-frontier": (1,), "ccenv-contract-policy": (1,),
+    "ccenv-demo": (1,), "ccenv-distillation": (2,), "ccenv-fairness-certificate": (1,), "ccenv-league": (1,),
+    "ccenv-league-part": (2,), "ccenv-learning-record": (2,), "ccenv-live-record": (1,), "ccenv-moves": (1,),
+    "ccenv-packet-attack": (1,), "ccenv-part": (1,), "ccenv-policy": (1,), "ccenv-preference-policy": (1,),
+    "ccenv-program": (1, 2), "ccenv-relu": (1,), "ccenv-report": (1,), "ccenv-report-further": (1,), "ccenv-run": (2,),
+    "ccenv-submission": (1,), "ccenv-trace": (1,), "ccenv-withdrawal": (1,),
+}  # fmt: skip
+FORMATS = stored_formats()
+
+
+def test_every_stored_format_has_its_version() -> None:
+    assert {name: tuple(form.version for form in FORMATS if form.name == name) for name in {f.name for f in FORMATS}} == VERSIONS
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.version}-{form.what}")
+def test_every_stored_format_reads_its_versions_and_refuses_others_in_one_line(form: Format) -> None:
+    versions = (form.version, *form.also)
+    for version in versions:
+        assert form.parse(json_bytes({"format": form.name, form.version_key: version}), "file")[form.version_key] == version
+    refused = {
+        b"{": "file: ",
+        b"[]": f"file: not {form.what}: expected a JSON object",
+        json_bytes({**form.head, "format": "other"}): f"format is 'other'; it must be {form.name!r}",
+        json_bytes({"format": form.name}): f"{form.version_key} is None; this ccenv reads",
+        json_bytes({**form.head, form.version_key: True}): f"{form.version_key} is True",
+        json_bytes({**form.head, form.version_key: max(versions) + 1}): "use a newer ccenv",
+        json_bytes({**form.head, form.version_key: min(versions) - 1}): f"{form.version_key} is {min(versions) - 1}",
+        json_bytes({**form.head, form.version_key: 0}): form.older,
+    }
+    for content, words in refused.items():
+        with pytest.raises(InputError) as caught:
+            form.parse(content, "file")
+        assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+SHIPPED = [
+    (LEARNING_RECORD, DATA / "learning.json"),
+    (DISTILLATION_RECORD, DATA / "distillation.json"),
+    *((BENCH_RECORD, file) for file in sorted((DATA / "bench").glob("*/record.json"))),
+    *((PROGRAM, file) for file in sorted(FOLDER.glob("*_[du][0-9]*.json")) if "contract" not in file.stem),
+]
+
+
+@pytest.mark.parametrize(("form", "file"), SHIPPED, ids=[f"{file.parent.name}-{file.stem}" for _, file in SHIPPED])
+def test_a_shipped_document_written_again_is_the_same_file(form: Format, file: Path) -> None:
+    assert form.content(form.read(file)) == file.read_bytes()
+
+
+def test_cards_of_the_zoo_written_again_are_the_same_files(tmp_path: Path) -> None:
+    for name in ("learned_nominal", "learned_robust", "learned_low_delay"):
+        save_policy(tmp_path / name, load_policy(FOLDER / name), policy_notes(FOLDER / name))
+        for suffix in (".json", ".safetensors"):
+            assert (tmp_path / f"{name}{suffix}").read_bytes() == (FOLDER / f"{name}{suffix}").read_bytes()
+    for file in sorted(NETWORKS_FOLDER.glob("*.json")):
+        save_adversary(tmp_path / file.stem, load_adversary(file), NETWORKS.read_card(file).notes)
+        again = json.loads((tmp_path / file.name).read_bytes())
+        assert again.pop("levels") == 0  # the shipped cards are older than this key
+        assert json_bytes(again, indent=2) == file.read_bytes()
+        assert (tmp_path / file.name).with_suffix(".safetensors").read_bytes() == file.with_suffix(".safetensors").read_bytes()
+
+
+def test_there_are_shipped_documents_of_every_kind() -> None:
+    assert len(SHIPPED) > 20
+    assert {json.loads(file.read_bytes())["format"] for _, file in SHIPPED} == {
+        "ccenv-learning-record",
+        "ccenv-distillation-record",
+        "ccenv-bench-record",
+        "ccenv-program",
+    }

@@ -252,7 +252,7 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
     assert {file.name for file in out.iterdir()} == {
-        *(".lock", "attack.json", "random_search.npz", "random_search.moves.npz", "notes.txt"),
+        *(".lock", "attack.json", "random_search.npz", "random_search.moves.npz", "notes.txt")
     }
 
 

@@ -76,8 +76,7 @@ def test_pages_hold_code_outputs_and_pictures(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file",
-    [pytest.param(f, marks=[] if f.stem.startswith("1") else pytest.mark.slow, id=f.stem) for f in TUTORIALS],
+    "file", [pytest.param(f, marks=[] if f.stem.startswith("1") else pytest.mark.slow, id=f.stem) for f in TUTORIALS]
 )
 def test_a_notebook_runs(file: Path, tmp_path: Path) -> None:
     """The first one in the test command; a kernel that is compiled anew takes longer than the tutorial itself."""

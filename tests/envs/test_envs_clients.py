@@ -32,8 +32,7 @@ def test_unknown_arguments_are_type_errors_with_a_hint(env_id):
 
 @pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize(
-    ("settings", "steps"),
-    [({}, 64), ({"episode_rtts": 100}, 100), ({"decision_steps": 4}, 128), ({"max_episode_steps": 10}, 10)],
+    ("settings", "steps"), [({}, 64), ({"episode_rtts": 100}, 100), ({"decision_steps": 4}, 128), ({"max_episode_steps": 10}, 10)]
 )
 def test_spec_tells_the_length_of_episodes(env_id, settings, steps):
     env = gym.make(env_id, **settings)

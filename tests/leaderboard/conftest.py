@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from board_records import report
-from evaluated_board import LINKED, STAGES
+from board_records import LINKED, STAGES, report
 from forging import KEY, MOMENT, OTHER_KEY, Forgery, envelope_rows
 from small_suite import small_suite
 from submission_folders import CARD, make_good

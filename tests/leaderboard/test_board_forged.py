@@ -284,11 +284,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("document_extra", document(lambda d: d.update(code="x")), "unknown key 'code'"),
     ("document_version", document(lambda d: d.update(format_version=True)), "version is True"),
     ("document_html", document(lambda d: d.update(summary="<script>"), card=True, sha256=True), "no HTML"),
-    (
-        "document_author_kept",
-        document(lambda d: d.update(name="reno"), card=True, sha256=True),
-        "kept for ccenv's own 'reno'",
-    ),
+    ("document_author_kept", document(lambda d: d.update(name="reno"), card=True, sha256=True), "kept for ccenv's own 'reno'"),
     ("card_author", edit("submission", lambda c: c["card"].update(author="Mallory"), "plain"), "its card has author 'Mallory'"),
     ("card_name", edit("submission", lambda c: c["card"].update(name="vegas"), "plain"), "kept for ccenv's own 'vegas'"),
     ("card_kind", edit("submission", lambda c: c["card"].update(kind="policy"), "plain"), "its card has kind 'policy'"),

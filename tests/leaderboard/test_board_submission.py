@@ -1,4 +1,6 @@
-"""Submissions: what is good passes, every rule refuses what it is for, nothing that was handed in is executed."""
+"""Submissions: folders, documents, policies and contracts; what is accepted, what is refused."""
+
+from __future__ import annotations
 
 import dataclasses
 import hashlib
@@ -7,9 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from contracts_data import document, inside
+from policy_zoo import AURORA, interface, random_policy
+from small_suite import small_suite
+from submission_folders import CARD
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
@@ -17,19 +24,26 @@ from hostile import FIXTURES, Hostile, board_refusals, refusal_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from legal_traces import legal_trace
-from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, weights
+from submission_folders import WEIGHTS, make_good, one_weight, payload, weights
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
 from ccenv.adversaries.observation import N_FLOW, N_PATH
-from ccenv.agents.interface.interface import OBSERVATION_VERSION
+from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
+from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
 from ccenv.agents.learned import save_policy
-from ccenv.agents.sender import PolicySender, ProgramSender
+from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.foreign import STRANGER, depth_of, parse_json, read_folder
-from ccenv.base.foreign.tensors import tensor_file
+from ccenv.base.foreign.tensors import read_tensors, tensor_file
 from ccenv.cli.main import main
+from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
+from ccenv.leaderboard.evaluate.stages import EnvelopeStage, SuiteStage
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.submit import submit_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
+from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
@@ -331,3 +345,188 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     payload(WEIGHTS, one_weight(np.nan))(tmp_path / "sub")
     assert main(["board", "check", out]) == 2
     assert "ccenv: error:" in capsys.readouterr().err
+
+
+SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"])
+POLICIES = {
+    "gru": random_policy(interface(signals="company", action="rate_exp2"), (8, 6), stages=("dense", "gru"), name="my_gru"),
+    "deep": random_policy(AURORA, (64, 64, 32), name="my_deep"),
+    "categorical": random_policy(
+        interface(signals=["queue_log2", "loss_rate"], action="cwnd_exp2_over", inner="cubic"),
+        head="categorical",
+        outputs=5,
+        name="my_cat",
+    ),
+}
+
+
+def packed(sender: PolicySender, folder: Path) -> Path:
+    (folder / "files").mkdir(parents=True)
+    save_policy(folder / "files", sender)
+    pack(str(folder / "files"), Authorship("Ada Lovelace", "MIT", "quick/1"), folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_is_what_it_was_but_for_the_grid(tmp_path: Path, name: str) -> None:
+    sender, submission = POLICIES[name], read_submission(packed(POLICIES[name], tmp_path))
+    player = submission.player
+    assert isinstance(player, PolicySender)
+    assert (player.interface, player.head, player.stage_kinds) == (sender.interface, sender.head, sender.stage_kinds)
+    for mine, theirs in zip(sender.arrays, player.arrays, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=0.5 / 4096)
+
+
+def test_how_an_interface_is_written_makes_no_new_policy() -> None:
+    sees = interface(signals=["loss_rate", "queue_log2"], history=2, action="rate_exp2")
+    one = random_policy(sees, (4,), seed=3)
+    turned = one.weights[0].reshape(2, 2, 4)[:, ::-1].reshape(4, 4)
+    other = interface(signals=["queue_log2", "loss_rate"], history=2, action="rate_exp2", parameters={"step": 0.3})
+    same = PolicySender("other", (turned, *one.weights[1:]), one.biases, "tanh", other)
+    assert canonical_hash(same) == canonical_hash(one)
+    assert canonical_hash(
+        random_policy(interface(signals=["loss_rate", "queue_log2"], history=2, action="rate_delta"), (4,), seed=3)
+    ) != (canonical_hash(one))
+    first = random_policy(SENDER_V0, (4,))
+    written_out = interface(**{**SENDER_V0.model_dump(), "parameters": {"range": 3.0}})
+    assert canonical_hash(PolicySender("x", first.weights, first.biases, "tanh", written_out)) == canonical_hash(first)
+
+
+def change(folder: Path, **changes: Any) -> None:
+    document = json.loads((folder / DOCUMENT).read_text())
+    document["architecture"] = {k: v for k, v in {**document["architecture"], **changes}.items() if v is not None}
+    (folder / DOCUMENT).write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"family": "mlp"}, "observation_version"),
+        ({"observation_version": 1}, "no observation_version"),
+        ({"interface": None}, "has stages, head and interface"),
+        ({"head": "categorical"}, "2 or more outputs"),
+        ({"stages": ["dense", "lstm", "dense"]}, "tensor"),
+        ({"stages": ["dense", "dense", "dense"]}, "tensors"),
+        ({"interface": {"signals": ["true_share_log2"], "action": "rate_exp2"}}, "for critics"),
+        ({"interface": {"signals": ["sendratio"], "action": "rate_exp2"}}, "Did you mean 'send_ratio'"),
+        ({"interface": {"signals": "company", "action": "cwnd_exp2_over", "inner": "os.system"}}, "no classic CCA"),
+    ],
+)
+def test_forged_architectures_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    folder = packed(POLICIES["gru"], tmp_path)
+    change(folder, **changes)
+    with pytest.raises(InputError) as failure:
+        read_submission(folder)
+    assert words in str(failure.value) and "\n" not in str(failure.value)
+
+
+def test_policies_are_taken_in_and_evaluated(tmp_path: Path) -> None:
+    home = Home(tmp_path / "board")
+    players = set()
+    with home.open() as store:
+        for name, sender in POLICIES.items():
+            folder = packed(sender, tmp_path / name)
+            submit_folder(store, home, folder)
+            players.add(sender_hash(read_submission(folder).player))  # type: ignore[arg-type]
+        records = evaluate(store, home, list_tasks(store, [SuiteStage(SUITE)]))
+    assert {record.content["manifest"]["agents"][0]["sha256"] for record in records} == players
+
+
+CONTRACT_SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pack("learned_contract_u80", CARD, tmp_path / "sub")
+    return tmp_path / "sub"
+
+
+def rewrite(folder: Path, name: str, content: bytes) -> None:
+    """Replace a file and its hash in the document, as a careful forger would."""
+    (folder / name).write_bytes(content)
+    card = json.loads((folder / "submission.json").read_text())
+    card["files"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "submission.json").write_text(json.dumps(card))
+
+
+def test_a_contract_is_packed_with_its_weights_and_read_back(folder: Path) -> None:
+    submission = read_submission(folder)
+    assert sorted(submission.files) == ["contract.json", "policy.safetensors", "submission.json"]
+    assert submission.document.kind == "contract" and submission.document.track == "sender"
+    player = submission.player
+    assert isinstance(player, ContractSender) and player.chooser == "policy"
+    assert player.program.rule == make_sender("learned_contract_u80").program.rule
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
+        (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no contract"),
+        (json.dumps(document(version=9)), "version"),
+        ("{", "JSON"),
+    ],
+)
+def test_a_forged_contract_is_refused(folder: Path, content: str, said: str) -> None:
+    rewrite(folder, "contract.json", content.encode())
+    with pytest.raises(InputError, match=said):
+        read_submission(folder)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_command_line_checks_weights_and_contract(folder: Path, capsys: pytest.CaptureFixture[str], bad: float) -> None:
+    assert main(["board", "check", str(folder)]) == 0
+    tensors = read_tensors((folder / "policy.safetensors").read_bytes(), "weights")
+    tensors["w0"][0, 0] = bad
+    rewrite(folder, "policy.safetensors", tensor_file(tensors))
+    assert main(["board", "check", str(folder)]) == 2
+    assert "not finite" in capsys.readouterr().err
+    assert main(["board", "submit", str(folder), "--board", str(folder.parent / "board")]) == 2
+    assert not list((folder.parent / "board").rglob("policy.safetensors"))
+
+
+def test_each_file_is_needed_and_hashed(folder: Path) -> None:
+    good = (folder / "contract.json").read_bytes()
+    (folder / "contract.json").write_bytes(good + b" ")
+    with pytest.raises(InputError, match="changed after packing"):
+        read_submission(folder)
+    (folder / "contract.json").unlink()
+    with pytest.raises(InputError, match=r"there is no contract\.json"):
+        read_submission(folder)
+    (folder / "contract.json").write_bytes(good)
+    (folder / "program.json").write_bytes(good)
+    with pytest.raises(InputError, match="does not belong to kind 'contract'"):
+        read_submission(folder)
+
+
+def test_a_contract_is_no_program(tmp_path: Path) -> None:
+    pack("cc_qdel", CARD, tmp_path / "sub")
+    rewrite(tmp_path / "sub", "program.json", json.dumps(document()).encode())
+    with pytest.raises(InputError, match="decides no rate"):
+        read_submission(tmp_path / "sub")
+
+
+def test_what_plays_is_hashed_with_its_contract(tmp_path: Path) -> None:
+    one, other = inside("policy", 1), inside("policy", 2)
+    wider = ContractSender("x", make_sender("learned_contract_u80").program, "policy", one.policy)
+    assert len({canonical_hash(player) for player in (one, other, wider)}) == 3
+    save_policy(tmp_path, one)
+    first, _ = pack(str(tmp_path), CARD, tmp_path / "a")
+    save_policy(tmp_path, ContractSender("inside", wider.program, "policy", one.policy))
+    second, _ = pack(str(tmp_path), CARD, tmp_path / "b")
+    assert first.player_sha256 != second.player_sha256
+
+
+def test_a_contract_goes_through_the_board_and_its_verdict_says_what_it_rests_on(folder: Path, tmp_path: Path) -> None:
+    home = Home(tmp_path / "board")
+    with home.open() as store:
+        submit_folder(store, home, folder, own=True)
+        evaluate(store, home, list_tasks(store, [SuiteStage(CONTRACT_SUITE), EnvelopeStage(budget_s=2.0, samples=5)]))
+        (record,) = store.records("evaluation")
+        assert record.content["manifest"]["agents"][0]["kind"] == "contract"
+        (envelope,) = store.records("envelope")
+        assert envelope.content["reason"] == "" and envelope.content["rows"]
+    assert main(["board", "build", "--board", str(home.folder), "--out", str(tmp_path / "site")]) == 0
+    page = next((tmp_path / "site").rglob(f"{CARD.name or 'learned_contract_u80'}*.html")).read_text()
+    assert "It rests on the contract of" in page
+    assert "of its contract" in (tmp_path / "site" / "index.html").read_text()

@@ -1,22 +1,33 @@
-"""The legality checker: accepts legal traces, names the law that a broken one breaks, and agrees with a slow exact reference."""
+"""The checker of traces: every law on its own, against the engine's traces, and after a change of origin.
+
+The 1,000 traces of each model: ``pytest -m slow tests/network/test_legality.py`` (one to two minutes).
+"""
 
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path as FilePath
 
 import numpy as np
 import pytest
 from broken_traces import BREAKS, NoPlaceError, breaks_for
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from legal_traces import MODEL_NAMES, legal_trace
+from legal_traces import MODEL_NAMES, legal_trace, random_path
 from slow_legality import is_legal
 
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.sender import ExternalSender
+from ccenv.base.errors import InputError
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import LAWS, check_trace
+from ccenv.network.path import FlowPath, Path, Workload, make_path
 from ccenv.network.path import Path as NetworkPath
-from ccenv.network.path import Workload
 from ccenv.network.trace import Trace
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
@@ -59,7 +70,7 @@ def test_every_law_has_a_break() -> None:
 
 
 def test_documentation_lists_every_law() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
+    page = (FilePath(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
     for law in LAWS:
         meaning = (law.measure.__doc__ or "").splitlines()[0]
         assert f"| `{law.name}` | {meaning} | {law.formula} | {law.source} |" in page
@@ -283,3 +294,157 @@ def test_rate_changes_bind_from_their_time_on() -> None:
     assert laws(21, 2.5e6) == []  # the change falls inside this step
     assert laws(21, 3.1e6) == ["link_rate_legal"]
     assert laws(22, 2.5e6) == ["link_rate_legal"]
+
+
+N_STEPS = 120
+WORKLOADS = (
+    {"kind": "bulk"},
+    {"kind": "rate", "rate_Bps": 4e5},
+    {"kind": "on_off", "on_s": 0.1013, "off_s": 0.0717},
+    {"kind": "finite", "size_bytes": 2e5},
+)
+
+
+def engine_traces(model: str, count: int) -> Iterator[Trace]:
+    """Yield traces of random runs of one model."""
+    rng = random.Random(MODEL_NAMES.index(model))
+    for seed in range(count):
+        n_flows = rng.choice([1, 1, 2, 3])
+        path = random_path(
+            model,
+            rng,
+            n_flows=n_flows,
+            red=rng.random() < 0.2,
+            loss_budget=rng.choice([0, 0.05]),
+            buffer_bdp=rng.choice([0.3, 1.0, np.inf]),
+        )
+        data = path.model_dump()
+        for flow in data["flows"]:
+            flow["workload"] = rng.choice(WORKLOADS) if rng.random() < 0.3 else WORKLOADS[0]
+            flow["stop_s"] = rng.choice([np.inf, np.inf, 0.44])
+        numbers = np.random.default_rng(seed)
+        shape = (N_STEPS, 2 + 2 * n_flows)
+        moves = np.where(numbers.random(shape) < 0.5, numbers.integers(0, 2, shape), numbers.random(shape))
+        steps_per_rtt = rng.choice([1, 2, 4, 8])
+        engine = CurveEngine(
+            [type(path).model_validate(data)],
+            model=model,
+            senders=[make_sender(rng.choice(AGENTS.names())) for _ in range(n_flows)],
+            adversary=RecordedAdversary("random", moves),
+            steps_per_rtt=steps_per_rtt,
+            seed=seed,
+            timing="smt" if steps_per_rtt == 1 and rng.random() < 0.5 else "engine",
+            loss_detection=rng.choice(["acks", "oracle"]),
+            record=True,
+        )
+        engine.advance(N_STEPS)
+        yield engine.trace(0)
+
+
+def check(model: str, count: int) -> Counter[str]:
+    """Check that runs are legal and that each break of them is named; return how often each law was broken."""
+    named: Counter[str] = Counter()
+    for seed, trace in enumerate(engine_traces(model, count)):
+        violations = check_trace(trace)
+        assert not violations, f"run {seed}: {violations[0].message}"
+        for law, break_it in breaks_for(trace).items():
+            try:
+                broken = break_it(trace)
+            except NoPlaceError:
+                continue
+            found = check_trace(broken)
+            assert found, f"run {seed}: {law} not found"
+            assert found[0].law == law, f"run {seed}: {law} taken for {found[0].message}"
+            named[law] += 1
+    return named
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_runs_are_legal_and_breaks_are_named(model: str) -> None:
+    assert len(check(model, 30)) >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_a_thousand_runs_are_legal_and_breaks_are_named(model: str) -> None:
+    named = check(model, 1000)
+    assert len(named) >= 22
+    assert min(named.values()) >= 20
+
+
+K = 4
+
+
+def run_of_reno(model: str) -> Trace:
+    path = make_path(link_rate_mbps=8, rtt_ms=40, jitter_ms=0 if model == "ideal" else 20, buffer_bdp=2)
+    engine = CurveEngine([path], model=model, senders=[make_sender("reno")], steps_per_rtt=K, record=True)
+    engine.advance(400)
+    return engine.trace(0)
+
+
+def shifted(trace: Trace, offset_bytes: float, silent_rows: int) -> Trace:
+    """Return a trace whose past is unknown, its curves higher by an offset, with nothing delivered in the last rows."""
+    served = trace.S.copy()
+    served[len(served) - silent_rows :] = served[-silent_rows - 1]
+    header = trace.header.model_copy(update={"history": "free"})
+    return replace(trace, header=header, A=trace.A + offset_bytes, G=trace.G + offset_bytes, S=served + offset_bytes)
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+@pytest.mark.parametrize("decades", range(19))
+def test_no_offset_hides_what_was_not_delivered(model: str, decades: int) -> None:
+    """Under any offset 62 Rm without delivery are illegal, and a legal run is legal, or neither is judged."""
+    trace = run_of_reno(model)
+    for silent_rows in (0, 62 * K):
+        moved = shifted(trace, 10.0**decades, silent_rows)
+        if decades <= 13:
+            assert bool(check_trace(moved)) == (silent_rows > 0)
+        else:
+            with pytest.raises(InputError, match=r"float64 is off by up to .* at most 0.001 of"):
+                check_trace(moved)
+
+
+@pytest.mark.parametrize(("factor", "judged"), [(10.0, True), (1e4, True), (1e15, False)])
+def test_losses_that_dwarf_the_link_are_not_judged(factor: float, judged: bool) -> None:
+    """Lost bytes count in the curves too: at 1e15 times the link's rate they would hide all that it does."""
+    path = make_path(link_rate_mbps=8, rtt_ms=40, buffer_bdp=2)
+    engine = CurveEngine([path], model="ideal", senders=[ExternalSender()], steps_per_rtt=K, record=True)
+    engine._flow["receive_window_bytes"] = np.inf
+    engine.advance(200, actions=np.full((1, 1), factor * path.link_rate_Bps))
+    if judged:
+        assert check_trace(engine.trace(0)) == []
+    else:
+        with pytest.raises(InputError, match="float64"):
+            check_trace(engine.trace(0))
+
+
+def test_round_off_of_a_long_run_is_forgiven() -> None:
+    """60,000 steps against random moves: sums round off by a thousand units of the last place, and every law holds."""
+    rng = np.random.default_rng(5)
+    path = make_path(link_rate_mbps=80, rtt_ms=40, jitter_ms=20, buffer_bdp=2, n_flows=3)
+    moves = RecordedAdversary("random", rng.random((199, 8)), periodic=True)
+    for model in MODEL_NAMES[1:]:
+        engine = CurveEngine([path], model=model, senders=[make_sender("cubic")] * 3, adversary=moves, record=True)
+        engine.advance(60_000)
+        assert check_trace(engine.trace(0)) == []
+
+
+@pytest.mark.parametrize("link_rate_Bps", [1e5, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("sender", ["reno", "cc_probe_drain"])
+def test_fast_links_with_spare_tokens_keep_their_laws(link_rate_Bps: float, sender: str) -> None:
+    """Kept tokens of ccac may exceed what a flow has sent by far; what is left of them when they expire is exact."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        flow = FlowPath(rtt_s=0.04, jitter_s=0.02)
+        path = Path(link_rate_Bps=link_rate_Bps, buffer_bytes=80 * link_rate_Bps, flows=(flow,) * (1 + seed % 2))
+        moves = rng.random((200, 2 + 2 * path.n_flows))
+        moves = np.where(rng.random(moves.shape) < 0.3, np.round(moves), moves)
+        engine = CurveEngine(
+            [path],
+            model="ccac",
+            senders=[make_sender(sender)] * path.n_flows,
+            adversary=RecordedAdversary("random", moves),
+            record=True,
+        )
+        engine.advance(600)
+        assert check_trace(engine.trace(0), tolerance=1e-12) == []

@@ -14,15 +14,7 @@ from functools import partial
 from ccenv.base.errors import InputError
 from ccenv.engine.fluid.parameters import Parameters
 from ccenv.engine.fluid.scenario import Flow, Scenario
-from oracles.fluid_forms import (
-    bbr1_rounds,
-    bbr2_code,
-    bbr2_rounds,
-    cubic_code,
-    cubic_rounds,
-    reno_rounds,
-    start_as_code,
-)
+from oracles.fluid_forms import bbr1_rounds, bbr2_code, bbr2_rounds, cubic_code, cubic_rounds, reno_rounds, start_as_code
 
 
 def _sigmoid(z: float) -> float:

@@ -1,26 +1,43 @@
-"""Flows that share a policy and decide at their own times: samples, mixtures, critics that see more, and training by config."""
+"""Training of several flows, with one policy for all, and inside a contract."""
 
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from contracts_data import contract, document
+from hypothesis import given
+from hypothesis import strategies as st
 
+import ccenv  # noqa: F401  (registers the environments)
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.agents.interface.signals import SIGNAL_NUMBERS
-from ccenv.base.errors import InputError
+from ccenv.agents.learned import load_policy, policy_notes, save_policy
+from ccenv.agents.programs import interval, to_data, to_json
+from ccenv.agents.sender import ContractSender
+from ccenv.agents.wrapped import load_contract
+from ccenv.base.errors import InputError, ProgramError
 from ccenv.cli.main import main
+from ccenv.envs.curve.duel import DuelTask
+from ccenv.envs.curve.interface import SharedSenderTask
+from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import PacketTask, SharedPacketTask
 from ccenv.training.config import load_config
-from ccenv.training.evaluation import evaluate_mixture, evaluate_packet
+from ccenv.training.evaluation import evaluate_in_world, evaluate_mixture, evaluate_packet, evaluate_sender
+from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.run import train
 
 pytest.importorskip("stable_baselines3")
 
 from gymnasium import spaces
 
+from ccenv.envs.clients.sb3 import make_sb3
 from ccenv.training.ppo.flows import DecisionBuffer
 
 FLOW = {"sender": "external", "rtt_ms": [12, 40]}
@@ -182,3 +199,231 @@ def test_what_cannot_be_is_refused_in_one_line(change: dict, words: str, tmp_pat
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+THREE = {"senders": ["external", "reno", "external"], "models": ["cbr_delay"], "episode_rtts": 6, "reward": {"jain": 0.3}}
+SMALL = ["num_envs=4", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=128", "evaluation.n_paths=4"]
+
+
+@pytest.mark.parametrize("action", ["box", "discrete"])
+def test_each_row_is_a_flow_with_its_own_reward(action):
+    """Against the senders of a batch of flows that are agents."""
+    settings = read_settings({**THREE, "action": action}, "test")
+    rows, flows = SharedSenderTask(3, settings), DuelTask(3, settings)
+    for task in (rows, flows):
+        task.core.reset(seed=5)
+    assert flows.agents == ("sender_0", "sender_2")
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        seen = flows.observe()
+        np.testing.assert_array_equal(rows.observe(), np.stack([seen[name] for name in flows.agents], 1).reshape(6, -1))
+        chosen = rng.uniform(-1, 1, (3, 2)) if action == "box" else rng.integers(0, 13, (3, 2))
+        own = rows.step(chosen.reshape((6, 1) if action == "box" else 6))
+        theirs = flows.step({name: chosen[:, i] for i, name in enumerate(flows.agents)})
+        np.testing.assert_array_equal(own.reshape(3, 2), np.stack([theirs[name] for name in flows.agents], 1))
+    assert (own.reshape(3, 2)[:, 0] != own.reshape(3, 2)[:, 1]).any()
+    assert rows.core.truncated().all()
+
+
+def test_rows_of_a_network_start_and_end_together():
+    env = make_sb3("ccenv/Sender-v0", 3, shared_policy=True, staggered=True, **THREE)
+    assert env.num_envs == 6
+    env.seed(1)
+    env.reset()
+    ended = np.zeros(6, np.int64)
+    for _ in range(14):
+        observations, rewards, dones, infos = env.step(np.zeros((6, 1), np.float32))
+        assert observations.shape == (6, 10) and rewards.shape == (6,)
+        np.testing.assert_array_equal(dones[0::2], dones[1::2])
+        ended += dones
+        for row in np.flatnonzero(dones):
+            assert infos[row]["terminal_observation"].shape == (10,)
+            assert infos[row]["jain"] == infos[row ^ 1]["jain"]
+    assert ended.min() >= 2
+    with pytest.raises(InputError, match="shared_policy is for the flows"):
+        make_sb3("ccenv/Network-v0", 2, shared_policy=True)
+
+
+def test_one_flow_of_a_shared_policy_is_the_plain_environment():
+    alone = {"episode_rtts": 5, "models": ["ccac"]}
+    shared, plain = make_sb3(num_envs=4, shared_policy=True, **alone), make_sb3(num_envs=4, **alone)
+    for env in (shared, plain):
+        env.seed(2)
+    np.testing.assert_array_equal(shared.reset(), plain.reset())
+    for step in range(8):
+        actions = np.full((4, 1), 0.1 * step, np.float32)
+        for own, other in zip(shared.step(actions)[:3], plain.step(actions)[:3], strict=True):
+            np.testing.assert_array_equal(own, other)
+
+
+def test_shipped_config_trains_and_goes_on(tmp_path, capsys):
+    def train(*more):
+        overrides = [word for text in (*SMALL, *more) for word in ("--set", text)]
+        assert main(["train", "shared_sender", "--out", str(tmp_path / "run"), *overrides, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = train()
+    assert first["evaluation"]["n_flows"] == 2
+    assert first["steps"] == 128
+    assert train("total_steps=256")["resumed_from_steps"] == 128
+    assert make_sender(str(tmp_path / "run")).name == "shared_sender"
+
+
+def test_python_and_kernel_rollouts_both_train(tmp_path):
+    from ccenv.training.learner import Learner
+
+    for rollouts in ("python", "kernel"):
+        learner = Learner(load_config("shared_sender", [*SMALL, f"ppo.rollouts={rollouts}"]))
+        before = learner.player().weights[0].copy()
+        learner.run(lambda state, progress: False)
+        assert learner.state.iteration == 2
+        assert (learner.player().weights[0] != before).any()
+
+
+def test_flows_that_share_are_evaluated_together():
+    world = EnvSettings(senders=("external", "external"), models=("cbr_delay",), steps_per_rtt=4)
+    both = evaluate_in_world(world, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
+    alone = evaluate_in_world(
+        world.model_copy(update={"senders": ("external", "cc_probe_drain")}),
+        make_sender("cc_probe_drain"),
+        8,
+        warmup_rtts=20,
+        measure_rtts=20,
+    )
+    assert both.n_flows == 2
+    assert both.share == pytest.approx(1.0)
+    assert both.utilisation == pytest.approx(alone.link_utilisation)
+    assert 0 < alone.share < 1
+
+
+def test_flows_of_rllib_need_two():
+    with pytest.raises(ValueError, match="two or more 'external' senders"):
+        RllibConfig(trainer="rllib", name="x", iterations=1, plays="flows")
+    RllibConfig(trainer="rllib", name="x", iterations=1, plays="flows", environment={"senders": ["external", "external"]})
+
+
+def test_flows_are_agents_of_pettingzoo():
+    pytest.importorskip("pettingzoo")
+    from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+    from ccenv.envs.curve.duel import FlowsEnv
+
+    parallel_api_test(FlowsEnv(**THREE), num_cycles=30)
+    parallel_seed_test(lambda: FlowsEnv(**THREE), num_cycles=20)
+    assert FlowsEnv(**THREE).possible_agents == ["sender_0", "sender_2"]
+    with pytest.raises(InputError, match="ccenv/Duel-v0"):
+        FlowsEnv(adversary="external")
+    with pytest.raises(InputError, match="no sender to play"):
+        FlowsEnv(senders=["reno"])
+
+
+SMALL_CONTRACT = [
+    "num_envs=16", "ppo.n_steps=16", "ppo.batch_size=64", "ppo.hidden=[8]", "total_steps=1024", "environment.episode_rtts=10",
+    "evaluation.n_paths=32", "evaluation.n_paths_during=16", "evaluation.every_steps=512",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("action", "position"), [(-1.0, 0.0), (0.0, 0.5), (1.0, 1.0), (-9.0, 0.0), (9.0, 1.0)])
+def test_an_action_is_the_position_in_the_interval(action, position):
+    env = gym.make("ccenv/Sender-v0", contract=contract())
+    env.reset(seed=1)
+    core = env.unwrapped.task.core
+    for _ in range(20):
+        env.step(np.array([action], np.float32))
+        lo, hi = core.flow("lo_Bps")[0, 0], core.flow("hi_Bps")[0, 0]
+        assert core.flow("position")[0, 0] == position
+        env.step(np.array([action], np.float32))
+        assert core.flow("rate_Bps")[0, 0] == min(max(lo + position * (hi - lo), lo), hi)
+
+
+def test_discrete_actions_are_evenly_spaced_positions():
+    env = gym.make("ccenv/Sender-v0", contract=contract(), action="discrete", n_actions=5)
+    env.reset(seed=1)
+    for level in range(5):
+        env.step(level)
+        assert env.unwrapped.task.core.flow("position")[0, 0] == level / 4
+
+
+def test_an_action_that_is_no_number_is_refused():
+    env = gym.make("ccenv/Sender-v0", contract=contract(), disable_env_checker=True)
+    env.reset(seed=1)
+    with pytest.raises(InputError, match="not a number"):
+        env.step(np.array([np.nan]))
+
+
+def test_a_run_inside_a_contract_leaves_a_policy_with_its_contract(tmp_path):
+    (tmp_path / "c.json").write_text(to_json(contract()))
+    config = load_config("quick_sender", [*SMALL_CONTRACT, f"contract={tmp_path / 'c.json'}"])
+    assert config.environment.contract == to_data(contract())
+    result = train(config, tmp_path / "run")
+    sender = make_sender(str(result.folder))
+    assert isinstance(sender, ContractSender) and sender.chooser == "policy"
+    assert sender.program == contract()
+    assert evaluate_sender(sender, 32, steps_per_rtt=4).score == pytest.approx(result.common.score, abs=0.05)
+    assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"]
+    assert load_contract(str(result.folder)) == contract()
+    again = train(config, tmp_path / "run")
+    assert again.steps == result.steps and sender_hash(make_sender(str(again.folder))) == sender_hash(sender)
+
+
+def test_rounds_against_attacks_stay_inside_the_contract(tmp_path):
+    rounds = "robust={start_step: 512, round_steps: 256, budget_flow_steps: 5000, searches: [corners]}"
+    config = load_config("quick_sender", [*SMALL_CONTRACT, f"contract={json.dumps(document())}", rounds])
+    sender = make_sender(str(train(config, tmp_path / "run").folder))
+    assert isinstance(sender, ContractSender)
+
+
+def test_a_policy_inside_a_contract_is_read_back(tmp_path):
+    sender = make_sender("learned_contract_u80")
+    save_policy(tmp_path, sender)
+    loaded = load_policy(tmp_path)
+    assert sender_hash(loaded) == sender_hash(sender) and loaded.program == sender.program
+    card = json.loads((tmp_path / "policy.json").read_text())
+    card["contract"]["rule"] = {"rate": {"C_L": 1}}
+    (tmp_path / "policy.json").write_text(json.dumps(card))
+    with pytest.raises(ProgramError, match="is no contract"):
+        load_policy(tmp_path)
+    with pytest.raises(InputError, match="no weights to write"):
+        save_policy(tmp_path, ContractSender("c", contract(), "middle"))
+
+
+def test_choosers_by_name(tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text(to_json(contract()))
+    for chooser in ("lo", "hi", "middle", "random"):
+        assert make_sender(f"contract:file={file},chooser={chooser}").chooser == chooser
+    assert make_sender(f"contract:file={file}").chooser == "middle"
+    save_policy(tmp_path, make_sender("learned_contract_u80"))
+    assert make_sender(f"contract:file={file},policy={tmp_path}").policy is not None
+    with pytest.raises(ProgramError, match="somebody must choose"):
+        make_sender(str(file))
+    with pytest.raises(InputError, match="unknown chooser"):
+        make_sender(f"contract:file={file},chooser=best")
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "score"),
+    [
+        ("learned_contract_u80", "learned_contract", 0.9745),
+        ("learned_contract_u80_firm", "learned_contract_firm", 0.9745),
+        ("learned_contract_u77_timeouts", "learned_contract_timeouts", 0.964),
+    ],
+)
+def test_the_shipped_policies_have_their_score_and_their_contract(name, config, score):
+    sender = make_sender(name)
+    assert sender.program == load_config(config).environment.contract_program()
+    assert evaluate_sender(sender, 64).score == pytest.approx(score, abs=0.006)
+
+
+@given(ratio=st.fractions(1, 8), C_L=st.fractions(1, 1000), delayed=st.booleans(), utilised=st.booleans())
+def test_the_narrower_contract_lies_inside_the_proved_one(ratio, C_L, delayed, utilised):
+    """Each lemma of the wider one, proved with every choice inside, is one of the narrower."""
+    outer, inner = (make_sender(name).program for name in ("learned_contract_u80", "learned_contract_u80_firm"))
+    beliefs = {"C_L": C_L, "C_U": ratio * C_L, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delayed), "utilised": utilised}
+    (low, high, _), (least, most, _) = interval(outer, beliefs), interval(inner, beliefs)
+    assert low <= least <= most <= high
+
+
+def test_the_command_line_refuses_a_program_in_one_line(capsys):
+    assert main(["train", "quick_sender", "--set", "contract=cc_qdel"]) == 2
+    assert "has no contract" in capsys.readouterr().err

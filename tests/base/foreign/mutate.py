@@ -68,15 +68,7 @@ def changed_tree(tree: Any, rng: random.Random) -> Any:
 
 
 def _scaled(value: float, rng: random.Random) -> float:
-    changes = (
-        lambda v: -v,
-        lambda v: v * 1e6,
-        lambda v: v * 1e-6,
-        lambda v: v + 1,
-        float,
-        int,
-        lambda v: v * 1e290,
-    )
+    changes = (lambda v: -v, lambda v: v * 1e6, lambda v: v * 1e-6, lambda v: v + 1, float, int, lambda v: v * 1e290)
     try:
         return rng.choice(changes)(value)
     except OverflowError:

@@ -136,10 +136,7 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
     ("arguments", "message"),
     [
         (["cubi"], "Did you mean 'cubic'"),
-        (
-            ["nofile.py", "cubic"],
-            "sender nofile.py: cannot be read (No such file or directory)",
-        ),
+        (["nofile.py", "cubic"], "sender nofile.py: cannot be read (No such file or directory)"),
         (["no_file.json"], "no_file.json: cannot be read (No such file or directory). A name (ccenv list agents), a Python file"),
         (["minr.py"], "Did you mean 'mine.py'?"),
         (["cubic", "cubic"], "given twice"),

@@ -105,19 +105,13 @@ def test_characteristic_function_of_one_link_in_closed_form():
     acked_w = (1 - p) * there * from_w * after
     acked_q = ((1 - p) * there * from_q - x * slope - x * (1 - p) * s / capacity) * after
     lost_w, lost_q = p * from_w * np.exp(-s * tau), (p * from_q * np.exp(-s * tau) + x * slope * np.exp(-s * (tau - 0.005)))
-    window_row = [
-        s + x * (1 - p) / w**2 + 0.5 * p * x - acked_w / w + 0.5 * w * lost_w,
-        -acked_q / w + 0.5 * w * lost_q,
-    ]
+    window_row = [s + x * (1 - p) / w**2 + 0.5 * p * x - acked_w / w + 0.5 * w * lost_w, -acked_q / w + 0.5 * w * lost_q]
     np.testing.assert_allclose(Characteristic(sc, point).matrix(s), [window_row, queue_row], rtol=1e-12)
 
 
 def test_stability_is_what_the_simulation_shows():
     """A stable lot is at rest after a while; the unstable one (longer RTTs, larger windows) never is."""
-    for sc, verdict in (
-        (parking_lot(2), "asymptotically stable"),
-        (parking_lot(2, rate=20.0, buffer=2.0), "unstable"),
-    ):
+    for sc, verdict in ((parking_lot(2), "asymptotically stable"), (parking_lot(2, rate=20.0, buffer=2.0), "unstable")):
         found = network_stability(sc)
         queues = simulate(sc, 0.01).link("queue_bytes")[-800:]
         swing = (queues.max(axis=0) - queues.min(axis=0)) / network_equilibrium(sc).queue_bytes
@@ -153,11 +147,7 @@ def test_what_has_no_equilibrium(change, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"discipline": "drop-tail"}, "needs RED without averaging"),
-        ({"cca": "cubic"}, "is that of reno"),
-    ],
+    ("change", "message"), [({"discipline": "drop-tail"}, "needs RED without averaging"), ({"cca": "cubic"}, "is that of reno")]
 )
 def test_what_has_no_linearisation(change, message):
     with pytest.raises(InputError, match=message):

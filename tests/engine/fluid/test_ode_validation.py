@@ -1,8 +1,9 @@
-"""The validation of [BBR-fluid] section 4.3: what the paper says, on the sweep; the report; step convergence.
+"""The sweep of [BBR-fluid] section 4.3: what the paper says, per packet, calibrated; the report; step convergence.
 
-The full sweeps are slow: ``python -m pytest -m slow tests/ode``.
+The full sweeps are slow: ``python -m pytest -m slow tests/engine/fluid``.
 """
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -14,14 +15,19 @@ from ccenv.base.errors import InputError
 from ccenv.base.figure import picture, save
 from ccenv.base.foreign import read_json
 from ccenv.benchmarks import speed
+from ccenv.benchmarks.fluid import calibration
+from ccenv.benchmarks.fluid.packets import compare, packet_cells, packet_scenario
 from ccenv.benchmarks.fluid.page import STATEMENTS, Table, judge, published_distance, report_html
 from ccenv.benchmarks.fluid.plots import metric_figure, trace_figure, variables_figure
 from ccenv.cli.fluid import app
+from ccenv.cli.main import main
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck
+from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.engine.fluid.sweep import load_scenario, load_sweep
 from ccenv.network.metrics.table import FLUID_METRICS
+from ccenv.simulation import read_scenario
 
 SUBSET = [
     *[("bbr1", "drop-tail", b) for b in (1, 2, 5, 7)],
@@ -265,3 +271,167 @@ def test_report_command(tmp_path):
     result = CliRunner().invoke(app, ["report", "-o", str(page)])
     assert result.exception is None, result.exception
     assert "fluid model: 17 of 18 hold" in page.read_text()
+
+
+DATA = Path(__file__).parents[3] / "docs" / "data"
+KERNEL, PACKETS = DATA / "kernel.jsonl", DATA / "fluid-statements.json"
+STORED = json.loads(CALIBRATED.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return calibration.kernel_cases(KERNEL)
+
+
+def test_split_is_a_rule_of_the_name(kernel):
+    assert hashlib.sha256(b"single/reno/20/1").digest()[0] % 2 == 1 and not calibration.in_training("single/reno/20/1")
+    assert [case.name for case in kernel if case.train] == STORED["training"]["kernel"]
+    assert 8 <= sum(case.train for case in kernel) <= len(kernel) - 8
+    assert all(case.train == calibration.in_training(case.name) for case in kernel)
+
+
+def test_records_become_scenarios(kernel):
+    by_name = {case.name: case for case in kernel}
+    assert len(by_name) == 23 and not any("delack" in name for name in by_name)  # a fluid has no ACKs to thin
+    scenario = by_name["cubbbr/50/0.5"].scenario
+    assert [flow.cca for flow in scenario.flows] == ["cubic", "bbr1"]
+    assert scenario.links[0].buffer_bytes(1500) == pytest.approx(125_000)
+    assert 2 * (scenario.links[0].delay_ms + scenario.flows[0].access_delay_ms) == 40.0
+
+
+def test_errors_are_counted_in_bands(kernel):
+    """Each quantity a known way off the record of one Reno flow."""
+    (case,) = [case for case in kernel if case.name == "single/reno/20/1"]
+
+    class Metrics:
+        utilisation_pct = 100 * 19.27 / (1448 / 1500) / 20 + 6.0
+        occupancy_pct = 100 * 35.679 * 1.3 / (100_000 / 1500)
+        loss_pct = 0.0269 + 0.04
+        delivered_Bps = (1.0,)
+
+    errors = case.error(Metrics)
+    assert errors["utilisation"] == pytest.approx(2.0)
+    assert errors["queue"] == pytest.approx(2.0)
+    assert errors["loss"] == pytest.approx(2.0)  # 0.04 points are two bands; a factor of 2.5 would be more
+    assert "shares" not in errors
+    assert calibration.score([{"a": 2.0, "b": 100.0}]) == 3.0
+
+
+def test_stored_errors_are_those_of_the_stored_constants(kernel):
+    for half in ("train", "test"):
+        cases = [case for case in kernel if case.train == (half == "train")]
+        errors = calibration.errors_of(cases, STORED["constants"])
+        assert calibration.score(errors) == pytest.approx(STORED["errors"]["calibrated"][f"kernel_{half}"]["score"], abs=0.01)
+    assert {name: getattr(PARAMETER_SETS["calibrated"], name) for name in STORED["constants"]} == STORED["constants"]
+
+
+def test_calibrated_is_nearer_to_unseen_records_than_the_other_sets():
+    for half in ("kernel_test", "packets_test"):
+        scores = {name: found[half]["score"] for name, found in STORED["errors"].items()}
+        assert min(scores, key=scores.get) == "calibrated", scores
+
+
+def test_search_finds_the_least_error_of_its_grid(kernel, monkeypatch):
+    few = [case for case in kernel if case.name in {"equal/reno/50/1", "single/cubic/20/0.5"}]
+    packets = [case for case in calibration.packet_cases(PACKETS, load_sweep("validation")) if case.train][:1]
+    monkeypatch.setattr(calibration, "GRIDS", {"reaction_packets": (1.0, 8.0, 0.5)})
+    monkeypatch.setattr(calibration, "ROUNDS", 1)
+    seen = []
+    found = calibration.fit(few, packets, lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (2, 4), (3, 4)]
+
+    def loss(value):
+        constants = calibration.START | {"reaction_packets": value}
+        return sum(calibration.score(calibration.errors_of(cases, constants)) for cases in (few, packets))
+
+    assert found["reaction_packets"] == min((1.0, 8.0, 0.5), key=loss)
+    with pytest.raises(InputError, match=r"one of the two has none"):
+        calibration.fit([], packets)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"name": "a"}', "{", "\udcff"])
+def test_bad_records(tmp_path, text, capsys):
+    file = tmp_path / "bad.jsonl"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert main(["ode", "fit", "--records", str(file), "--packet-record", str(PACKETS)]) == 2
+    assert main(["ode", "fit", "--records", str(KERNEL), "--packet-record", str(file)]) == 2
+    assert main(["ode", "statements", "--packet-record", str(file)]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+
+
+@pytest.mark.slow
+def test_the_fit_gives_the_stored_constants_again(tmp_path):
+    out = tmp_path / "fit.json"
+    result = CliRunner().invoke(app, ["fit", "--records", str(KERNEL), "--packet-record", str(PACKETS), "-o", str(out)])
+    assert result.exception is None, result.exception
+    assert json.loads(out.read_text()) == STORED
+
+
+def test_the_record_of_statements_is_whole():
+    record = json.loads(PACKETS.read_text(encoding="utf-8"))
+    for row in record["statements"]:
+        assert all(row[name].keys() == {"holds", "measured"} for name in (*PARAMETER_SETS, "packets"))
+
+
+SHORT = {"duration_s": 3.0, "measure_from_s": 1.0}
+
+
+@pytest.fixture(scope="module")
+def bbr1_cells():
+    sweep = load_sweep("validation", mixes=["bbr1"], disciplines=["drop-tail"], buffers_bdp=[1, 7], **SHORT)
+    return packet_cells(sweep, runs=2)
+
+
+def test_the_network_is_the_sweeps():
+    sweep = load_sweep("validation")
+    scenario = read_scenario(packet_scenario(sweep, "bbr1/reno", "red", 2.0, 1))
+    link = scenario.links[0]
+    assert link.buffer_bytes == 166 * 1514  # 1 BDP is 83 packets
+    assert (link.red.min_packets, link.red.max_packets, link.red.max_probability) == (0.0, 166.0, 1.0)
+    assert [flow.sender for flow in scenario.flows] == ["bbr1"] * 5 + ["reno"] * 5
+    assert [flow.rtt_s for flow in scenario.flows] == pytest.approx([2e-3 * (10 + d) for d in sweep.access_delays_ms])
+    starts = [flow.start_s for flow in scenario.flows]
+    assert max(starts) < 0.1 and len(set(starts)) == 10
+    assert scenario.log_s == pytest.approx(10 * 1514 / 12.5e6)
+
+
+def test_bbr1_fills_the_link_and_loses_in_the_shallow_buffer_only(bbr1_cells):
+    shallow, deep = bbr1_cells
+    for cell in bbr1_cells:
+        assert 99 < cell["utilisation_pct"] <= 100.1
+        assert 0 < cell["jain"] <= 1 and 0 < cell["occupancy_pct"] <= 100
+        assert cell["jitter_ms"] > 0 and cell["runs"] == 2 and cell["spread"]["jain"] > 0
+        sent_Bps = sum(cell["rate_Bps"])
+        arrived_Bps = 12.5e6 * cell["utilisation_pct"] / 100 / (1 - cell["loss_pct"] / 100)
+        assert sent_Bps == pytest.approx(arrived_Bps, rel=0.02)  # what is sent is served or dropped, but for what is queued
+    assert shallow["loss_pct"] > 5
+    assert deep["loss_pct"] < 1
+
+
+def test_a_run_is_reproducible(bbr1_cells):
+    sweep = load_sweep("validation", mixes=["bbr1"], disciplines=["drop-tail"], buffers_bdp=[7], **SHORT)
+    assert packet_cells(sweep, runs=2) == bbr1_cells[1:]
+
+
+def test_differences():
+    keys = [{"mix": "bbr1", "discipline": "red", "buffer_bdp": b} for b in (1.0, 2.0, 3.0)]
+    names = ("loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms", "first_share_pct")
+    fluid = [key | dict.fromkeys(names, 1.0) | {"jain": jain} for key, jain in zip(keys, (0.1, 0.2, 0.3), strict=True)]
+    packets = [key | dict.fromkeys(names, 1.0) | {"jain": jain} for key, jain in zip(keys, (0.2, 0.4, 0.9), strict=True)]
+    rows = {row["metric"]: row for row in compare(fluid, packets)}
+    assert rows["jain"]["mean_difference"] == pytest.approx(0.3)
+    assert rows["jain"]["largest_difference"] == pytest.approx(0.6)
+    assert rows["jain"]["at"] == "bbr1, red, 3 BDP"
+    assert rows["jain"]["rank_correlation"] == pytest.approx(1.0)
+    assert rows["loss_pct"]["rank_correlation"] is None
+
+
+def test_compare_command():
+    arguments = ["compare", "validation", "--mix", "bbr2", "--discipline", "red", "--buffer", "1", "--packet-runs", "1", "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exception is None, result.exception
+    out = json.loads(result.output)
+    assert len(out["cells"]) == len(out["packets"]) == 1
+    assert {row["metric"] for row in out["differences"]} >= {"jain", "loss_pct"}
+    with pytest.raises(InputError, match="packet runs must be at least 1"):
+        packet_cells(load_sweep("validation"), 0)

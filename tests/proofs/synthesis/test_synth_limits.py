@@ -1,28 +1,38 @@
-"""What queries may ask of the simulator's integers, and what a run makes of classes that were open, broken or proved before."""
+"""Templates, the simulator of candidates, and their limits."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ccenv.agents.programs import decide as decide_program
 from ccenv.base.errors import InputError, ProgramError
 from ccenv.cli.main import main
+from ccenv.proofs.claims.properties import beliefs_shrink
+from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.replay.exact import ReplayError
-from ccenv.proofs.synthesis.prove import Task, decide
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.solver.solvers import solve, to_smtlib
+from ccenv.proofs.solver.terms import all_of
+from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
+from ccenv.proofs.synthesis.prove import BOUNDS, Task, broken_parts, collect_values, decide
 from ccenv.proofs.synthesis.query import template as template_module
-from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
+from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES, class_rows, count_classes, members
 from ccenv.proofs.synthesis.query.query import Query, load_query
-from ccenv.proofs.synthesis.query.template import Candidate
+from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.proofs.synthesis.search.cegis import cegis
+from ccenv.proofs.synthesis.search.cegis import cegis, make_candidate
 from ccenv.proofs.synthesis.search.factored import Cover
 from ccenv.proofs.synthesis.search.functions import raw_rows
-from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
+from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, score, simulate
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 BASE: dict[str, Any] = {
@@ -157,3 +167,194 @@ def test_a_limit_on_what_was_sent_before_the_trace(tmp_path: Path) -> None:
     assert plain["complete"]
     assert run.counterexamples > 0
     assert answer["raw"] == plain["raw"] == 3
+
+
+SPACE = load_query("g1_t5").space()
+ROWS = class_rows(SPACE)
+
+
+def _truth(terms: tuple[tuple[str, Fraction], ...], values: dict[str, Fraction]) -> bool:
+    return sum((c * values[name] for name, c in terms), start=Fraction(0)) > 0
+
+
+def test_the_two_rate_template_has_the_papers_size_and_5770_functions() -> None:
+    assert SPACE.template.size() == 37_440  # [CCmatic] Table 2: 3 x 10^4
+    assert (len(SPACE.condition_of), len(SPACE.rate_of)) == (64, 10)
+    assert len(ROWS) == count_classes(SPACE) == 5770
+    assert sum(1 for row in ROWS for _ in members(SPACE, row)) == 37_440
+
+
+def test_three_and_four_rates_have_the_papers_size() -> None:
+    assert load_query("g4_arbitrary").space().template.size() == 260**2 * 12**3  # 10^8
+    template = SPACE.template
+    assert Template(4, template.rate_domains, template.condition_domains).size() == 260**3 * 12**4  # 3 x 10^11
+
+
+_POSITIVE = st.fractions(min_value=0, max_value=4, max_denominator=6)
+
+
+@given(_POSITIVE, _POSITIVE, st.sampled_from(["inside", "left", "diagonal", "corner"]), st.integers(0, 5))
+def test_conditions_of_a_class_agree_everywhere(above: Fraction, gap: Fraction, where: str, delay: int) -> None:
+    x = Fraction(1) + (0 if where in ("left", "corner") else above)
+    y = x + (0 if where in ("diagonal", "corner") else gap)
+    values = {"C_L": x, "C_U": y, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delay), "Rm": Fraction(1)}
+    for index, terms in enumerate(SPACE.conditions):
+        kind = SPACE.condition_class[index]
+        truth = _truth(terms, values)
+        if kind in (ALWAYS, NEVER):
+            assert truth == (kind == ALWAYS)
+            continue
+        representative = _truth(SPACE.conditions[SPACE.condition_of[kind]], values)
+        assert truth == (representative != SPACE.condition_flipped[index])
+
+
+@given(st.integers(0, 37_439), _POSITIVE, _POSITIVE, st.integers(0, 4))
+def test_members_decide_like_their_class(number: int, above: Fraction, gap: Fraction, delay: int) -> None:
+    conditions, rates = len(SPACE.conditions), len(SPACE.rates)
+    raw = Candidate((number // rates**2 % conditions,), (number // rates % rates, number % rates))
+    x = 1 + above
+    inputs = {"C_L": x, "C_U": x + gap, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delay), "Rm": Fraction(1)}
+    rate = decide_program(SPACE.program(raw, "raw"), inputs).rate
+    # The reference reads the coefficients themselves: nothing of the classes.
+    taken = raw.rates[0] if _truth(SPACE.conditions[raw.conditions[0]], inputs) else raw.rates[1]
+    assert rate == max(sum((c * inputs[n] for n, c in SPACE.rates[taken]), start=Fraction(0)), 1)
+
+
+def test_every_raw_candidate_is_in_exactly_one_class() -> None:
+    found = [candidate for row in ROWS for candidate in members(SPACE, row)]
+    assert len(set(found)) == len(found) == 37_440
+
+
+def test_chain_rows_are_distinct_and_unfold_to_programs() -> None:
+    space = load_query("g4_small").space()
+    rows = class_rows(space)
+    assert len(np.unique(rows, axis=0)) == len(rows) <= count_classes(space)
+    program = space.program(Candidate(tuple(map(int, rows[-1][:2])), tuple(map(int, rows[-1][2:]))), "last")
+    assert len(list(program.rules())) == 5
+
+
+QUERIES = [
+    "g1_t5",
+    "g1_t5_sound",
+    "g2",
+    "g3_sound",
+    "g5_arbitrary",
+    "g5_small",
+    "g7_large_no_loss",
+    "g6",
+    "g6_kept",
+    "g7_arbitrary",
+    "g3_sound exact",
+    "g5_arbitrary tighter",
+    "g7_large_sound tighter",
+    "g7_arbitrary tighter",
+]
+"""Names, and the windows of C_L and C_U where they are not the paper's."""
+
+
+def _query(name: str) -> Query:
+    name, _, windows = name.partition(" ")
+    query = load_query(name)
+    return query.model_copy(update={"beliefs": query.beliefs.model_copy(update={"windows": windows or "paper"})})
+
+
+def _simulator(query: Query) -> Simulator:
+    space = query.space()
+    if query.template.rates == 4:
+        rng = np.random.default_rng(0)
+        sizes = [len(space.conditions)] * 3 + [len(space.rates)] * 4
+        rows = np.stack([rng.integers(0, size, 5000) for size in sizes], axis=1).astype(np.int16)
+    else:
+        rows = class_rows(space)
+    return Simulator(query.setting(), query.goals(), space, rows)
+
+
+def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
+    """Yield (simulator, trace, class, what the simulator said, exact view) for random traces and classes."""
+    simulator = _simulator(query)
+    rng = np.random.default_rng(seed)
+    for trace in repertoire(simulator.setting, count, rng, 0.5, simulator.probes):
+        number = int(rng.integers(len(simulator.rows)))
+        curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
+        row, goal = simulator.rows[number], simulator.goal(trace)
+        said = simulate(trace, goal, query.template.rates, row, simulator.conditions, simulator.rates, curves)
+        if said == ILLEGAL or (said == SURVIVES and goal["transient"] == 0 and curves[5, query.T - 1] == 0):
+            continue
+        program = simulator.space.program(make_candidate(row, query.template.rates), "p")
+        view = None
+        if said != SURVIVES or goal["transient"] != 0:
+            view = view_of_trace(trace, simulator.setting, program, curves)
+        yield simulator, trace, number, said, view
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_simulator_agrees_with_the_exact_replayer(name: str) -> None:
+    query = _query(name)
+    goals = query.goals()
+    seen = dict.fromkeys((SURVIVES, MISSED, LARGE_LOSS, MISLED), 0)
+    for _, _, _, said, view in _runs(query, 400, 5):
+        seen[said] += 1
+        if view is None:
+            continue
+        assert bool(broken_parts(goals, view)) == (said != SURVIVES)
+    assert seen[MISSED] > 3
+
+
+def _satisfiable(query: Query, program, view) -> str:  # type: ignore[no-untyped-def]
+    """Ask the solver whether the encoding has this very trace as a violation."""
+    setting, goals = query.setting(), query.goals()
+    sender = ProgramSmtSender(program)
+    encoding = encode(setting, sender, Needs(BOUNDS))
+    v = encoding.view
+    holds = all_of([goals.probing(v), goals.steady(v)])
+    values = collect_values(view)
+    fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()
+             if name in encoding.variables.all and not (name.startswith("late_") and setting.delay_rule == "sound")]  # fmt: skip
+    import z3
+
+    violated = (
+        z3.Not(holds)
+        if goals.transient == "none"
+        else z3.Not(z3.And(goals.probing(v), z3.Or(beliefs_shrink(v), goals.steady(v))))
+    )
+    return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
+
+
+def _violations(name: str, wanted: int) -> int:
+    query = _query(name)
+    done = 0
+    for seed in range(50):
+        for simulator, _, number, said, view in _runs(query, 300, 100 + seed):
+            if said == SURVIVES:
+                continue
+            program = simulator.space.program(make_candidate(simulator.rows[number], query.template.rates), "p")
+            assert _satisfiable(query, program, view) == "sat"
+            done += 1
+            if done == wanted:
+                return done
+    return done
+
+
+@pytest.mark.parametrize("name", ["g1_t5", "g5_small", "g6", "g5_arbitrary tighter", "g7_large_sound tighter"])
+def test_simulated_violations_are_satisfiable(name: str) -> None:
+    assert _violations(name, 12) == 12
+
+
+@pytest.mark.slow
+def test_500_simulated_violations_are_satisfiable() -> None:
+    assert sum(_violations(name, 63) for name in [*QUERIES, "g7_large"]) >= 500
+
+
+def test_a_counterexample_survives_the_exchange() -> None:
+    """Simulator -> exact view -> simulator gives the same verdict for the same candidate."""
+    query = load_query("g3_sound")
+    done = 0
+    for simulator, _, number, said, view in _runs(query, 600, 9):
+        if said != MISSED:
+            continue
+        again = trace_of_view(view)
+        assert again is not None
+        simulator.alive = np.array([number])
+        assert list(simulator.apply(again)) == [number]
+        done += 1
+    assert done > 5

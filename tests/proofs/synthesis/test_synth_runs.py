@@ -1,29 +1,41 @@
-"""Whole runs: the paper's counts, agreement with one-by-one verification, resume, and a planted unsound pruning."""
+"""Runs of synthesis: counts, keys, groups, journals and lemmas."""
 
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ccenv.agents.programs import load_program
-from ccenv.base.errors import CcenvError, CcenvWarning
+from ccenv.agents.programs import load_program, parse_program
+from ccenv.base.errors import CcenvError, CcenvWarning, InputError
 from ccenv.benchmarks.speed import measure_synthesis
 from ccenv.cli.main import main
+from ccenv.proofs.claims import verifier as verifier_module
+from ccenv.proofs.formulas.encode import Needs, encode
+from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.replay.exact import ReplayError
+from ccenv.proofs.senders.program import ProgramSmtSender
+from ccenv.proofs.senders.rate_based import AnySender
+from ccenv.proofs.solver import solvers
+from ccenv.proofs.solver.solvers import to_smtlib
 from ccenv.proofs.synthesis import journal as journal_module
+from ccenv.proofs.synthesis import lemma_suites as suites
 from ccenv.proofs.synthesis import run as run_module
-from ccenv.proofs.synthesis.journal import Journal
+from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import Task, decide
-from ccenv.proofs.synthesis.query.classes import members
+from ccenv.proofs.synthesis.query.classes import TRACE, members
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.query.template import Candidate
 from ccenv.proofs.synthesis.result import result, why
 from ccenv.proofs.synthesis.run import solve_query, start
 from ccenv.proofs.synthesis.search.cegis import Run, cegis
-from ccenv.proofs.synthesis.search.groups import Choice
+from ccenv.proofs.synthesis.search.groups import Choice, Hull, boxes
 from ccenv.proofs.synthesis.search.search import Simulator
 
 SHIPPED = Path(run_module.__file__).parents[2] / "agents" / "synthesized"
@@ -302,3 +314,148 @@ def test_speed_is_that_of_answered_queries() -> None:
     assert told["synth_quick_keys"] == told["synth_plain_quick_keys"] == 2
     assert told["synth_quick_cpu_s"] > 0
     assert told["synth_plain_quick_iterations"] > 1
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20)
+
+
+@given(PAIRS)
+def test_boxes_are_full_rectangles_that_cover_each_candidate_once(pairs: list[tuple[int, int]]) -> None:
+    rates = dict(enumerate(pairs))
+    parts = boxes(rates)
+    assert sorted(number for part in parts for number in part) == list(rates)
+    for part in parts:
+        inside = [rates[number] for number in part]
+        assert sorted(inside) == sorted(product({a for a, _ in inside}, {b for _, b in inside}))
+
+
+def test_a_rectangle_with_a_corner_missing_is_two() -> None:
+    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0)}) == [[1, 2], [3]]
+    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0), 4: (1, 1)}) == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("bounds", ["full", "constant"])
+def test_a_text_does_not_depend_on_what_was_encoded_before(bounds) -> None:  # type: ignore[no-untyped-def]
+    setting = Setting("ccac", "arbitrary", 5, "artefact")
+    needs = Needs(frozenset({"C_L", "C_U"}), frozenset({1, 2}))
+    programs = tuple(
+        parse_program({"format": "ccenv-program", "version": 1, "name": "p", "rule": {"rate": {"C_L": number}}})
+        for number in (1, 2)
+    )
+    for sender in (AnySender(), ProgramSmtSender(programs[0]), Choice(programs), Hull(programs), ProgramSmtSender(programs[1])):
+        encoding = encode(setting, sender, needs, bounds=bounds)
+        missed = encoding.view.S[4] < 1
+        assert encoding.smtlib(missed) == to_smtlib([*encoding.formulas(), missed])
+        assert encoding.smtlib() == to_smtlib(encoding.formulas())
+
+
+def _trace(**changes: Any) -> dict[str, Any]:
+    zero = np.zeros((), TRACE)
+    zero["samples"], zero["link"] = 5, 240
+    return trace_data(zero) | changes
+
+
+DECISION = {"class": 3, "status": "unknown", "calls": 1, "claim": "loss", "reason": "time", "queries": []}
+GROUP = {"kind": "group", "cpu_s": 0.1, "call_s": 9.0, "still": False}
+GOOD = (
+    {"kind": "foundation", "calls": 3, "seconds": 0.1},
+    {"kind": "counterexample", "class": 1, "trace": _trace()},
+    GROUP | {"decisions": [DECISION, DECISION | {"trace": _trace()}]},
+    {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": [4]}]},
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    written = Journal(tmp_path, "query", reuse=True, code="code")
+    for line in GOOD:
+        written.append(line)
+    assert Journal(tmp_path, "query", reuse=True, code="code").lines == list(GOOD)
+    assert trace_data(trace_from(_trace())) == _trace()
+
+
+HOSTILE = {
+    "a_list": [],
+    "no_kind": {},
+    "kind_of_a_list": {"kind": []},
+    "unknown_kind": {"kind": "verdict"},
+    "calls_below_0": {"kind": "foundation", "calls": -1, "seconds": 0.1},
+    "calls_true": {"kind": "foundation", "calls": True, "seconds": 0.1},
+    "seconds_as_text": {"kind": "foundation", "calls": 1, "seconds": "0.1"},
+    "class_beyond_64_bits": {"kind": "counterexample", "class": 1 << 64, "trace": _trace()},
+    "no_trace": {"kind": "counterexample", "class": 1, "trace": None},
+    "trace_of_1000_samples": {"kind": "counterexample", "class": 1, "trace": _trace(samples=1000)},
+    "trace_without_a_link": {"kind": "counterexample", "class": 1, "trace": _trace(link=0)},
+    "trace_number_beyond_its_range": {"kind": "counterexample", "class": 1, "trace": _trace(E=1 << 62)},
+    "trace_list_too_short": {"kind": "counterexample", "class": 1, "trace": _trace(waste=[0])},
+    "trace_of_floats": {"kind": "counterexample", "class": 1, "trace": _trace(G=0.5)},
+    "trace_lacks_a_field": {"kind": "counterexample", "class": 1, "trace": {"samples": 5}},
+    "unknown_status": GROUP | {"decisions": [DECISION | {"status": "verified"}]},
+    "decision_of_no_class": GROUP | {"decisions": [{"status": "proved"}]},
+    "dropped_is_no_list": {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": 4}]},
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_a_hostile_line_is_refused(name: str, tmp_path: Path) -> None:
+    written = Journal(tmp_path, "query", reuse=True, code="code")
+    for line in (GOOD[0], HOSTILE[name], GOOD[1]):
+        written.append(line)
+    with pytest.raises(InputError, match=r"journal\.jsonl, line 3: .*; --fresh starts anew\Z"):
+        Journal(tmp_path, "query", reuse=True, code="code")
+    with pytest.warns(CcenvWarning, match="journal.jsonl: was of older code or another solver, and begins anew"):
+        assert not Journal(tmp_path, "query", reuse=True, code="other").lines  # set aside unread
+
+
+def test_a_hostile_class_that_the_query_does_not_have_is_refused(tmp_path: Path) -> None:
+    run = start(load_query("quick"), tmp_path)
+    run.journal.append(GROUP | {"decisions": [DECISION | {"class": 10**9}]})
+    with pytest.raises(InputError, match=r"class 1000000000; the query has [0-9]+: --fresh starts anew"):
+        start(load_query("quick"), tmp_path)
+
+
+QDEL = {
+    "name": "drains",
+    "program": {
+        "format": "ccenv-program",
+        "version": 1,
+        "name": "drains",
+        "rule": {"if": {"qdel_L": 1}, "then": {"rate": {"C_L": "1/2"}}, "else": {"rate": {"C_L": 2}}},
+    },
+}
+
+
+def test_constants_are_handed_on_and_answers_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
+    monkeypatch.setattr(suites, "SHORTEST_T", 5)
+    monkeypatch.setattr(suites, "LEMMAS", ("F.1", "F.3", "F.5"))
+    query = load_query("g1_t5")
+    told = suites.lemma_suites(query, [QDEL], 1, 300.0)
+    rows = {row["name"]: row for row in told["solutions"]["drains"]["lemmas"]}
+    assert [rows[name]["verdict"] for name in rows] == ["verified"] * 3
+    assert 0.05 <= rows["F.3"]["proved"] < rows["F.3"]["refuted"]
+    assert rows["F.5"]["refuted"] < rows["F.5"]["proved"]
+    assert f"C_L stays at or above {rows['F.3']['proved']:.2f} C" in told["solutions"]["drains"]["summary"]
+
+    def no_solver(*_: object) -> solvers.Answer:
+        raise AssertionError("everything was solved before")
+
+    monkeypatch.setattr(verifier_module, "solve", no_solver)
+    assert suites.lemma_suites(query, [QDEL], 1, 300.0) == told
+
+
+def test_a_used_up_budget_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
+    told = suites.lemma_suites(load_query("g1_t5"), [QDEL], 1, 1e-9)["solutions"]["drains"]
+    assert [row["verdict"] for row in told["lemmas"]] == ["unknown"]
+    assert told["summary"] == "in 7 samples: nothing proved; not proved: F.1"
+
+
+def test_where_the_lemmas_do_not_apply() -> None:
+    assert "infinite or a large buffer" in suites.lemma_suites(load_query("g5_small"), [QDEL], 1, 1.0)["reason"]
+    assert suites.why_not(load_query("g1_t5")) is None
+    assert suites.why_not(load_query("g7_large")) is None
+
+
+def test_lemmas_need_solutions_to_be_about(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synth", "g1_t5", "--lemmas", "5"]) == 2
+    assert "--bounds N" in capsys.readouterr().err

@@ -43,11 +43,7 @@ def test_the_network_mixes_in_each_scene() -> None:
 
 
 @settings(max_examples=40)
-@given(
-    st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3)),
-    st.floats(0.1, 0.9),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3)), st.floats(0.1, 0.9), st.integers(0, 2**32 - 1))
 def test_nobody_gains_by_leaving_an_equilibrium(shape: tuple[int, int, int], share: float, seed: int) -> None:
     draw = np.random.default_rng(seed)
     payoffs = Payoffs(draw.random((shape[0], 5)), draw.random(shape), share)

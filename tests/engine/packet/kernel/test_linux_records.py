@@ -12,10 +12,7 @@ import pytest
 CASES = linux_records.cases()
 RECORD = json.loads(linux_records.RECORD.read_text(encoding="utf-8"))
 # What lies beyond the bands, and why: docs/simulation.md, Beside Linux.
-BEYOND = {
-    "single/reno/20/0.5": ["utilisation", "loss"],
-    "single/cubic/20/0.5": ["loss"],
-}
+BEYOND = {"single/reno/20/0.5": ["utilisation", "loss"], "single/cubic/20/0.5": ["loss"]}
 
 
 @pytest.mark.parametrize("case", CASES)
