@@ -218,14 +218,14 @@ def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Pat
     pack("cc_qdel", CARD, tmp_path / "program")
     with home.open() as store:
         submit_folder(store, home, tmp_path / "program")
-        submit_reviewed(store, home, "bbr1")
+        submit_reviewed(store, home, "vegas")
         evaluate(store, home, list_tasks(store, [EnvelopeStage(0.5, samples=3)]))
         program, classic = (record.content for record in store.records("envelope"))
         assert {row["verdict"] for row in program["rows"]} <= {"verified", "refuted", "unknown"}
         assert all(row["bound"] is None for row in program["rows"] if row["verdict"] != "verified")
         assert len(program["rows"]) > 10
         assert classic["rows"] == []
-        assert classic["reason"].startswith("agent 'bbr1' has no encoding")
+        assert classic["reason"].startswith("agent 'vegas' has no encoding")
         with pytest.raises(InputError, match="T is 2"):  # a wrong setting is no sender without an encoding
             evaluate(store, home, list_tasks(store, [EnvelopeStage(0.5, samples=2)]))
         assert len(store.records("envelope")) == 2

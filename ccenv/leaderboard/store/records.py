@@ -185,7 +185,7 @@ EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
 
 
 OF_RUNS = frozenset(
-    {"utilisation", "utilisation_with_timeouts", "inflight", "queue", "rtt", "loss", "loss_events", "loss_amount"}
+    {"utilisation", "utilisation_with_timeouts", "inflight", "queue", "rtt", "loss", "loss_events", "loss_amount", "f-efficient"}
 )
 """Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.proofs.claims.claims.CLAIMS``)."""
 
