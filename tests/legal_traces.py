@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 
-from ccenv.network.path import Path, grid_of
+from ccenv.network.path import Path, make_grid
 from ccenv.network.trace import Trace, TraceHeader
 
 MODEL_NAMES = ("ideal", "cbr_delay", "ccac", "strong")
@@ -70,7 +70,7 @@ def legal_trace(
     """
     rng = random.Random(seed)
     path = random_path(model, rng, n_flows=n_flows, red=red, loss_budget=loss_budget, buffer_bdp=buffer_bdp)
-    grid = grid_of(path, steps_per_rtt)
+    grid = make_grid(path, steps_per_rtt)
     flows = range(n_flows)
     hoards = model == "ccac"
     delays = [d if model != "ideal" else 0 for d in grid.jitter_steps]

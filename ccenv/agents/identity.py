@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
-from ccenv.base.files import canonical_json, hash_of
+from ccenv.base.files import canonical_json, hash_value
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 
 FIRST_OBSERVATION = 1  # observation version of policies whose cards have no interface
@@ -18,23 +18,23 @@ def sender_hash(sender: Sender) -> str:
     """Return a sender's identity; the code of classic CCAs is part of :func:`ccenv.base.provenance.code_hash`."""
     if isinstance(sender, HeldSender):
         rule = {"mode": sender.mode, "target_s": sender.target_s, "window_s": sender.window_s}
-        return hash_of({"kind": "held", "inner": sender_hash(sender.inner), **rule})
+        return hash_value({"kind": "held", "inner": sender_hash(sender.inner), **rule})
     if isinstance(sender, ProgramSender):
         from ccenv.agents.programs import to_data
 
         start = {"start": to_data(sender.start)} if sender.start else {}
-        return hash_of({"kind": "program", "program": to_data(sender.program), **start})
+        return hash_value({"kind": "program", "program": to_data(sender.program), **start})
     if isinstance(sender, ContractSender):
         from ccenv.agents.programs import to_data
 
         policy = {} if sender.policy is None else {"policy": sender_hash(sender.policy)}
-        return hash_of({"kind": "contract", "program": to_data(sender.program), "chooser": sender.chooser, **policy})
+        return hash_value({"kind": "contract", "program": to_data(sender.program), "chooser": sender.chooser, **policy})
     if isinstance(sender, PolicySender):
         return _network_hash(_about_policy(sender), sender.arrays)
     if isinstance(sender, ClassicSender):
         source = {"source": sender.source_sha256} if sender.source_sha256 else {}
-        return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters, **source})
-    return hash_of({"kind": "external", "name": sender.name})
+        return hash_value({"kind": "classic", "name": sender.name, "parameters": sender.parameters, **source})
+    return hash_value({"kind": "external", "name": sender.name})
 
 
 _HASHED_NAMES = {"benign": "kind"}  # stored results hash an adversary under its first name
@@ -55,7 +55,7 @@ def adversary_hash(adversary: Adversary) -> str:
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
     source_sha256 = getattr(adversary, "source_sha256", "")
     source = {"source": source_sha256} if source_sha256 else {}
-    return hash_of({"kind": type(adversary).__name__, "name": name, "parameters": parameters, **source})
+    return hash_value({"kind": type(adversary).__name__, "name": name, "parameters": parameters, **source})
 
 
 def _about_policy(sender: PolicySender) -> list[Any]:

@@ -226,7 +226,7 @@ def _require_known_names(flow: PythonSender, method: str, names: Sequence[str], 
             raise _Refused(flow, method, f"set {name!r}, which the class, __init__ and on_start do not set.{nearest}")
 
 
-def bridge_of(sender: object) -> Bridge | None:
+def find_bridge(sender: object) -> Bridge | None:
     """Return the bridge of a plain Python sender; None for all others."""
     owner = getattr(sender.init, "__self__", None) if isinstance(sender, ClassicSender) else None
     return owner if isinstance(owner, Bridge) else None

@@ -16,7 +16,7 @@ from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.path import Model, Path, get_model, grid_of
+from ccenv.network.path import Model, Path, get_model, make_grid
 from ccenv.network.trace import Trace
 
 SERVICE = FIRST_SERVICE  # of flow 0
@@ -81,7 +81,7 @@ class Scene:
             raise InputError(
                 f"window_rtts is {self.window_rtts}; windows of T = {self.claim.samples} need {self.claim.samples - 1}"
             )
-        grid_of(self.path, self.steps_per_rtt)
+        make_grid(self.path, self.steps_per_rtt)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 
 from ccenv.agents.load import SenderLike, as_sender
-from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import Sender
 from ccenv.attacks.catalog import PANEL, Search, make_search
 from ccenv.attacks.game import Found, Game, Scene, generator
@@ -406,7 +406,7 @@ def play_attack(
 
 def default_budget_s(sender: Sender) -> float | None:
     """Return the default budget of a sender in seconds, or None if the default is one in flow-steps."""
-    return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
+    return PYTHON_BUDGET_S if find_bridge(sender) is not None else None
 
 
 def build_searches(arena: Arena[Any], adversaries: Sequence[str]) -> dict[str, Search]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ccenv.base.errors import InputError
 from ccenv.base.files import write_atomic
-from ccenv.base.foreign import path_of
+from ccenv.base.foreign import as_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ GRID = 0.25  # its opacity
 
 def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFIXES) -> FilePath:
     """Return the file of a picture. Raises InputError unless its ending is allowed."""
-    target = path_of("picture", path)
+    target = as_path("picture", path)
     if target.suffix not in allowed:
         raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(allowed)}")
     return target

@@ -217,6 +217,6 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-def hash_of(value: Any) -> str:
+def hash_value(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()

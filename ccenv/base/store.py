@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError, shown
-from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, write_atomic
+from ccenv.base.files import LOCK, Format, hash_value, is_empty, json_bytes, locked, write_atomic
 from ccenv.base.foreign import parse_json, read_bounded, read_json, shown_path
 
 MAX_BYTES = 1 << 30  # of a journal; that of the largest published suite has some 20 MB
@@ -159,7 +159,7 @@ class ResultFolder:
         where = shown_path(file)
         content = {key: value for key, value in self._parts.read(file).items() if key not in self._parts.head}
         seal = validate(_Seal, content.pop("seal", None), f"{where}: seal")
-        if seal.sha256 != hash_of({**content, "files": seal.files}):
+        if seal.sha256 != hash_value({**content, "files": seal.files}):
             raise InputError(f"{where}: has been changed since it was written; remove it to play this part again")
         hashes = self._hashes(name)
         for name_of_file, expected in seal.files.items():
@@ -171,7 +171,7 @@ class ResultFolder:
     def finish(self, name: str, part: StrictModel) -> None:
         """Write a part, which makes it finished, with the hashes of its files: those in a folder of its name, or named NAME-*."""
         content, files = part.model_dump(mode="json"), self._hashes(name)
-        seal = {"files": files, "sha256": hash_of({**content, "files": files})}
+        seal = {"files": files, "sha256": hash_value({**content, "files": files})}
         self._parts.write(self.path / f"{name}.part.json", {**content, "seal": seal})
 
     def _hashes(self, name: str) -> dict[str, str]:

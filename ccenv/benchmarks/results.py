@@ -15,7 +15,7 @@ from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.results import TableResult
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.network.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
 from ccenv.network.metrics.user import OwnMetric
 
@@ -106,7 +106,7 @@ def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
         if description.name not in METRICS and not own_metric(description.name):
             texts = (description.label, description.unit, description.direction, description.meaning)
             add_metric(Metric(description.name, *texts), description.sha256)
-    return suite_of(manifest["suite"], where)
+    return validate_suite(manifest["suite"], where)
 
 
 def commands_to_rerun(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> list[str]:

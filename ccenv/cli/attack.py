@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.base.provenance import code_hash
 from ccenv.base.units import STEPS, steps_or_seconds
 from ccenv.cli.completion import configs, names
@@ -155,7 +155,7 @@ def command(
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
     allowed = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_of({**settings, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
+    key = hash_value({**settings, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
     asked = {"adversaries": settings["adversaries"], "seed": seed} | ({"budget_flow_steps": steps} if steps else {})
     out = out or RUNS / f"{sender.name}-{model}-{key[:8]}"
@@ -308,7 +308,7 @@ def attack_packets(
     settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
     allowed = {"budget_flow_steps": steps}
     played = draw_scenario(distribution, seed).model_dump(mode="json")
-    key = hash_of({**settings, **allowed, "scenario": played, "sender": sender_hash(sender)})
+    key = hash_value({**settings, **allowed, "scenario": played, "sender": sender_hash(sender)})
     aim = "" if goal == UTILISATION else f"-{goal}"
     out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}{aim}" if out is None else out
     folder = AttackFolder(out, PACKET_FORMAT, key, code_hash(attack_boxes), fresh=fresh)

@@ -148,14 +148,14 @@ def _trace(path: Path) -> str:
 
 def _yaml(path: Path, content: bytes) -> Shown:
     from ccenv.base.foreign import read_yaml
-    from ccenv.benchmarks.suite.curve import suite_of
+    from ccenv.benchmarks.suite.curve import validate_suite
 
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: a suite or a config is a table of keys")
     document_type = "configs"
     if data.get("format") == "ccenv-suite":
-        suite_of(data, path.name)
+        validate_suite(data, path.name)
         document_type = "suites"
     return document_type, content.decode("utf-8", "replace").rstrip()
 

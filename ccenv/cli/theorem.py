@@ -122,7 +122,7 @@ def _fair(name: str, flows: str | None, assignments: Sequence[str], how: tuple[f
 def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
     """Return the grids of the option, or all grids of the table."""
     from ccenv.base.errors import InputError
-    from ccenv.base.foreign import fraction_of, whole_of
+    from ccenv.base.foreign import parse_fraction, parse_whole
     from ccenv.proofs.formulas.setting import MOST_STEPS_PER_RTT
     from ccenv.proofs.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
 
@@ -133,7 +133,7 @@ def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
         steps_text, _, jitter_text = text.partition(":")
         if not jitter_text:
             raise InputError(f"--cell is {text!r}; it must be K:D, such as 2:1/2")
-        steps, jitter = whole_of(steps_text, "--cell: K"), fraction_of(jitter_text, "--cell: D")
+        steps, jitter = parse_whole(steps_text, "--cell: K"), parse_fraction(jitter_text, "--cell: D")
         if not 1 <= steps <= MOST_STEPS_PER_RTT or not 0 <= jitter <= MOST_JITTER_RTTS:
             raise InputError(f"--cell is {text!r}; K must be 1 to {MOST_STEPS_PER_RTT}, D 0 to {MOST_JITTER_RTTS} Rm")
         cells.append((steps, jitter))
@@ -193,7 +193,7 @@ def _format_claim(claim: dict[str, Any]) -> str:
 def _set_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
     """Return a theorem with other bounds of its claims; if any are given, only with these claims."""
     from ccenv.base.errors import InputError, unknown_name
-    from ccenv.base.foreign import fraction_of
+    from ccenv.base.foreign import parse_fraction
 
     if not bounds:
         return loaded
@@ -205,7 +205,7 @@ def _set_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
             raise unknown_name("claim", name, claims)
         if not value:
             raise InputError(f"--bound is {text!r}; it must be CLAIM=X, such as utilisation=0.8")
-        bounded.append(replace(claims[name], bound=fraction_of(value, f"--bound {name}")))
+        bounded.append(replace(claims[name], bound=parse_fraction(value, f"--bound {name}")))
     return replace(loaded, claims=tuple(bounded))
 
 

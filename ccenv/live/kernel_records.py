@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.errors import InputError, shown, unknown_name
-from ccenv.base.files import Format, hash_of, write_atomic
+from ccenv.base.files import Format, hash_value, write_atomic
 from ccenv.base.provenance import code_hash, machine, now, versions
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live.attacks import TRIES, moves_against, play_attack
@@ -206,7 +206,7 @@ def run_suite(
     return {
         "suite": SUITE,
         "suite_version": VERSION,
-        "suite_sha256": hash_of({sender: _hash(moves_against(sender)) for sender in SENDERS}),
+        "suite_sha256": hash_value({sender: _hash(moves_against(sender)) for sender in SENDERS}),
         "made": now(),
         "machine": machine(),
         "kernel": platform.release(),

@@ -16,7 +16,7 @@ from ccenv.live.emulator.layout import ERROR_BINS, STALLS
 from ccenv.live.programs import Recording, premises_hold
 from ccenv.live.scenario import LiveScenario
 from ccenv.network.laws import check_trace
-from ccenv.network.path import FlowPath, Path, RateChange, grid_of
+from ccenv.network.path import FlowPath, Path, RateChange, make_grid
 from ccenv.network.trace import Trace, TraceHeader
 from ccenv.simulation.packet_trace import OF_PACKETS, packet_slack_bytes, packet_trace
 from ccenv.simulation.result import Result
@@ -43,7 +43,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
             FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows
         ),
     )
-    dt_s = grid_of(path, scenario.steps_per_rtt).dt_s
+    dt_s = make_grid(path, scenario.steps_per_rtt).dt_s
     times_s = np.arange(len(tokens)) * dt_s
     rate = np.full(len(times_s), link.rate_Bps)
     for step in link.rate_steps:

@@ -184,7 +184,7 @@ class Grid:
     jitter_steps: tuple[int, ...]
 
 
-def grid_of(path: Path, steps_per_rtt: int) -> Grid:
+def make_grid(path: Path, steps_per_rtt: int) -> Grid:
     """Put a path on a grid of K steps per smallest Rm.
 
     Raises:

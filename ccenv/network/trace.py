@@ -23,10 +23,10 @@ from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError, PathError, TraceError, unknown_name
 from ccenv.base.figure import line_picture
 from ccenv.base.files import Format, canonical_json, write_atomic
-from ccenv.base.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
+from ccenv.base.foreign import JsonRules, as_path, read_arrays, read_bounded, shown_path
 from ccenv.base.provenance import VERSION
 from ccenv.base.results import TableResult
-from ccenv.network.path import MBPS_IN_BPS, MODELS, Grid, Model, Path, grid_of
+from ccenv.network.path import MBPS_IN_BPS, MODELS, Grid, Model, Path, make_grid
 
 Floats = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ class Trace(TableResult):
     @cached_property
     def grid(self) -> Grid:
         """The path on the time grid."""
-        return grid_of(self.header.path, self.header.steps_per_rtt)
+        return make_grid(self.header.path, self.header.steps_per_rtt)
 
     @cached_property
     def times_s(self) -> Floats:
@@ -229,7 +229,7 @@ def _check_header(header: TraceHeader) -> None:
     if len(header.senders) != header.path.n_flows:
         raise TraceError(f"header: {len(header.senders)} senders for a path of {header.path.n_flows} flows")
     try:
-        dt_s = grid_of(header.path, header.steps_per_rtt).dt_s
+        dt_s = make_grid(header.path, header.steps_per_rtt).dt_s
     except PathError as error:
         raise TraceError(f"header: {error}") from None
     if abs(header.dt_s - dt_s) > 1e-9 * dt_s:
@@ -277,7 +277,7 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) ->
     Raises:
         TraceError: with the file name and what is wrong.
     """
-    file = path_of("trace", path)
+    file = as_path("trace", path)
     try:
         content = read_bounded(file, max_bytes)
     except InputError as error:

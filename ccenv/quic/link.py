@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.network.adversary import FIRST_SERVICE, WASTE
-from ccenv.network.path import Path, grid_of
+from ccenv.network.path import Path, make_grid
 from ccenv.network.trace import Trace, TraceHeader
 from ccenv.simulation.packet_trace import OF_PACKETS
 
@@ -33,7 +33,7 @@ class TokenLink:
 
     def __init__(self, path: Path, steps_per_rtt: int, moves: np.ndarray) -> None:
         """Take moves, (steps, 2 + 2 N) in [0, 1], of a recorded adversary; the last row is repeated."""
-        self.path, grid = path, grid_of(path, steps_per_rtt)
+        self.path, grid = path, make_grid(path, steps_per_rtt)
         self.dt_s, self.D, self.buffer_bytes = grid.dt_s, max(grid.jitter_steps), path.buffer_bytes
         self.waste, self.service = moves[:, WASTE].tolist(), moves[:, FIRST_SERVICE].tolist()
         self.k, self.E, self.served = 0, 0.0, 0.0

@@ -20,7 +20,7 @@ from ccenv.base.files import write_atomic
 from ccenv.base.units import buffer_units, positive
 from ccenv.network.adversary import load_moves
 from ccenv.network.laws import check_trace
-from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, grid_of, make_path
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_grid, make_path
 from ccenv.network.trace import Trace
 from ccenv.quic.link import Queue, TokenLink, calm_moves, make_trace
 from ccenv.quic.program import CompiledProgram, load_program
@@ -301,7 +301,7 @@ def make_run(
         steps_per_rtt = STEPS_PER_RTT
         steps = max(2, round(duration_s / (rtt_s / steps_per_rtt)))
         first_row, rows, name = steps // 2, None, "calm"
-    step_s = grid_of(path, steps_per_rtt).dt_s
+    step_s = make_grid(path, steps_per_rtt).dt_s
     compiled = [compile_sender(chosen, sender, path, step_s) for sender in senders]
     _warn_of_small_buffer(compiled, path)
     return run_quic(

@@ -21,7 +21,7 @@ from ccenv.base.provenance import VERSION
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.network.laws import DEFAULT_TOLERANCE, Violation, check_trace
-from ccenv.network.path import FlowPath, Path, RateChange, Workload, grid_of
+from ccenv.network.path import FlowPath, Path, RateChange, Workload, make_grid
 from ccenv.network.trace import Trace, TraceHeader
 from ccenv.simulation.scenario import Scenario
 
@@ -80,7 +80,7 @@ def packet_trace(
             f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
         )
     path, steps_per_rtt = _fit_grid(scenario)
-    dt_s = grid_of(path, steps_per_rtt).dt_s
+    dt_s = make_grid(path, steps_per_rtt).dt_s
     known_s = scenario.duration_s - link.delay_s  # until then all deliveries are known
     times_s = np.arange(max(1, math.floor(known_s / dt_s + ROUNDING)) + 1) * dt_s
     rate = np.full(len(times_s), link.rate_Bps)
@@ -185,7 +185,7 @@ def _fit_grid(scenario: Scenario) -> tuple[Path, int]:
     for steps_per_rtt in range(finest, 0, -1):
         path = _make_path(scenario, shortest_s / steps_per_rtt)
         try:
-            grid_of(path, steps_per_rtt)
+            make_grid(path, steps_per_rtt)
         except PathError as error:
             refused = refused or error
         else:

@@ -12,7 +12,7 @@ import numpy as np
 from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import SenderLike, as_sender, load_sender
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import path_of
+from ccenv.base.foreign import as_path
 from ccenv.engine.packet.engine import TICK_S, PacketEngine
 from ccenv.engine.packet.layout import DEFAULT_ROWS
 from ccenv.engine.packet.spec import WorkloadSpec
@@ -135,7 +135,7 @@ def simulate(
     if isinstance(scenario, Mapping):
         scenario = read_scenario(scenario)
     elif not isinstance(scenario, Scenario):
-        scenario = load_scenario(str(path_of("scenario", scenario)))
+        scenario = load_scenario(str(as_path("scenario", scenario)))
     options = {"seed": seed, "duration_s": duration_s, "profile": None if profile is None else check_profile(profile)}
     changed = {name: value for name, value in options.items() if value is not None}
     if changed:  # unset fields stay unset, for the profile to set

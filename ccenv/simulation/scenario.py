@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import CcenvError, InputError, did_you_mean
-from ccenv.base.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
+from ccenv.base.foreign import is_finite, parse_number, read_text, read_yaml, resolve_inside, shown
 from ccenv.engine.packet.rates.spec import with_mean_rate
 from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
@@ -192,7 +192,7 @@ def _read_delays(data: dict[str, Any], where: str) -> None:
             raise InputError(f"{at}: delays are given twice, in the scenario and in a file")
         try:
             words = read_text(resolve_inside(FilePath(), file), MAX_DELAYS_BYTES).split()
-            jitter["delays_s"] = [float_of(word, f"{file}") * 1e-3 for word in words]
+            jitter["delays_s"] = [parse_number(word, f"{file}") * 1e-3 for word in words]
         except InputError as error:
             raise InputError(f"{at}: one number of milliseconds per line is needed: {error}") from None
 

@@ -27,7 +27,7 @@ from ccenv.attacks.scenes import attack_path, scene_of
 from ccenv.attacks.searches.patterns import PERIODS_RTTS
 from ccenv.base.errors import InputError
 from ccenv.base.random import uniform
-from ccenv.envs.curve.core import parts_of
+from ccenv.envs.curve.core import split_batch
 from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths
 from ccenv.network.adversary import SUFFIX, Adversary, MlpAdversary, RecordedAdversary, load_moves
 from ccenv.network.path import Path
@@ -142,7 +142,7 @@ def opponents(
     example_of_env = np.full(config.num_envs, DRAWN)
     turns = dict.fromkeys(settings.models, 0)
     model_of = np.repeat(
-        settings.models[: config.num_envs], [s.stop - s.start for s in parts_of(config.num_envs, len(settings.models))]
+        settings.models[: config.num_envs], [s.stop - s.start for s in split_batch(config.num_envs, len(settings.models))]
     )
     recorded = [RecordedAdversary(one.file, _pad_moves(one.moves, length), periodic=True) for one in examples]
     turn = 0

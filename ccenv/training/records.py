@@ -18,7 +18,7 @@ from ccenv.attacks.run import attack
 from ccenv.attacks.scenes import PATHS, scene_set
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import InputError, require_extra
-from ccenv.base.files import Format, hash_of, locked, make_folder, plain
+from ccenv.base.files import Format, hash_value, locked, make_folder, plain
 from ccenv.base.provenance import code_hash, machine, versions
 from ccenv.base.store import find_once
 from ccenv.base.workers import Workers
@@ -264,7 +264,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     all_overrides = [*overrides, f"seed={seed}"]
     run_folder = folder / f"{name}-{seed}"
     data = load_data(name, all_overrides)[0]
-    key = {"code": training_code(_uses_rllib(name)), "config": hash_of(data), "players": _hash_senders(data)}
+    key = {"code": training_code(_uses_rllib(name)), "config": hash_value(data), "players": _hash_senders(data)}
     measured = {"adversaries": ATTACK, "scenes": ATTACK_SCENES, "flow_steps": ATTACK_FLOW_STEPS}
 
     def train_and_measure(stored: dict[str, Any]) -> dict[str, Any]:

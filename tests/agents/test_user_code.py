@@ -20,7 +20,7 @@ from ccenv.agents.python_sender import Ack, Loss, PythonSender, Tick
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import CcenvError, EngineError, InputError
 from ccenv.base.user import limits
-from ccenv.base.user.python_file import hashes_of, held
+from ccenv.base.user.python_file import hash_files, held
 from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.benchmarks.compare import compare
 from ccenv.benchmarks.run.runner import evaluate, run_suite
@@ -187,7 +187,7 @@ def test_a_suite_goes_on_without_a_failing_sender(tmp_path: Path) -> None:
 
 def test_a_changed_file_is_refused_before_it_runs(tmp_path: Path) -> None:
     file = write(tmp_path, GROWS)
-    hashes = hashes_of([file, "reno", 3])
+    hashes = hash_files([file, "reno", 3])
     ran = tmp_path / "ran"
     write(tmp_path, f"open({str(ran)!r}, 'w')\n{GROWS}")
     with held(hashes), pytest.raises(InputError, match=r"mine\.py changed while the run went on"):

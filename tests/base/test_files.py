@@ -22,7 +22,7 @@ from ccenv.agents.learned import LearnedKind, load_policy, policy_notes, save_po
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.agents.programs.reader import FORMAT as PROGRAM
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import LOCK, Format, hash_of, is_empty, json_bytes, locked, plain, write_atomic
+from ccenv.base.files import LOCK, Format, hash_value, is_empty, json_bytes, locked, plain, write_atomic
 from ccenv.base.foreign import JsonRules
 from ccenv.benchmarks.report.records import FORMAT as BENCH_RECORD
 from ccenv.training.records import FORMAT as LEARNING_RECORD
@@ -167,8 +167,8 @@ def test_numbers_that_are_not_finite_become_text_or_null() -> None:
 
 
 def test_a_hash_does_not_depend_on_the_order_of_keys() -> None:
-    assert hash_of({"a": 1, "b": [2.0]}) == hash_of({"b": [2.0], "a": 1})
-    assert hash_of({"a": 1}) != hash_of({"a": 1.5})
+    assert hash_value({"a": 1, "b": [2.0]}) == hash_value({"b": [2.0], "a": 1})
+    assert hash_value({"a": 1}) != hash_value({"a": 1.5})
 
 
 def stored_formats() -> list[Format]:

@@ -28,7 +28,7 @@ from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.store import load_cells
 from ccenv.benchmarks.suite import theory
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import load_suite, suite_of
+from ccenv.benchmarks.suite.curve import load_suite, validate_suite
 from ccenv.benchmarks.suite.packet import LiveSuite
 from ccenv.live.attacks import shipped_moves
 from ccenv.network.laws import check_trace
@@ -52,7 +52,7 @@ def small_attack(**changes: Any) -> SuiteBase:
         scenarios=[scenario],
         metrics=METRICS,
     )
-    return suite_of({**data, **changes}, "attack.yaml")
+    return validate_suite({**data, **changes}, "attack.yaml")
 
 
 def test_records_are_of_the_worst_legal_trace(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_goals_of_scenarios_have_worst_cases_of_their_own() -> None:
     assert worst["loss"]["value"] == max(r["metrics"]["loss_fraction"] for r in records if r["scenario"] == "loss")
     assert worst["fairness"]["value"] == min(r["metrics"]["jain_index"] for r in records if r["scenario"] == "fair") < 1
     assert "worst_by_goal" not in summarise(small_attack(), [])
-    assert suite_of(suite.model_dump(), "again").sha256 == suite.sha256
+    assert validate_suite(suite.model_dump(), "again").sha256 == suite.sha256
     assert "goal" not in small_attack().model_dump()["scenarios"][0]  # the hash of a suite without goals stays
 
 
@@ -150,7 +150,7 @@ def small_game(**changes):
         "references": [],
         "figures": [],
     }
-    return suite_of({**data, "name": "small", **changes}, "small")
+    return validate_suite({**data, "name": "small", **changes}, "small")
 
 
 def test_solved_v1_has_the_numbers_of_the_page(tmp_path):

@@ -20,7 +20,7 @@ from ccenv.benchmarks.results import PARQUET, read_parquet
 from ccenv.benchmarks.run.backends import play_cells
 from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
-from ccenv.benchmarks.suite.curve import load_suite, suite_of
+from ccenv.benchmarks.suite.curve import load_suite, validate_suite
 from ccenv.benchmarks.suite.packet import PacketSuite, parse_metric
 from ccenv.benchmarks.suite.references import check, compute_interval, compute_quantity
 from ccenv.benchmarks.suite.template import expand, substitute
@@ -125,7 +125,7 @@ def test_backends_pieces_and_parquet_give_the_same(tmp_path: Path) -> None:
     assert table["parameter.buffer"] == [0.5, 0.5, 2, 2, None, None]
     again = evaluate(suite, "reno", seeds=[2])
     assert [r["metrics"] for r in again] == [r["metrics"] for r in records if r["seed"] == 2]
-    assert suite_of(json.loads((tmp_path / "whole" / "manifest.json").read_text())["suite"], "manifest") == suite
+    assert validate_suite(json.loads((tmp_path / "whole" / "manifest.json").read_text())["suite"], "manifest") == suite
 
 
 def test_other_seeds_play_other_paths() -> None:
@@ -147,7 +147,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
 def test_refusals_name_the_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        suite_of(small_packets(**changes), "packets.yaml")
+        validate_suite(small_packets(**changes), "packets.yaml")
     assert message in str(caught.value)
 
 
@@ -313,7 +313,7 @@ def test_more_flows_than_there_is_room_for(
 def test_an_unknown_metric_of_a_table_is_refused() -> None:
     data = {**small_packets(), "table": {"speed": {"metric": "utilisatoin"}}}
     with pytest.raises(InputError, match="utilisatoin"):
-        suite_of(data, "a suite")
+        validate_suite(data, "a suite")
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -395,7 +395,8 @@ REFERENCES: list[dict[str, Any]] = [
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with all kinds of figures, and its report."""
     folder = tmp_path_factory.mktemp("report") / "run"
-    suite = suite_of(small_packets(figures=FIGURES, references=REFERENCES, series_s=0.5, agents=["reno", "cubic"]), "packets")
+    data = small_packets(figures=FIGURES, references=REFERENCES, series_s=0.5, agents=["reno", "cubic"])
+    suite = validate_suite(data, "packets")
     run_suite(suite, folder, pictures=False)
     build_report(folder)
     return folder
@@ -429,7 +430,7 @@ def test_numbers_behind_a_figure(run: Path) -> None:
 def test_equal_runs_make_equal_pictures(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     records = [json.loads(line) for line in (run / "cells.jsonl").read_text().splitlines()]
-    suite = suite_of(manifest["suite"], "manifest")
+    suite = validate_suite(manifest["suite"], "manifest")
     for figure in suite.figures[:2]:
         first, second = draw(suite, records, figure), draw(suite, records, figure)
         assert first is not None

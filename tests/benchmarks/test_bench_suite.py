@@ -22,7 +22,7 @@ from ccenv.benchmarks.cells.game import game_player
 from ccenv.benchmarks.report.records import read_records, write_record
 from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.statistics import estimate, interquartile_mean
-from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite
 from ccenv.cli.main import main
@@ -163,7 +163,7 @@ FIGURES: list[dict[str, Any]] = [{"name": "bars", "kind": "bars", "x": "case", "
 
 
 def test_a_record_of_a_run(tmp_path: Path) -> None:
-    suite = suite_of(small_packets(references=REFERENCES, figures=FIGURES), "packets")
+    suite = validate_suite(small_packets(references=REFERENCES, figures=FIGURES), "packets")
     run_suite(suite, tmp_path / "run", limit=1, pictures=False)
     with pytest.raises(InputError, match="not complete"):
         write_record(tmp_path / "run", tmp_path / "bench")

@@ -81,7 +81,7 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
     jitter_s = 0.0 if model == "ideal" else int(rng.integers(0, K + 1)) * dt_s
     buffer_bytes = C * rtt_s * 10 ** rng.uniform(-0.7, 0.4)
 
-    def path_of(silence_s):
+    def as_path(silence_s):
         later = PLAYED_RTTS * rtt_s + silence_s
         off = Workload(kind="on_off", on_s=0.6 * PLAYED_RTTS * rtt_s, off_s=max(dt_s, silence_s))
         finite = Workload(kind="finite", size_bytes=C * rtt_s * float(rng.uniform(0.5, 2)))
@@ -101,9 +101,9 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
             link_rate_max_Bps=C * 2 if model == "strong" else None,
         )
 
-    n_flows = path_of(0.0).n_flows
+    n_flows = as_path(0.0).n_flows
     senders = [make_sender(sender) for _ in range(n_flows)]
-    probe = CurveEngine([path_of(0.0)], model=model, senders=senders, steps_per_rtt=K, beliefs=SHORT_WINDOWS)
+    probe = CurveEngine([as_path(0.0)], model=model, senders=senders, steps_per_rtt=K, beliefs=SHORT_WINDOWS)
     ring_steps = probe._H
     silent_steps = round(rings * ring_steps)
     if rng.random() < 0.5:
@@ -120,4 +120,4 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
         "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
         "beliefs": SHORT_WINDOWS,
     }
-    return path_of(silent_steps * dt_s), run, silent_steps + 2 * PLAYED_RTTS * K, ring_steps
+    return as_path(silent_steps * dt_s), run, silent_steps + 2 * PLAYED_RTTS * K, ring_steps

@@ -31,16 +31,16 @@ def test_creators_make_single_and_batched_environments():
 
 def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
     from ccenv.base.errors import InputError
-    from ccenv.envs.clients.rllib import CREATORS, FLOWS, USER_FILES, env_config_of
+    from ccenv.envs.clients.rllib import CREATORS, FLOWS, USER_FILES, make_env_config
 
     file = tmp_path / "steady.py"
     file.write_text("import ccenv\n\n\nclass Steady(ccenv.PythonSender):\n    pass\n")
     monkeypatch.chdir(tmp_path)
     environment = {"senders": ["external", "steady.py:Steady"], "episode_rtts": 4}
-    config = env_config_of(environment)
+    config = make_env_config(environment)
     assert config["senders"] == ["external", f"{file}:Steady"]
     assert list(config[USER_FILES]) == [str(file)]
-    assert env_config_of({"senders": ["external", "reno"]}) == {"senders": ["external", "reno"]}
+    assert make_env_config({"senders": ["external", "reno"]}) == {"senders": ["external", "reno"]}
     monkeypatch.chdir("/")  # where a runner may stand
     assert CREATORS["ccenv/Sender-v0"](config).reset(seed=1)[0].shape == (10,)
     file.write_text(file.read_text() + "# changed\n")
@@ -48,7 +48,7 @@ def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
         with pytest.raises(InputError, match=r"steady\.py changed while the run went on"):
             create(config)
     with pytest.raises(InputError, match=r"nowhere\.py: cannot be read"):
-        env_config_of({"senders": ["external", "nowhere.py"]})
+        make_env_config({"senders": ["external", "nowhere.py"]})
 
 
 def test_ppo_trains_two_iterations(ray_session):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ccenv.base.files import canonical_json
 from ccenv.benchmarks.run.summary import summarise
-from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.leaderboard.site.exchange import encode_file, export_board
 from ccenv.leaderboard.store.database import START, extend_chain, record_hash
 from ccenv.leaderboard.store.home import Home
@@ -114,7 +114,7 @@ class Forgery:
                 worst = manifest["summary"][0]["worst_case"]
                 kept = {key: worst[key] for key in ("trace", "plot") if key in worst}
                 manifest["n_cells"] = len(cells)
-                manifest["summary"] = summarise(suite_of(manifest["suite"], "suite"), cells)
+                manifest["summary"] = summarise(validate_suite(manifest["suite"], "suite"), cells)
                 manifest["summary"][0]["worst_case"].update(kept)
 
         self.edit(row, follow)

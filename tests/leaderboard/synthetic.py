@@ -9,7 +9,7 @@ import numpy as np
 from forging import envelope_rows
 from small_suite import small_suite
 
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.site.sources import Records
@@ -34,8 +34,8 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
                 value = float(np.clip(generator.normal(skill, 0.05), 0.01, 0.99))
                 metrics = {"utilisation": value, "queueing_delay_mean_s": 0.02, "loss_fraction": 0.0, "power": value}
                 cell = {"scenario": scenario, "adversary": adversary, "seed": seed, "engine_seed": seed, "model": "ccac"}
-                key = hash_of([name, scenario, adversary, seed])[:32]
-                cell |= {"key": key, "code_sha256": "c" * 64, "agent": name, "agent_sha256": hash_of(name)}
+                key = hash_value([name, scenario, adversary, seed])[:32]
+                cell |= {"key": key, "code_sha256": "c" * 64, "agent": name, "agent_sha256": hash_value(name)}
                 cells.append({**cell, "path": {"flows": [{"rtt_s": 0.04}]}, "metrics": {**metrics, "jain_index": 1.0}})
     manifest = Manifest(
         format="ccenv-bench",
@@ -43,7 +43,7 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         suite=suite.model_dump(mode="json"),
         suite_sha256=suite.sha256,
         code_sha256="c" * 64,
-        agents=[{"label": name, "kind": "classic" if number % 10 == 0 else "program", "spec": name, "sha256": hash_of(name)}],
+        agents=[{"label": name, "kind": "classic" if number % 10 == 0 else "program", "spec": name, "sha256": hash_value(name)}],
         complete=True,
         n_cells=len(cells),
         n_missing=0,
@@ -61,7 +61,7 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         suite.sha256,
         f"{number:09d}",
         lambda _: None,
-        hash_of(["s", name]),
+        hash_value(["s", name]),
     )
 
 
@@ -77,8 +77,8 @@ def synthetic(count: int) -> Records:
     card = {"kind": "program", "track": "sender", "licence": "MIT", "summary": "An invented sender."}
     submissions = [
         SubmissionRecord(
-            submission=hash_of(["s", name]),
-            player_sha256=hash_of(name),
+            submission=hash_value(["s", name]),
+            player_sha256=hash_value(name),
             card={**card, "name": name, "author": f"Author {i % 50}"},
             signed_by=None,
             round=1,
@@ -88,7 +88,7 @@ def synthetic(count: int) -> Records:
         for i, name in enumerate(names)
     ]
     envelopes = [
-        Envelope(**about, name=name, submission=hash_of(["s", name]), player_sha256=hash_of(name)) for name in names[::2]
+        Envelope(**about, name=name, submission=hash_value(["s", name]), player_sha256=hash_value(name)) for name in names[::2]
     ]
-    players = {hash_of(["s", name]): hash_of(name) for name in names}
+    players = {hash_value(["s", name]): hash_value(name) for name in names}
     return Records(benches, [], submissions=submissions, envelopes=envelopes, chain="d" * 64, players=players)

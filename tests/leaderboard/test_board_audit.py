@@ -23,7 +23,7 @@ from forging import KEY, OTHER_KEY, Content, Forgery, forge, proved
 
 from ccenv.adversaries import make_adversary
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measure_damage, undisturbed_cells
@@ -71,7 +71,7 @@ def one_bit(cells: list[dict[str, Any]]) -> None:
 def lucky_seeds(forgery: Forgery) -> None:
     def change(content: dict[str, Any]) -> None:
         content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
 
     forgery.edit(forgery.record("evaluation", "reno", "small"), change)
     forgery.cells("reno", lambda cells: [cell.update(seed=1 + place % 2) for place, cell in enumerate(cells)])
@@ -185,7 +185,7 @@ def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.
 def test_damage_stores_what_was_run(store: BoardStore) -> None:
     """The panel as published, whose hash is stored, and as it was played, with the seeds of the submission."""
     content = store.records("damage")[0].content
-    assert suite_of(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
+    assert validate_suite(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
     assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
     assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
 

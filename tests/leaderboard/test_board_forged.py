@@ -19,7 +19,7 @@ from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
 
 from ccenv.agents import make_sender
 from ccenv.base.files import canonical_json
-from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.cli.main import main
 from ccenv.leaderboard.audit.contents import _is_encoded
 from ccenv.leaderboard.evaluate.damage import DamageCell, compute_score
@@ -148,7 +148,7 @@ def fewer_seeds(forged: Forgery) -> None:
 
     def change(content: Content) -> None:
         content["manifest"]["suite"]["seeds"].pop()
-        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
 
     forged.edit(forged.record("evaluation", "reno", "small"), change)
     forged.cells("reno", lambda lines: lines.__delitem__(slice(1, None, 2)))
@@ -159,7 +159,7 @@ def other_seeds(forged: Forgery) -> None:
 
     def change(content: Content) -> None:
         content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
 
     forged.edit(forged.record("evaluation", "reno", "small"), change)
     forged.cells("reno", lambda lines: [line.update(seed=1 + place % 2) for place, line in enumerate(lines)])
@@ -172,8 +172,8 @@ def posing(forged: Forgery) -> None:
         for suite in (content["suite"], content["manifest"]["suite"]):
             suite["name"] = "standard-v1"
         content["stage"] = "standard-v1"
-        content["suite_sha256"] = suite_of(content["suite"], "x").sha256
-        content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+        content["suite_sha256"] = validate_suite(content["suite"], "x").sha256
+        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
         row["slot"] = f"evaluation/{row['subject']}/{content['suite_sha256']}/{content['manifest']['code_sha256']}"
         row["content"] = canonical_json(content)
 

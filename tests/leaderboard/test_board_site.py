@@ -28,7 +28,7 @@ from synthetic import synthetic
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.base.errors import InputError, MissingExtraError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
@@ -235,7 +235,7 @@ def test_records_of_an_older_suite_format_stay_readable(records: Path, whole: bo
     def older(manifest: Any) -> None:
         assert played_hash(manifest["suite"]) == manifest["suite_sha256"]  # as the suite itself computes it
         del manifest["suite"]["budget_flow_steps"]
-        manifest["suite_sha256"] = hash_of(manifest["suite"]) if whole else played_hash(manifest["suite"])
+        manifest["suite_sha256"] = hash_value(manifest["suite"]) if whole else played_hash(manifest["suite"])
 
     now = make_board(from_folders([records]), Certified(()))
     edit(records / "bench" / "small" / MANIFEST, older)

@@ -35,7 +35,7 @@ from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
 from ccenv.agents.learned import save_policy
 from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.foreign import STRANGER, depth_of, parse_json, read_folder
+from ccenv.base.foreign import STRANGER, measure_depth, parse_json, read_folder
 from ccenv.base.foreign.tensors import read_tensors, tensor_file
 from ccenv.cli.main import main
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
@@ -311,7 +311,7 @@ def test_the_depth_of_any_document(value: object) -> None:
             return 1 + max((nesting(v) for v in item.values()), default=0)
         return 1 + max((nesting(v) for v in item), default=0) if isinstance(item, list) else 0
 
-    assert depth_of(json.dumps(value).encode()) == nesting(value)
+    assert measure_depth(json.dumps(value).encode()) == nesting(value)
 
 
 RULES = dataclasses.replace(STRANGER, max_bytes=100, max_depth=2)

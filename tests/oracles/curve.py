@@ -15,7 +15,7 @@ from ccenv.agents.callbacks import MOVE, VIEW
 from ccenv.agents.sender import Sender
 from ccenv.engine.compiled.beliefs import TIE, BeliefSettings
 from ccenv.network.adversary import Adversary, RecordedAdversary, ScriptedAdversary
-from ccenv.network.path import Path, get_model, grid_of
+from ccenv.network.path import Path, get_model, make_grid
 from oracles.curve_flow import CRUMB_TIES, ReferenceFlow, new_record
 
 DEFAULT_BELIEFS = BeliefSettings()
@@ -46,7 +46,7 @@ class ReferenceCurveEngine:
         dt_s: Any = None,
     ) -> None:
         self.path, self.model, self.adversary = path, get_model(model), adversary
-        self.dt_s = grid_of(path, steps_per_rtt).dt_s if dt_s is None else dt_s
+        self.dt_s = make_grid(path, steps_per_rtt).dt_s if dt_s is None else dt_s
         self.steps_per_rtt, self.seed, self.env = steps_per_rtt, seed, env
         self.early_feedback = 1 if timing == "smt" else 0
         self.oracle = loss_detection == "oracle"

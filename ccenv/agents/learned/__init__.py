@@ -20,7 +20,7 @@ from ccenv.agents.programs import parse_program, to_data
 from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
 from ccenv.base.errors import InputError, shown
 from ccenv.base.files import Format
-from ccenv.base.foreign import JsonRules, is_file, is_folder, path_of, read_json
+from ccenv.base.foreign import JsonRules, as_path, is_file, is_folder, read_json
 
 MAX_WIDTH = 256
 Stage = Literal["dense", "gru", "lstm"]
@@ -187,7 +187,7 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
         raise InputError(
             f"save_policy: {shown(getattr(sender, 'name', sender))} is no policy; from_sb3, from_torch and from_onnx make one"
         )
-    file = path_of("path", path)
+    file = as_path("path", path)
     policy = sender if isinstance(sender, PolicySender) else sender.policy
     if policy is not None and policy.interface.extra is not None:
         raise InputError(

@@ -21,7 +21,7 @@ from ccenv.agents.learned.steps import Linear, Step, build_stages, is_recurrent,
 from ccenv.agents.learned.weights import MAX_LAYERS
 from ccenv.agents.sender import GATES, PolicySender
 from ccenv.base.errors import InputError, require_extra, shown
-from ccenv.base.foreign import path_of
+from ccenv.base.foreign import as_path
 from ccenv.base.registry import load_target
 
 
@@ -225,7 +225,7 @@ def from_onnx(
         InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU, LSTM in a
             chain.
     """
-    path = path_of("file", file)
+    path = as_path("file", file)
     sees = _read_interface("from_onnx", interface, observation)
     return _build_sender("from_onnx", read_onnx(path, output), sees, observation, name or path.stem, head, None)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import Sender
 from ccenv.attacks.boxes.players import PATTERN, PHASES, POLICY, BoxPlayer
 from ccenv.attacks.goals import PACKET_GOALS, UTILISATION, Counts, goal_of, utilisation
@@ -96,7 +96,7 @@ class BoxGame:
         if self.goal.application is not None and self.goal.application not in kinds:
             raise InputError(f"goal {goal!r} is about a {self.goal.application}; {scenario.name} has none under applications")
         for sender in senders:
-            if bridge_of(sender) is not None:
+            if find_bridge(sender) is not None:
                 raise InputError(f"sender {sender.name!r} is plain Python: it runs in simulations, not in batches of networks")
         first_s = max(scenario.flows[flow].start_s for flow in attacked)
         rtt_s = max(scenario.flows[flow].rtt_s for flow in attacked)

@@ -18,14 +18,14 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
-def whole_of(text: str, where: str) -> int:
+def parse_whole(text: str, where: str) -> int:
     """Return the whole number in a text. Raises InputError for anything but a sign and at most 40 digits."""
     if not _WHOLE.fullmatch(text):
         raise InputError(f"{where}: number {shown(text, 32)} is not allowed: at most {MAX_DIGITS} digits and a sign")
     return int(text)
 
 
-def float_of(text: str, where: str) -> float:
+def parse_number(text: str, where: str) -> float:
     """Return the number in a text. Raises InputError if it is too long, no decimal, or beyond what a float can hold."""
     number = float(text) if len(text) <= MAX_CHARS and _DECIMAL.fullmatch(text) else math.nan
     if not math.isfinite(number):
@@ -35,7 +35,7 @@ def float_of(text: str, where: str) -> float:
     return number
 
 
-def fraction_of(value: Any, where: str) -> Fraction:
+def parse_fraction(value: Any, where: str) -> Fraction:
     """Return a number given as such or as text, ``"27/40"`` or ``"0.675"``, exactly.
 
     Raises:
@@ -146,7 +146,7 @@ def is_version(value: Any, *known: int) -> bool:
     return type(value) is int and value in known
 
 
-def depth_of(content: bytes) -> int:
+def measure_depth(content: bytes) -> int:
     """Return how deeply objects and lists are nested, without parsing: brackets outside strings are counted."""
     depth = deepest = 0
     for bracket in _BRACKETS.finditer(_outside_strings(content)):
@@ -167,13 +167,13 @@ def _check_size(content: bytes, where: str, rules: JsonRules) -> None:
     values = outside.count(b"[") + outside.count(b"{") + outside.count(b",")
     if values > rules.max_values:
         raise InputError(f"{where}: {values} values; at most {rules.max_values} are allowed")
-    depth = depth_of(outside)
+    depth = measure_depth(outside)
     if depth > rules.max_depth:
         raise InputError(f"{where}: {depth} levels of nesting; at most {rules.max_depth} are allowed")
 
 
 def _number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
-    return lambda text: whole_of(text, where), lambda text: float_of(text, where)
+    return lambda text: parse_whole(text, where), lambda text: parse_number(text, where)
 
 
 def _plain_number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:

@@ -69,12 +69,12 @@ def is_name(name: Any) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def look_of(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a key that look-alike names share: case-folded, without marks, one sign for l, I and 1 and for O and 0."""
     return name.casefold().translate(_LOOK_ALIKE)
 
 
-def path_of(what: str, given: object) -> FilePath:
+def as_path(what: str, given: object) -> FilePath:
     """Return a path that a caller gave. Raises InputError for what is none, such as a number."""
     if isinstance(given, (str, os.PathLike)):
         return FilePath(given)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import yaml
 
 from ccenv.base.errors import InputError, shown
-from ccenv.base.foreign.json_text import float_of, whole_of
+from ccenv.base.foreign.json_text import parse_number, parse_whole
 from ccenv.base.foreign.reading import read_bounded, shown_path
 
 MAX_BYTES = 262_144
@@ -119,14 +119,14 @@ def _mapping(node: yaml.MappingNode) -> dict[str | int, Any]:
 def _number(text: str) -> float:
     if _INFINITE.fullmatch(text):
         return float(text.replace(".", ""))
-    return float_of(text.replace("_", ""), "number")
+    return parse_number(text.replace("_", ""), "number")
 
 
 def _integer(text: str) -> int:
     plain = text.replace("_", "")
     if len(plain.lstrip("+-")) > 1 and plain.lstrip("+-").startswith("0"):
         raise InputError("octal in one version of YAML, decimal in the other")
-    return whole_of(plain, "number")
+    return parse_whole(plain, "number")
 
 
 _SCALARS: dict[str, Callable[[str], Any]] = {

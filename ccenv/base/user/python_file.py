@@ -122,7 +122,7 @@ def _run(path: FilePath, content: bytes, sha256: str) -> ModuleType:
     return module
 
 
-def hashes_of(specs: Iterable[object]) -> dict[FilePath, str]:
+def hash_files(specs: Iterable[object]) -> dict[FilePath, str]:
     """Return the hash of each Python file among specs, for :func:`held`. Raises InputError for one that cannot be read."""
     files = {FilePath(str(spec).partition(":")[0]) for spec in specs if is_python_file(spec)}
     return {file.resolve(): hashlib.sha256(read_bounded(file, MAX_BYTES)).hexdigest() for file in files}
@@ -143,7 +143,7 @@ def with_files(data: Any) -> tuple[Any, dict[str, str]]:
             return [make_absolute(one) for one in value]
         if not is_python_file(value):
             return value
-        hashes.update({str(file): sha256 for file, sha256 in hashes_of([value]).items()})
+        hashes.update({str(file): sha256 for file, sha256 in hash_files([value]).items()})
         file, colon, remainder = value.partition(":")
         return f"{FilePath(file).resolve()}{colon}{remainder}"
 

@@ -18,9 +18,9 @@ from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.load import USER_SENDERS, load_sender
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
 from ccenv.base.errors import InputError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.base.provenance import code_hash
-from ccenv.base.user.python_file import hashes_of, held
+from ccenv.base.user.python_file import hash_files, held
 from ccenv.benchmarks.suite.curve import Case, Suite
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.metrics.table import OF_TRACE, measure
@@ -115,7 +115,7 @@ def build_adversary(player: Player) -> Adversary:
 
 def _source(player: Player) -> dict[FilePath, str]:
     """Return what :func:`held` takes: the Python file of a player; nothing for a plugin."""
-    return dict.fromkeys(hashes_of([player.spec]), player.source_sha256)
+    return dict.fromkeys(hash_files([player.spec]), player.source_sha256)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Cell(ABC):
         data = asdict(self)
         for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ()), *data["own_metrics"]):
             player.pop("spec", None)  # the location of a player's file does not matter
-        return hash_of({**data, "code": self.code})[:32]
+        return hash_value({**data, "code": self.code})[:32]
 
     def record(self, model: str, path: dict[str, Any], **results: Any) -> dict[str, Any]:
         """Return the record of a run: identity of the cell, then its results."""

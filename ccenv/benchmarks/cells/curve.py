@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ccenv.attacks.catalog import SEARCHES, make_search
 from ccenv.attacks.run import Finding, attack
 from ccenv.base.errors import CcenvError, EngineError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.benchmarks.cells.cell import (
     FILE,
     NO_ADDITIONS,
@@ -26,7 +26,7 @@ from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import Adversary
 from ccenv.network.laws import check_trace
 from ccenv.network.metrics.trace import Window
-from ccenv.network.path import Path, grid_of
+from ccenv.network.path import Path, make_grid
 from ccenv.network.trace import Trace
 
 
@@ -97,7 +97,7 @@ def make_curve_cells(suite: Suite, agents: list[Player], additions: UserAddition
     out = []
     for case, path, fields in trace_cells(suite, agents, adversaries, additions.metrics):
         scenario = case.scenario
-        steps, first_row = suite.rows(grid_of(path, suite.steps_per_rtt).dt_s)
+        steps, first_row = suite.rows(make_grid(path, suite.steps_per_rtt).dt_s)
         others = competitors[scenario.name]
         out.append(CurveCell(**fields, steps=steps, first_row=first_row, n_flows=scenario.n_flows, competitors=others))
     return out
@@ -166,7 +166,7 @@ def search_player(spec: str) -> Player:
     make_search(spec, code=False)  # raises for an unknown name or parameter
     if spec.partition(":")[0] not in SEARCHES:
         return adversary_player(spec)
-    return Player(spec, "search", spec, hash_of({"kind": "search", "spec": spec}))
+    return Player(spec, "search", spec, hash_value({"kind": "search", "spec": spec}))
 
 
 def make_attack_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[AttackCell]:

@@ -10,7 +10,7 @@ from ccenv.agents.identity import sender_hash
 from ccenv.agents.load import load_sender
 from ccenv.base.config import find_data, shipped_names, validate
 from ccenv.base.errors import InputError
-from ccenv.base.files import canonical_json, hash_of, plain
+from ccenv.base.files import canonical_json, hash_value, plain
 from ccenv.base.foreign import parse_json, read_bounded
 from ccenv.base.foreign.tensors import MAX_FILE_BYTES
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, nan_to_none
@@ -80,12 +80,12 @@ def game_player(spec: str) -> Player:
     if spec in POLICIES:
         stems = [stem for stem in shipped_names(WEIGHTS, ".safetensors") if stem.startswith(f"{spec}_")]
         weights = [read_bounded(find_data(WEIGHTS, stem, ".safetensors", "policy"), MAX_FILE_BYTES).hex() for stem in stems]
-        return Player(spec, "policy", spec, hash_of({"kind": "game", "spec": spec, "weights": weights}))
+        return Player(spec, "policy", spec, hash_value({"kind": "game", "spec": spec, "weights": weights}))
     if spec in SENDERS and spec not in PROGRAMS and not spec.startswith(BOUNDS):
-        return Player(spec, "game", spec, hash_of({"kind": "game", "spec": spec}))
+        return Player(spec, "game", spec, hash_value({"kind": "game", "spec": spec}))
     sender = load_sender(spec.removeprefix(BOUNDS))
     if spec.startswith(BOUNDS):
-        return Player(spec, "program", spec, hash_of({"kind": "bounds", "program": sender_hash(sender)}))
+        return Player(spec, "program", spec, hash_value({"kind": "bounds", "program": sender_hash(sender)}))
     return Player(sender.name, "program", spec, sender_hash(sender))
 
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import USER_SENDERS, SenderLike, as_sender, load_sender
-from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, shown
 from ccenv.base.figure import picture, save, table
 from ccenv.base.registry import number
 from ccenv.base.results import TableResult
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
-from ccenv.base.user.python_file import hashes_of, held, is_python_file
+from ccenv.base.user.python_file import hash_files, held, is_python_file
 from ccenv.base.workers import Workers
 from ccenv.benchmarks.compare.table import ALLOWED, COLUMNS, Row, Setting, draw, merge_rows
 from ccenv.network.adversary import ScriptedAdversary
@@ -169,7 +169,7 @@ def compare(
         seeds,
     )
     steps = attack_flow_steps if adversary else 0
-    hashes = hashes_of([*by_spec, against, network, *metrics])
+    hashes = hash_files([*by_spec, against, network, *metrics])
     first = _Task(setting, steps, _load_metrics(metrics), hashes)
     others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
     limit_s = positive("limit", limit, SECONDS) if limit else 0.0
@@ -227,7 +227,7 @@ def _require_sender(spec: str) -> None:
     """Refuse an unknown name and a missing file before anything runs; any other fault concerns only this sender."""
     try:
         if is_python_file(spec):
-            hashes_of([spec])
+            hash_files([spec])
         elif not USER_SENDERS.is_user(spec):
             load_sender(spec)
     except MissingFileError as error:
@@ -265,7 +265,7 @@ def _is_compiled(spec: str) -> bool:
         sender = load_sender(spec) if USER_SENDERS.is_user(spec) else None
     except CcenvError:
         return False
-    return isinstance(sender, ClassicSender) and bridge_of(sender) is None
+    return isinstance(sender, ClassicSender) and find_bridge(sender) is None
 
 
 def _run_alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:

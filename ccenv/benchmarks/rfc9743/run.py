@@ -11,8 +11,8 @@ from typing import Any
 from ccenv.agents.load import USER_SENDERS
 from ccenv.attacks.run import attack
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError, shown
-from ccenv.base.files import Format, hash_of, make_folder, plain, write_atomic
-from ccenv.base.foreign import path_of
+from ccenv.base.files import Format, hash_value, make_folder, plain, write_atomic
+from ccenv.base.foreign import as_path
 from ccenv.base.provenance import code_hash, versions
 from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
@@ -59,7 +59,7 @@ class Answers:
         return self._answer_once(key, lambda: {**question, **self._prove(proof, limit_s)})
 
     def _answer_once(self, key: dict[str, Any], find: Any) -> dict[str, Any]:
-        name = hash_of({**key, "sender": self.player.sha256})[:32]
+        name = hash_value({**key, "sender": self.player.sha256})[:32]
         if name not in self.answers:
             self.answers[name] = find()
             self.folder.write({"answers": dict(sorted(self.answers.items()))})
@@ -158,8 +158,8 @@ def report_on(
     chosen, suite = load_criteria(criteria)
     chosen = chosen.only(tuple(only))
     player = agent_player(sender, _label(sender), code=True)
-    folder = RUNS / _file_name(player.label) if out is None else path_of("out", out)
-    target = folder / PAGE if page is None else path_of("page", page)
+    folder = RUNS / _file_name(player.label) if out is None else as_path("out", out)
+    target = folder / PAGE if page is None else as_path("page", page)
     if target.suffix != ".html":
         raise InputError(f"page is {str(target)!r}; it must end in .html")
     owns = (CELLS, DATA, PAGE, TRACES)

@@ -13,7 +13,7 @@ from typing import Any
 from ccenv.base.config import shipped_names, validate
 from ccenv.base.errors import EngineError, InputError, shown, unknown_name
 from ccenv.base.files import plain
-from ccenv.base.foreign import path_of
+from ccenv.base.foreign import as_path
 from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
 from ccenv.base.workers import MOST_JOBS
@@ -86,7 +86,7 @@ def run_suite(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     request = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
-    suite, out = as_suite(suite), path_of("out", out)
+    suite, out = as_suite(suite), as_path("out", out)
     _require_list("extra_agents", extra_agents)
     additions = UserAdditions(
         _user_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)

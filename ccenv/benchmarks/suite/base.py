@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, did_you_mean, shown
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.network.metrics.table import Direction, Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -238,7 +238,7 @@ class SuiteBase(StrictModel):
     @property
     def sha256(self) -> str:
         """Content hash of everything that affects runs and metrics; texts, published values and figures are left out."""
-        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures", "solved"}))
+        return hash_value(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures", "solved"}))
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""

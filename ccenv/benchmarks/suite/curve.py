@@ -279,10 +279,10 @@ def load_suite(name: str) -> SuiteBase:
         InputError: with the key, the value seen and what is allowed.
     """
     file = find_data(PACKAGE, name, ".yaml", "suite")
-    return suite_of(read_yaml(file), file.name)
+    return validate_suite(read_yaml(file), file.name)
 
 
-def suite_of(data: Any, where: str) -> SuiteBase:
+def validate_suite(data: Any, where: str) -> SuiteBase:
     """Validate a suite's data, of any engine, e.g. from a manifest. Raises InputError."""
     engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
     models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite, "live": LiveSuite}

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from ccenv.agents.callbacks import STATE_HEADER
 from ccenv.agents.interface.user import ExtraSignals
-from ccenv.agents.python_sender import Bridge, bridge_of
+from ccenv.agents.python_sender import Bridge, find_bridge
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import EngineError
 from ccenv.base.kernels.decorator import kernel
@@ -109,7 +109,7 @@ def raise_failure(sender: object, flow: int, time_s: float) -> None:
     Raises:
         EngineError: naming the file and the line.
     """
-    bridge = bridge_of(sender)
+    bridge = find_bridge(sender)
     if bridge is None or bridge.failure is None:
         return
     failure, said = bridge.failure, bridge.what_failed()

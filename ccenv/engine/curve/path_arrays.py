@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.base.errors import InputError, PathError
 from ccenv.engine.curve.layout import WORKLOADS
-from ccenv.network.path import FlowPath, Model, Path, RateChange, RedParameters, Workload, grid_of
+from ccenv.network.path import FlowPath, Model, Path, RateChange, RedParameters, Workload, make_grid
 
 NEVER = 2**62  # a step that no run reaches
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
@@ -111,7 +111,7 @@ class PathArrays:
         counts = {path.n_flows for path in paths}
         if len(counts) != 1:
             raise InputError(f"a batch needs at least one path and one number of flows; got {sorted(counts)}")
-        grids = [grid_of(path, steps_per_rtt) for path in paths]
+        grids = [make_grid(path, steps_per_rtt) for path in paths]
         on_grid = [_changes_on_grid(path, grid.dt_s) for path, grid in zip(paths, grids, strict=True)]
         changes = np.zeros((len(paths), max([1, *map(len, on_grid)]), 2))
         for row, rates in zip(changes, on_grid, strict=True):

@@ -11,7 +11,7 @@ from ccenv.adversaries.observation import N_FLOW, N_PATH
 from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.agents.interface.signals import CURVE
-from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import (
     ClassicSender,
     ContractSender,
@@ -119,7 +119,7 @@ class SenderTable:
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
         self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
-        bridges = [bridge_of(player) for player in players]
+        bridges = [find_bridge(player) for player in players]
         self.bridges = bridges if any(bridges) else []
         self.extras = extras_of(mlps)
         index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}

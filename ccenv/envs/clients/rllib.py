@@ -20,7 +20,7 @@ USER_FILES = "user_files"
 """Key of an env_config: absolute Python files -> hashes of their content; a runner refuses other content."""
 
 
-def env_config_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+def make_env_config(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an env_config that names Python files by absolute path and hash. Raises InputError if one cannot be read."""
     config, hashes = with_files(environment)
     return {**config, USER_FILES: hashes} if hashes else dict(environment)

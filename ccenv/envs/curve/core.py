@@ -67,7 +67,7 @@ class Core(Episodes):
         adversaries = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
         if len(adversaries) != num_envs:
             raise InputError(f"{len(adversaries)} adversaries for {num_envs} environments")
-        self._parts = parts_of(num_envs, len(settings.models))
+        self._parts = split_batch(num_envs, len(settings.models))
         self._engines = [
             CurveEngine(
                 episodes.part(part).paths,
@@ -223,7 +223,7 @@ class Core(Episodes):
         self._seeded = state["seeded"]
 
 
-def parts_of(num_envs: int, n_models: int) -> list[slice]:
+def split_batch(num_envs: int, n_models: int) -> list[slice]:
     """Divide the environments of a batch among several models."""
     bounds = np.linspace(0, num_envs, min(n_models, num_envs) + 1).round().astype(int)
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.agents.python_sender import bridge_of
+from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
 from ccenv.engine.compiled.calls import extras_of
@@ -243,7 +243,7 @@ def build(
     network = distribution.largest
     names = list(senders)
     for name, sender in senders.items():
-        if bridge_of(sender) is not None or extras_of([sender]):
+        if find_bridge(sender) is not None or extras_of([sender]):
             raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
     choices: dict[int, tuple[str, ...]] = {
         int(leaf.place[1]): leaf.choices for leaf in distribution.leaves if leaf.place[-1] == "sender"

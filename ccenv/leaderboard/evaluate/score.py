@@ -16,7 +16,7 @@ from ccenv.agents.identity import sender_hash
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, shown
 from ccenv.base.files import make_folder, write_atomic
-from ccenv.base.foreign import path_of, read_bounded
+from ccenv.base.foreign import as_path, read_bounded
 from ccenv.base.provenance import now
 from ccenv.benchmarks.run.runner import evaluate
 from ccenv.benchmarks.run.summary import summarise
@@ -146,7 +146,7 @@ def _query(query: Any, where: str) -> dict[str, Any]:
 
 def _counterexample(name: Any, record: Verification, where: str) -> bytes:
     """Return the trace file of a report, if it is a trace of its sender on its model; no other local file is read out."""
-    content = read_bounded(path_of("trace", name), MAX_BYTES)
+    content = read_bounded(as_path("trace", name), MAX_BYTES)
     header = parse_trace(content, f"{where}, its counterexample {shown(str(name))}").header
     if (header.model, set(header.senders)) != (record.model, {record.agent}):
         seen, needed = f"{', '.join(header.senders)} on {header.model}", f"{record.agent} on {record.model}"

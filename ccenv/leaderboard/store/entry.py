@@ -13,7 +13,7 @@ from ccenv.agents.identity import sender_hash
 from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.leaderboard.store.records import CellRecord, Label, Manifest, RecordContent, RoundNumber, Sha256, Text
 from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url, fold_text
 from ccenv.leaderboard.submission.identity import make_claims, registered_names
@@ -71,7 +71,7 @@ def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
     """Return the record content of a classic CCA."""
     summary = AGENTS.entry(spec.partition(":")[0]).summary
     card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
-    submission = hash_of({"format": SUBMISSION, "spec": spec})
+    submission = hash_value({"format": SUBMISSION, "spec": spec})
     return {"submission": submission, "player_sha256": sender_hash(sender), "card": {**card, "spec": spec}}
 
 

@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.base.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
 from ccenv.benchmarks.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.leaderboard.submission.document import check_visible
 
 _WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
@@ -429,9 +429,9 @@ def parse_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
         InputError: if the hashes differ.
     """
     digest = played_hash(data)
-    if sha256 not in (digest, hash_of(data)):
+    if sha256 not in (digest, hash_value(data)):
         raise InputError(f"{where}: the suite was edited after the run: its hash is {digest[:12]}")
-    return suite_of(data, where)
+    return validate_suite(data, where)
 
 
 def check_summary(manifest: Manifest, suite: SuiteBase, where: str) -> None:
@@ -473,7 +473,7 @@ def check_counts(manifest: Manifest, suite: SuiteBase, cells: Sequence[CellRecor
 
 def played_hash(data: dict[str, Any]) -> str:
     """Return the hash of a recorded suite's text, words, published values and figures left out."""
-    return hash_of({key: value for key, value in data.items() if key not in _WORDS})
+    return hash_value({key: value for key, value in data.items() if key not in _WORDS})
 
 
 _CELLS = TypeAdapter(list[CellRecord])

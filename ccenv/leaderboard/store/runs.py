@@ -12,7 +12,7 @@ from ccenv.base.errors import InputError
 from ccenv.base.files import canonical_json
 from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, suite_of
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite
 from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
 from ccenv.leaderboard.store.records import CellRecord, PlayedContent, parse_suite, played_hash
 
@@ -64,7 +64,7 @@ def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **c
     suite = published_suite(content, where)
     if played_hash(played) != played_hash({**content.suite, "seeds": played.get("seeds"), **changes}):
         raise InputError(f"{where}: what was played is not the suite {suite.name!r} of the record")
-    seeds = suite_of(played, where).seeds
+    seeds = validate_suite(played, where).seeds
     if len(seeds) != len(suite.seeds):
         raise InputError(f"{where}: {len(seeds)} seeds; suite {suite.name!r} has {len(suite.seeds)}")
     return suite.model_copy(update={"seeds": seeds})
@@ -86,7 +86,7 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
         if suite.sha256 != shipped.sha256:
             raise InputError(f"{where}: suite {name} is not the one that ccenv ships under this name and version")
         return suite
-    kept = suite_of(parse_json(canonical_json(suite.model_dump()), where), where)
+    kept = validate_suite(parse_json(canonical_json(suite.model_dump()), where), where)
     cases: Any = zip(suite.cases, kept.cases, strict=True)  # type: ignore[attr-defined]
     for case, other in cases:
         if case.name != other.name:

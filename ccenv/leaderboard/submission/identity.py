@@ -24,7 +24,7 @@ from ccenv.agents.interface.actions import action
 from ccenv.agents.interface.signals import SIGNAL_NUMBERS
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.leaderboard.submission.document import fold_text
 from ccenv.leaderboard.submission.weights import quantise_player
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
@@ -35,10 +35,10 @@ Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 def canonical_hash(player: Sender | Adversary) -> str:
     """Return the hash of a player's canonical form."""
     if isinstance(player, ProgramSender) and player.start is None:
-        return hash_of({"kind": "program", **_program(player.program)})
+        return hash_value({"kind": "program", **_program(player.program)})
     if isinstance(player, ContractSender):
         policy = "" if player.policy is None else canonical_hash(player.policy)
-        return hash_of({"kind": "contract", **_program(player.program), "chooser": player.chooser, "policy": policy})
+        return hash_value({"kind": "contract", **_program(player.program), "chooser": player.chooser, "policy": policy})
     if isinstance(player, PolicySender) and not player.is_first_version:
         player = _policy(player)
     if isinstance(player, MlpAdversary) or (isinstance(player, PolicySender) and set(player.stage_kinds) == {"dense"}):

@@ -11,7 +11,7 @@ from ccenv.agents.programs import Program, parse_program, to_data
 from ccenv.agents.sender import ContractSender, ProgramSender, Sender
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, ProgramError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.base.foreign import read_folder
 from ccenv.leaderboard.submission.document import BESIDE, CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
 from ccenv.leaderboard.submission.signature import signed_by
@@ -118,7 +118,7 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
     except ProgramError as error:
         raise InputError(str(error)) from None
     nameless = to_data(replace(program, name="", source=""))
-    return replace(program, name=name), hash_of({"kind": "program", **nameless})
+    return replace(program, name=name), hash_value({"kind": "program", **nameless})
 
 
 def _build_contract_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
@@ -135,7 +135,7 @@ def _build_contract_sender(document: Document, files: dict[str, bytes], folder: 
         require_intervals(contract)
     except ProgramError as error:
         raise InputError(f"{folder}/{name}: {error}") from None
-    return sender, hash_of({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})
+    return sender, hash_value({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})
 
 
 def _parse_document(content: bytes, where: str) -> Document:

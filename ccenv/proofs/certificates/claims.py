@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import fraction_of, shown
+from ccenv.base.foreign import parse_fraction, shown
 from ccenv.proofs.certificates.laws import Path, conj, disj, num
 
 Read: TypeAlias = tuple[Any, ...]
@@ -73,7 +73,7 @@ def read_sum(text: str, where: str, numbers: Mapping[str, Fraction]) -> Sum:
         factor, name = Fraction(-1 if sign == "-" else 1), ""
         for word in words:
             if word[0].isdigit():
-                factor *= fraction_of(word, where)
+                factor *= parse_fraction(word, where)
             elif word in numbers:
                 factor *= numbers[word]
             elif word in ALL and not name:

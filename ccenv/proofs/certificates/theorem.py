@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, shown
-from ccenv.base.foreign import NAME_ALLOWED, fraction_of, is_name, look_of
+from ccenv.base.foreign import NAME_ALLOWED, fold_name, is_name, parse_fraction
 from ccenv.proofs.certificates.claims import ALL
 
 LARGEST = 10**9
@@ -104,7 +104,7 @@ class Lemma(StrictModel):
     @field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:
-        if look_of(name) == look_of(HISTORY):
+        if fold_name(name) == fold_name(HISTORY):
             raise ValueError(f"{HISTORY!r} is the name of the lemma that carries the past from trace to trace")
         return name
 
@@ -143,9 +143,9 @@ class Theorem(StrictModel):
     @classmethod
     def _one_space_of_names(cls, named: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """Refuse a constant or state whose name equals or resembles any other name of the formula language."""
-        taken = {look_of(word): word for word in (*ALL, *RESERVED, *RESULTS, *info.data.get("constants", ()))}
+        taken = {fold_name(word): word for word in (*ALL, *RESERVED, *RESULTS, *info.data.get("constants", ()))}
         for name in named:
-            if (look := look_of(name)) in taken:
+            if (look := fold_name(name)) in taken:
                 raise ValueError(f"{name!r} bears, or looks like, the name of {taken[look]!r}")
             taken[look] = name
         return named
@@ -187,7 +187,7 @@ def number(value: Any, numbers: Mapping[str, Fraction], where: str) -> Fraction:
     """Return a number given as such or as a constant's name. Raises InputError for none, and beyond LARGEST."""
     if isinstance(value, str) and value in numbers:
         return numbers[value]
-    exact = fraction_of(value, where)
+    exact = parse_fraction(value, where)
     if max(abs(exact.numerator), exact.denominator) > LARGEST:
         raise InputError(f"{where}: {shown(value, 48)} is out of range: as a fraction at most {LARGEST} over {LARGEST}")
     return exact

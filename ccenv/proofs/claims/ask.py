@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import InputError, did_you_mean, require_extra, shown, unknown_name
-from ccenv.base.foreign import fraction_of
+from ccenv.base.foreign import parse_fraction
 from ccenv.base.results import TableResult
 from ccenv.base.units import SECONDS, positive
 from ccenv.base.workers import Workers
@@ -98,7 +98,7 @@ def fraction(text: str | float | None, option: str, most: int | None = None) -> 
     if text is None:
         return None
     try:
-        value = fraction_of(text, option)
+        value = parse_fraction(text, option)
     except InputError:
         raise InputError(f"{option} is {text!r}; a number such as 0.5 or 1/2 is needed") from None
     if value < 0:

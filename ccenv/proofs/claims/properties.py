@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.foreign import fraction_of
+from ccenv.base.foreign import parse_fraction
 from ccenv.proofs.formulas.encode import Needs
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, count, implies, negate
@@ -404,7 +404,7 @@ def read_number(value: Any, where: str, numbers: Numbers) -> Fraction:
     if isinstance(value, str) and value in numbers:
         return numbers[value]
     try:
-        return fraction_of(value, where)
+        return parse_fraction(value, where)
     except InputError:
         if not isinstance(value, str):
             raise

@@ -9,7 +9,7 @@ from typing import Any
 from ccenv.agents.programs import Program, load_program
 from ccenv.agents.sender import ContractSender, ProgramSender
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError
-from ccenv.base.foreign import look_of
+from ccenv.base.foreign import fold_name
 from ccenv.base.registry import load_target
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.senders.intervals import require_intervals
@@ -74,7 +74,7 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
 def registered_as(name: str) -> str | None:
     """Return the registered name or published encoding that a name equals or resembles, or None."""
     names = {entry.name for entry in load_target(_AGENTS)} | PUBLISHED.keys()
-    return name if name in names else {look_of(one): one for one in names}.get(look_of(name))
+    return name if name in names else {fold_name(one): one for one in names}.get(fold_name(name))
 
 
 def require_own_name(program: Program, name: str) -> None:

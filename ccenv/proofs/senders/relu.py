@@ -15,7 +15,7 @@ from typing import Any
 
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.files import Format
-from ccenv.base.foreign import fraction_of
+from ccenv.base.foreign import parse_fraction
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
@@ -144,7 +144,7 @@ def load_relu(file: FilePath) -> ReluSender:
 def _weight(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"weight {value!r} is neither an integer nor a text")
-    return fraction_of(value, "weight")
+    return parse_fraction(value, "weight")
 
 
 def _dot(row: tuple[Fraction, ...], values: list[Any]) -> Any:

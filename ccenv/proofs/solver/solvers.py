@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from ccenv.base.errors import CcenvError, InputError, MissingExtraError, require_extra, unknown_name
 from ccenv.base.files import write_atomic
-from ccenv.base.foreign import float_of, read_json, shown
+from ccenv.base.foreign import parse_number, read_json, shown
 from ccenv.base.interrupts import end_with_parent, python_handles_ctrl_c, stopping
 
 Status = Literal["sat", "unsat", "unknown"]
@@ -255,7 +255,7 @@ class Store:
             model = {name: read_value(value) for name, value in data["model"].items()}
             if data["status"] not in ("sat", "unsat") or data["solver"] != solver:
                 return None
-            return Answer(data["status"], float_of(str(data["seconds"]), "seconds"), data["solver"], "", model)
+            return Answer(data["status"], parse_number(str(data["seconds"]), "seconds"), data["solver"], "", model)
         except (InputError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             return None
 

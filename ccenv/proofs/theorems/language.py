@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.foreign import fraction_of, shown
+from ccenv.base.foreign import parse_fraction, shown
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, negate
 
@@ -163,7 +163,7 @@ def _read_term(text: str, at: int, where: str, constants: Mapping[str, Fraction]
             )
         seen, joined = True, False
         if token[0].isdigit():
-            number *= fraction_of(token, where)
+            number *= parse_fraction(token, where)
         elif token in constants:
             number *= constants[token]
         elif token not in FEATURES:

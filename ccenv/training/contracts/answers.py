@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ccenv.agents.programs import Program, to_data
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.files import Format, hash_of
+from ccenv.base.files import Format, hash_value
 from ccenv.base.store import ResultFolder
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.solver.solvers import plain_value, read_value
@@ -44,7 +44,7 @@ class AnswerStore(ResultFolder):
 
     def __init__(self, folder: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> None:
         """Take a folder for the answers about a program under given constants; see :class:`ResultFolder`."""
-        self._head = {"about": hash_of({"program": to_data(program), **question})}
+        self._head = {"about": hash_value({"program": to_data(program), **question})}
         super().__init__(folder, "a widening", ANSWERS, FORMAT, self._head, fresh=fresh, owns=RESULTS)
         self.program = program
         self.held: dict[str, list[Levels]] = {}

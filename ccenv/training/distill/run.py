@@ -21,7 +21,7 @@ from ccenv.agents.programs import Program, load_program, parse_program, pseudo_c
 from ccenv.agents.sender import ProgramSender, Sender
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.figure import finish, panels, save
-from ccenv.base.files import Format, hash_of, make_folder, write_atomic
+from ccenv.base.files import Format, hash_value, make_folder, write_atomic
 from ccenv.base.provenance import code_hash, machine, versions
 from ccenv.base.store import ResultFolder, find_once
 from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
@@ -57,7 +57,7 @@ class Stages(ResultFolder):
     @property
     def key_hash(self) -> str:
         """Hash of the key of all stages, for searches with a state of their own."""
-        return hash_of(self._decisive)
+        return hash_value(self._decisive)
 
     def run(
         self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any

@@ -20,7 +20,7 @@ from ccenv.attacks.game import Game, Scene
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import unknown_name
 from ccenv.base.random import uniform
-from ccenv.envs.curve.core import parts_of
+from ccenv.envs.curve.core import split_batch
 from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, SomeGivenPaths, plain_paths
 from ccenv.envs.curve.settings import EnvSettings
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
@@ -151,7 +151,7 @@ class AttackedPaths:
 
 def lanes_under_attack(settings: EnvSettings, num_envs: int, share: float) -> list[int]:
     """Return the attacked environments: a share of all, spread over those with the model of the searches."""
-    parts = parts_of(num_envs, len(settings.models))
+    parts = split_batch(num_envs, len(settings.models))
     available = [
         b for part, model in zip(parts, settings.models, strict=False) if model == MODEL for b in range(part.start, part.stop)
     ]

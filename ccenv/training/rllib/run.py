@@ -244,10 +244,10 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.clients.rllib import FLOWS, PACKET_FLOWS, env_config_of, register_rllib
+    from ccenv.envs.clients.rllib import FLOWS, PACKET_FLOWS, make_env_config, register_rllib
 
     register_rllib()
-    env_config = env_config_of(config.environment)
+    env_config = make_env_config(config.environment)
     start: Any = PPOConfig  # Ray gives it no types
     chosen = (
         start()

@@ -205,19 +205,19 @@ def _relu(file: Path) -> object:
 
 def _path(content: bytes, folder: Path) -> object:
     from ccenv.network.path import Path as NetworkPath
-    from ccenv.network.path import grid_of
+    from ccenv.network.path import make_grid
 
     path = NetworkPath.from_dict(foreign.parse_json(content, "path"))
-    return grid_of(path, 8), path.to_dict()
+    return make_grid(path, 8), path.to_dict()
 
 
 def _made_path(content: bytes, folder: Path) -> object:
-    from ccenv.network.path import grid_of, make_path
+    from ccenv.network.path import make_grid, make_path
 
     values = foreign.parse_json(content, "values")
     names = ("link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "mss_bytes")
     numbers = [v for v in values if foreign.is_finite(v)] if isinstance(values, list) else []
-    return grid_of(make_path(**({"link_rate_mbps": 12.0} | dict(zip(names, numbers, strict=False)))), 8)
+    return make_grid(make_path(**({"link_rate_mbps": 12.0} | dict(zip(names, numbers, strict=False)))), 8)
 
 
 def _checkpoint_card(content: bytes, folder: Path) -> object:

@@ -46,14 +46,14 @@ rtt_st = st.floats(0.002, 1.5)
 rate_st = st.floats(1e4, 1e9)
 
 
-def path_of(n, d, c, buffer_in_dc=np.inf):
+def as_path(n, d, c, buffer_in_dc=np.inf):
     return Bottleneck(c, (d,) * n, buffer_in_dc * d * c)
 
 
 @settings(max_examples=60, deadline=None)
 @given(n=flows_st, d=rtt_st, c=rate_st, deep=st.floats(1.0, 20.0))
 def test_theorem_1(n, d, c, deep):
-    point = equilibrium("bbr1", path_of(n, d, c, deep))
+    point = equilibrium("bbr1", as_path(n, d, c, deep))
     assert point.theorem == 1
     assert point.queue_bytes == pytest.approx(d * c, rel=1e-12)  # queueing delay = propagation delay
     assert sum(point.x_btl_Bps) == pytest.approx(c, rel=1e-12)
@@ -66,13 +66,13 @@ def test_theorem_1(n, d, c, deep):
 @given(d=rtt_st, c=rate_st, weights=st.lists(st.floats(0.01, 1.0), min_size=2, max_size=12))
 def test_theorem_1_allows_any_shares(d, c, weights):
     x_btl = c * np.array(weights) / sum(weights)
-    assert residual("bbr1", path_of(len(weights), d, c), x_btl, d * c) < 1e-12
+    assert residual("bbr1", as_path(len(weights), d, c), x_btl, d * c) < 1e-12
 
 
 @settings(max_examples=60, deadline=None)
 @given(n=flows_st, d=rtt_st, c=rate_st, buffer=st.floats(0.01, 0.599))
 def test_theorem_3(n, d, c, buffer):
-    point = equilibrium("bbr1", path_of(n, d, c, buffer))
+    point = equilibrium("bbr1", as_path(n, d, c, buffer))
     assert point.theorem == 3
     np.testing.assert_allclose(point.x_btl_Bps, 5 * c / (4 * n + 1), rtol=1e-12)
     assert point.queue_bytes == pytest.approx(buffer * d * c)
@@ -83,7 +83,7 @@ def test_theorem_3(n, d, c, buffer):
 @settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 40), d=rtt_st, c=rate_st)
 def test_theorem_4(n, d, c):
-    point = equilibrium("bbr2", path_of(n, d, c))
+    point = equilibrium("bbr2", as_path(n, d, c))
     assert point.theorem == 4
     assert point.queue_bytes == pytest.approx((n - 1) / (4 * n + 1) * d * c, rel=1e-12, abs=1e-9)
     np.testing.assert_allclose(point.rate_Bps, c / n, rtol=1e-12)
@@ -93,22 +93,22 @@ def test_theorem_4(n, d, c):
 
 def test_between_the_theorems_joins_both_ends():
     n, d, c = 10, 0.035, 12.5e6
-    shallow = equilibrium("bbr1", path_of(n, d, c, 0.6))
-    deep = equilibrium("bbr1", path_of(n, d, c, 1.0))
-    losses = [equilibrium("bbr1", path_of(n, d, c, b)).loss for b in np.linspace(0.6001, 0.9999, 9)]
+    shallow = equilibrium("bbr1", as_path(n, d, c, 0.6))
+    deep = equilibrium("bbr1", as_path(n, d, c, 1.0))
+    losses = [equilibrium("bbr1", as_path(n, d, c, b)).loss for b in np.linspace(0.6001, 0.9999, 9)]
     assert shallow.loss > losses[0] > losses[-1] > deep.loss == 0.0
     assert losses == sorted(losses, reverse=True)
-    middle = equilibrium("bbr1", path_of(n, d, c, 0.8))
+    middle = equilibrium("bbr1", as_path(n, d, c, 0.8))
     assert (middle.theorem, middle.regime) == (None, "between")
     assert middle.residual < 1e-12
     with pytest.raises(InputError, match=r"theorems 1, 3 and 4"):
-        stability(path_of(n, d, c, 0.8), middle)
+        stability(as_path(n, d, c, 0.8), middle)
 
 
 @pytest.mark.parametrize("n", [2, 5, 10])
 @pytest.mark.parametrize(("model", "buffer"), [("bbr1", 5.0), ("bbr1", 0.5), ("bbr1", 0.8), ("bbr2", 5.0)])
 def test_numeric_finder_meets_the_closed_forms(model, buffer, n):
-    path = path_of(n, 0.035, 12.5e6, buffer)
+    path = as_path(n, 0.035, 12.5e6, buffer)
     closed, found = equilibrium(model, path), find_equilibrium(model, path)
     assert found.theorem is None
     assert found.queue_bytes == pytest.approx(closed.queue_bytes, rel=1e-6)
@@ -132,7 +132,7 @@ def test_numeric_finder_with_unequal_rtts():
 
 def test_theorem_1_does_not_hold_for_one_flow():
     """Deviation: with N = 1 every queue up to d C rests."""
-    path = path_of(1, 0.035, 12.5e6)
+    path = as_path(1, 0.035, 12.5e6)
     for queue_share in (0.1, 0.5, 1.0):
         assert residual("bbr1", path, np.array([12.5e6]), queue_share * 0.035 * 12.5e6) < 1e-12
     assert residual("bbr1", path, np.array([12.5e6]), 1.1 * 0.035 * 12.5e6) > 0.01
@@ -141,7 +141,7 @@ def test_theorem_1_does_not_hold_for_one_flow():
 @settings(max_examples=40, deadline=None)
 @given(n=flows_st, d=rtt_st, c=rate_st)
 def test_theorem_2_jacobian(n, d, c):
-    path = path_of(n, d, c)
+    path = as_path(n, d, c)
     point = equilibrium("bbr1", path)
     closed = jacobian_theorem_2(path)
     np.testing.assert_allclose(closed, [[-1 / (2 * d) - 1, -1 / (2 * d)], [1, 0]], rtol=1e-12)  # eq. 47
@@ -156,7 +156,7 @@ def test_theorem_2_jacobian(n, d, c):
 def test_theorem_2_jacobian_away_from_the_equilibrium(y, q):
     """Eqs. 44-46 as functions of (y, q), against eqs. 41-43 built from the reduced model by the chain rule."""
     n, d, c = 4, 0.05, 2e6
-    path = path_of(n, d, c)
+    path = as_path(n, d, c)
     region = np.full(n, 2)
 
     def dynamics(z):
@@ -175,7 +175,7 @@ def test_theorem_2_jacobian_away_from_the_equilibrium(y, q):
 
 def test_theorem_2_below_the_kink():
     """The printed proof covers q > d C; below it the model is a stable spiral or node as well."""
-    path = path_of(10, 0.035, 12.5e6)
+    path = as_path(10, 0.035, 12.5e6)
     found = stability(path, equilibrium("bbr1", path))
     kappa = (1 - 1 / 10) / (2 * 0.035)
     np.testing.assert_allclose(
@@ -187,7 +187,7 @@ def test_theorem_2_below_the_kink():
 @settings(max_examples=40, deadline=None)
 @given(n=flows_st, d=rtt_st, c=rate_st)
 def test_theorem_3_jacobian(n, d, c):
-    path = path_of(n, d, c, 0.5)
+    path = as_path(n, d, c, 0.5)
     point = equilibrium("bbr1", path)
     closed = jacobian_theorem_3(path)
     assert closed[0, 0] == pytest.approx(-5 / (4 * n + 1))  # eq. 59
@@ -200,7 +200,7 @@ def test_theorem_3_jacobian(n, d, c):
 @settings(max_examples=40, deadline=None)
 @given(n=flows_st, d=rtt_st, c=rate_st)
 def test_theorem_5_jacobian(n, d, c):
-    path = path_of(n, d, c)
+    path = as_path(n, d, c)
     point = equilibrium("bbr2", path)
     a = (4 * n + 1) / (5 * n**2 * d)
     closed = jacobian_theorem_5(path)
@@ -224,7 +224,7 @@ def test_theorem_5_jacobian(n, d, c):
 
 def test_equation_78_is_not_the_largest_eigenvalue():
     """Deviation: -1 is neither the largest of all (N >= 2) nor of the quadratic once d + q/C > 1 s."""
-    fast, slow = path_of(10, 0.035, 1e6), path_of(10, 2.0, 1e6)
+    fast, slow = as_path(10, 0.035, 1e6), as_path(10, 2.0, 1e6)
     assert eigenvalues_theorem_5(fast).max() == pytest.approx(-1 / 41)
     assert -(4 * 10 + 1) / (5 * 10 * 2.0) > -1
     assert is_stable(slow, equilibrium("bbr2", slow))
@@ -257,7 +257,7 @@ def test_equation_36_has_the_factor_q(x, others, d, queue):
 
 @pytest.mark.parametrize("model", ["bbr1", "bbr2"])
 def test_phase_portrait_ends_at_the_equilibrium(model):
-    path = path_of(10, 0.035, 12.5e6, 2.0)
+    path = as_path(10, 0.035, 12.5e6, 2.0)
     portrait = phase_portrait(model, path, grid=5, duration_s=8.0)
     for line in portrait.trajectories:
         np.testing.assert_allclose(line[-1], portrait.rest, atol=0.01)
@@ -267,10 +267,10 @@ def test_phase_portrait_ends_at_the_equilibrium(model):
 
 def test_phase_portrait_of_two_flows():
     """Shallow: every start ends at equal shares (theorem 3). Deep: shares stay what they were (theorem 1)."""
-    shallow = phase_portrait("bbr1", path_of(2, 0.035, 12.5e6, 0.5), "shares", grid=3, duration_s=40.0)
+    shallow = phase_portrait("bbr1", as_path(2, 0.035, 12.5e6, 0.5), "shares", grid=3, duration_s=40.0)
     for line in shallow.trajectories:
         np.testing.assert_allclose(line[-1], [5 / 9, 5 / 9], atol=0.02)
-    deep = phase_portrait("bbr1", path_of(2, 0.035, 12.5e6, 5.0), "shares", grid=3, duration_s=8.0)
+    deep = phase_portrait("bbr1", as_path(2, 0.035, 12.5e6, 5.0), "shares", grid=3, duration_s=8.0)
     for line in deep.trajectories:
         assert line[-1].sum() == pytest.approx(1.0, abs=1e-3)
         assert line[-1][0] / line[-1][1] == pytest.approx(line[0][0] / line[0][1], rel=1e-6)

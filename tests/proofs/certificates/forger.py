@@ -11,7 +11,7 @@ from typing import Any
 
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import fraction_of
+from ccenv.base.foreign import parse_fraction
 from ccenv.proofs.certificates.compose import obligations, read_theorem
 from ccenv.proofs.certificates.program import read_program
 from ccenv.proofs.certificates.reading import FORMAT, Certificate
@@ -50,7 +50,7 @@ def retold(data: Data) -> Data:
     try:
         theorem, before = read(data).theorem_data(), data["sent_before"]
         program = read_program(data["program"], "program")
-        limit = None if before is None else (fraction_of(before[0], "before"), fraction_of(before[1], "before"))
+        limit = None if before is None else (parse_fraction(before[0], "before"), parse_fraction(before[1], "before"))
         ranked = [name for name, claim in theorem["claims"].items() if claim["rank"]]
         settles = {name: data["settles"].get(name, True) for name in ranked}
         steps = obligations(read_theorem(theorem, limit, program), program.bounds())

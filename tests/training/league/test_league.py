@@ -19,7 +19,7 @@ from small import SMALL, small
 
 from ccenv.agents import make_sender
 from ccenv.base.errors import InputError
-from ccenv.base.files import hash_of
+from ccenv.base.files import hash_value
 from ccenv.training.league.games import Mixtures, Payoffs, draw_scenes, play_payoffs
 from ccenv.training.league.record import read_record
 from ccenv.training.league.run import _exploitability, league
@@ -166,7 +166,7 @@ def forge(file: Path, **changes: object) -> None:
     said = {**json.loads(file.read_text()), **changes}
     if "seal" not in changes:
         own = {key: value for key, value in said.items() if key not in ("format", "version", "seal")}
-        said["seal"]["sha256"] = hash_of({**own, "files": said["seal"]["files"]})
+        said["seal"]["sha256"] = hash_value({**own, "files": said["seal"]["files"]})
     file.write_text(json.dumps(said))
 
 

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from ccenv.agents.programs import UNIT_OF
 from ccenv.base.config import StrictModel, find_data, shipped_names, validate
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import fraction_of, read_yaml
+from ccenv.base.foreign import parse_fraction, read_yaml
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.proofs.synthesis.query.classes import (
     CONDITION_FIELDS,
@@ -45,7 +45,7 @@ _UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
 def read_fraction(value: Any) -> Fraction:
     """Read a number given as 1, 0.5 or '3/2'."""
     try:
-        return fraction_of(value, "number")
+        return parse_fraction(value, "number")
     except InputError:
         raise ValueError("a number such as 1, 0.5 or 3/2 is needed, of at most 40 digits") from None
 

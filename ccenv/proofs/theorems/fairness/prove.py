@@ -10,7 +10,7 @@ from typing import Any
 
 from ccenv.base.errors import InputError
 from ccenv.base.files import make_folder
-from ccenv.base.foreign import float_of
+from ccenv.base.foreign import parse_number
 from ccenv.base.provenance import VERSION
 from ccenv.proofs.certificates.fairness.meaning import assumptions, in_full, statement
 from ccenv.proofs.certificates.fairness.reading import FORMAT, SUFFIX, BoundsData, DesignData, QueryData
@@ -44,8 +44,8 @@ def values_of(assignments: list[str]) -> dict[str, float]:
         if name in values:
             raise InputError(f"--set {name} is given twice")
         over, slash, under = value.partition("/")
-        number = float_of(over, f"--set {name}")
-        divisor = float_of(under, f"--set {name}") if slash else 1.0
+        number = parse_number(over, f"--set {name}")
+        divisor = parse_number(under, f"--set {name}") if slash else 1.0
         if divisor == 0:
             raise InputError(f"--set is {text!r}; its divisor is 0")
         values[name] = number / divisor
