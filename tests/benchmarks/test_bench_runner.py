@@ -2,10 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -123,26 +119,6 @@ def test_half_a_line_is_dropped_and_its_cell_played_again(finished: Path, tmp_pa
     (folder / CELLS).write_bytes(content[:-7])
     run_suite(small_suite(), folder, pictures=False)
     assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
-
-
-def test_kill_in_the_middle_loses_no_finished_cell(tmp_path: Path) -> None:
-    """SIGKILL as soon as the first cells are on disk, then continue: equal to a run that nobody killed."""
-    changes = {"duration_rtts": 2000, "seeds": list(range(1, 9))}
-    suite = str(write_suite(tmp_path, **changes))
-    command = [sys.executable, "-m", "ccenv.cli.main", "bench", "run", suite, "--out", str(tmp_path / "killed")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    lines = tmp_path / "killed" / CELLS
-    deadline = time.monotonic() + 600
-    while not (lines.exists() and lines.stat().st_size) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    kept = [json.loads(line)["key"] for line in lines.read_bytes().split(b"\n")[:-1]]
-    assert 0 < len(kept) < 64
-    run_suite(small_suite(**changes), tmp_path / "killed", pictures=False)
-    run_suite(small_suite(**changes), tmp_path / "whole", pictures=False)
-    assert lines.read_bytes() == (tmp_path / "whole" / CELLS).read_bytes()
-    assert set(kept) <= {record["key"] for record in records_of(tmp_path / "whole")}
 
 
 def test_a_cell_does_not_depend_on_its_neighbours() -> None:

@@ -271,17 +271,17 @@ def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):
         train(small("total_steps=256"), tmp_path)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_killed_process_resumes_to_the_same_weights(finished, tmp_path, how):
+@pytest.mark.slow
+def test_an_interrupted_process_resumes_to_the_same_weights(finished, tmp_path):
     arguments = [a for text in SMALL for a in ("--set", text)]
     command = [sys.executable, "-m", "ccenv.cli.main", "train", "quick_sender", "--out", str(tmp_path), "--json", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 600
     while not (tmp_path / "checkpoint" / "state.json").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
-    process.send_signal(how)
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=300)
-    if how == signal.SIGINT and process.returncode != 0:
+    if process.returncode != 0:
         *_, last = errors.splitlines()  # a slow machine says before it how far it is
         assert process.returncode == 130 and b"interrupted" in last and b"Traceback" not in errors
     result = train(small(), tmp_path)

@@ -1,0 +1,85 @@
+"""Long commands that are killed while they write: the same command goes on and ends with the result of an uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from small_suite import write_suite
+
+from ccenv.cli.main import main
+
+DIE = """
+import os, signal, sys
+
+fsync, folder, left = os.fsync, os.path.realpath(sys.argv[1]), int(sys.argv[2])
+
+def die_at_the_last(descriptor):
+    global left
+    left -= os.readlink(f"/proc/self/fd/{descriptor}").startswith(folder)
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(descriptor)
+
+os.fsync = die_at_the_last
+from ccenv.cli.main import main
+sys.exit(main(sys.argv[3:]))
+"""
+TRAINED = {"total_steps": 192, "checkpoint_every_steps": 64, "num_envs": 8, "evaluation.n_paths": 8}
+TRAINED |= {"ppo.n_steps": 8, "ppo.batch_size": 64, "ppo.hidden": "[8]", "ppo.n_epochs": 1}
+LEAGUE: dict[str, Any] = {
+    "name": "small",
+    "rounds": 1,
+    "senders": ["cc_probe_drain"],
+    "networks": ["slowest", "uniform"],
+    "training": {"name": "small", "total_steps": 64, "num_envs": 8, "ppo": {"n_steps": 8, "batch_size": 64, "hidden": [8]}},
+    **{"start_steps": 64, "round_steps": 64, "steps_per_rtt": 2, "warmup_rtts": 10, "window_rtts": 10, "nominal_paths": 4},
+    "scenes": {"count": 2, "hold_outs": 1},
+    "searches": ["corners", "two_phase:population=8"],
+    "search_flow_steps": 1000,
+    "hold_outs": ["square"],
+    "hold_out_flow_steps": 10000,
+}
+
+
+def league_numbers(out: Path) -> Any:
+    data = json.loads((out / "league.json").read_text())
+    del data["timing"]
+    return data, (out / "senders" / "round-00" / "policy.safetensors").read_bytes()
+
+
+def solutions(out: Path) -> Any:
+    return {file.name: file.read_bytes() for file in out.glob("*/solutions/*.json")}
+
+
+COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = {
+    "bench": (["bench", "run", "small.yaml"], lambda out: (out / "cells.jsonl").read_bytes(), (1, 2, 3)),
+    "league": (["league", "league.yaml"], league_numbers, (9,)),
+    "synth": (["synth", "quick"], solutions, (2, 4)),
+    "train": (
+        ["train", "quick_sender", *(a for name, value in TRAINED.items() for a in ("--set", f"{name}={value}"))],
+        lambda out: (out / "policy.safetensors").read_bytes(),
+        (4, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_killed_command_goes_on_to_the_same_result(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, result, kills = COMMANDS[name]
+    monkeypatch.chdir(tmp_path)
+    Path("league.yaml").write_text(yaml.safe_dump(LEAGUE))
+    write_suite(tmp_path)
+    assert main([*command, "-o", "whole"]) in (0, None)
+    for number in kills:
+        killed = [sys.executable, "-c", DIE, f"out{number}", str(number), *command, "-o", f"out{number}"]
+        assert subprocess.run(killed, capture_output=True, timeout=400, check=False).returncode == -signal.SIGKILL
+        assert main([*command, "-o", f"out{number}"]) in (0, None)
+        assert result(Path(f"out{number}")) == result(Path("whole"))
