@@ -69,6 +69,7 @@ TABLES = {
     **{f"coexistence-{name}": Table(partial(suites.coexistence, columns=columns), ("company.json",))
        for name, columns in suites.COEXISTENCE.items()},
     "coexistence-beliefs": Table(partial(suites.coexistence, columns=suites.BELIEFS), ("company-beliefs.json",)),
+    "agents-deviations": Table(code.deviations),
     "rooms": Table(code.rooms),
     "refusals": Table(code.refusals),
     "refusals-board": Table(code.board_refusals),

@@ -1,12 +1,17 @@
-"""Tables of the code itself: rooms, and what hostile submissions are refused with."""
+"""Tables of the code itself: rooms, deviations of CCAs, and what hostile submissions are refused with."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
 import tempfile
 from pathlib import Path
 
 import hostile
 from rooms import ROOMS
+
+from ccenv.agents import AGENTS
 
 Rows = list[dict[str, str]]
 LONGEST = 150  # characters of a message
@@ -15,6 +20,17 @@ LONGEST = 150  # characters of a message
 def rooms() -> Rows:
     """Return the rooms of the package in their order: a room imports only rooms above it."""
     return [{"room": f"`{path}`", "holds": holds} for path, holds in ROOMS.items()]
+
+
+def deviations() -> Rows:
+    """Return what each classic CCA does otherwise than its source, from the docstring of its file."""
+    texts: dict[str, list[str]] = {}
+    for entry in AGENTS:
+        if "classic" in entry.tags:
+            document = inspect.getdoc(importlib.import_module(entry.target.partition(":")[0])) or ""
+            if found := re.search(r"^Deviations?: (.*?)(?:\n\n|\Z)", document, re.MULTILINE | re.DOTALL):
+                texts.setdefault(" ".join(found[1].replace("``", "`").split()), []).append(f"`{entry.name}`")
+    return [{"agent": ", ".join(names), "deviations": text.replace("|", "\\|")} for text, names in texts.items()]
 
 
 def refusals() -> Rows:
