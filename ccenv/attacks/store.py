@@ -177,8 +177,8 @@ class AttackFolder(ResultFolder):
         result = data.get("result")
         if not isinstance(result, dict) or any(entry.code != UNKNOWN for entry in entries):
             return False
-        found = {name: result.get(name) for name in self._asked} | {"adversaries": [entry.spec for entry in entries]}
-        return found == self._asked
+        found = {name: result.get(name) for name in self._asked} | {"adversaries": sorted(entry.spec for entry in entries)}
+        return found == self._asked | {"adversaries": sorted(self._asked["adversaries"])}
 
     def add(self, finding: Finding) -> None:
         """Store a finding, its trace, and the moves of a search, which can be replayed, also on a real kernel."""

@@ -142,7 +142,7 @@ def test_what_older_code_found_is_played_again(capsys, tmp_path, monkeypatch, ar
 
 def test_a_finished_attack_that_does_not_name_its_code_is_older(capsys, tmp_path):
     out = tmp_path / "attack"
-    named = ["copa", "--adversary", "corners", "--adversary", "cem", "--out", str(out)]
+    named = ["copa", "--adversary", "cem", "--adversary", "corners", "--out", str(out)]
     first = attack(capsys, *named)[1]
     document = json.loads((out / "attack.json").read_text()) | {"key": "of settings and code"}
     for entry in document["findings"].values():
@@ -152,7 +152,7 @@ def test_a_finished_attack_that_does_not_name_its_code_is_older(capsys, tmp_path
     (out / "attack.json").write_text(json.dumps(document))
     assert "--fresh" in attack(capsys, *named, "--seed", "3")[2]
     again = attack(capsys, *named)[1]
-    assert again.pop("of_older_code") == ["corners", "cem"]
+    assert again.pop("of_older_code") == ["cem", "corners"]
     assert [entry.pop("found_by") for entry in again["by_adversary"].values()] == ["unknown", "unknown"]
     assert plain(again) == plain(first)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from box_scenarios import ASKS, FLOW, ONE, RTTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,25 +35,7 @@ from ccenv.simulation.packet_trace import packet_slack_bytes
 from ccenv.simulation.ranges import read_distribution
 from ccenv.simulation.run import Stage
 
-BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}
-ONE = {
-    "links": [{"rate_mbps": 12, "buffer_bdp": 2}],
-    "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}],
-    "duration_s": 10,
-}
-TWO = {**ONE, "flows": [*ONE["flows"], {"sender": "cubic", "rtt_ms": 20, "jitter": {**BOX, "adversary": "slowest"}}]}  # type: ignore[misc]
-RTTS: dict[str, Any] = {"warmup_rtts": 20, "window_rtts": 20}
-VIDEO = {"kind": "video", "flow": "asks", "ladder_mbps": [0.5, 1, 2, 4, 8], "chunk_s": 0.5, "buffer_s": 1}
-PAGE = {
-    "kind": "page",
-    "flows": "asks",
-    "every_s": 0.2,
-    "waves": [[{"count": 1, "size_bytes": 20_000}], [{"count": 2, "size_bytes": 9_000}]],
-}
-ASKS: dict[str, dict[str, Any]] = {
-    kind: {**ONE, "flows": [{"name": "asks", **ONE["flows"][0]}], "applications": [application]}  # type: ignore[dict-item]
-    for kind, application in (("video", VIDEO), ("page", PAGE))
-}
+MIXED = {**ONE, "flows": [FLOW, {"sender": "cubic", "rtt_ms": 20, "jitter": {**FLOW["jitter"], "adversary": "slowest"}}]}
 STATE = record("turns")
 
 
@@ -83,7 +66,7 @@ def game(data: dict[str, Any] = ONE, sender: str = "copa", goal: str = "utilisat
     return BoxGame(scenario, senders, attacked, adversaries=others, goal=goal, **RTTS)
 
 
-@pytest.mark.parametrize("data", [ONE, TWO])
+@pytest.mark.parametrize("data", [ONE, MIXED])
 @pytest.mark.parametrize("sender", ["copa", "bbr1", "cc_probe_drain"])
 def test_a_pattern_is_what_a_scripted_adversary_of_the_same_moves_is(data: dict[str, Any], sender: str) -> None:
     played = game(data, sender)
