@@ -96,3 +96,24 @@ def regret(game: Game, horizon_steps: int, history: History = ()) -> int:
             break
         best = min(best, max(regret(game, horizon_steps, (*history, (sent, *answer))) for answer in after))
     return best
+
+
+def steps_to(game: Game, rate: int, most: int, history: History = ()) -> int | None:
+    """Return the fewest steps that surely exclude all rates below one that explains all answers; None: more than ``most``."""
+    if min(slower for slower, *_ in belief_set(game, history)) >= rate:
+        return 0
+    best = None
+    for sent in range(game.most_sent + 1 if most else 0):
+        after = answers(game, history, sent)
+        if not is_legal(game, history, sent, after):
+            break
+        worst: int | None = 0
+        for answer, paths in after.items():
+            if any(held == rate for held, *_ in paths):
+                left = steps_to(game, rate, most - 1, (*history, (sent, *answer)))
+                worst = None if left is None else max(worst, left)
+                if worst is None:
+                    break
+        if worst is not None:
+            best, most = worst + 1, worst  # only fewer steps count from here on
+    return best

@@ -67,6 +67,20 @@ def test_regret_equals_minimax_over_histories(small: Game) -> None:
     assert [regret(boards, steps) for steps in (1, 2, 3)] == [slow_games.regret(small, steps) for steps in (1, 2, 3)]
 
 
+def test_random_small_games_equal_minimax_over_histories() -> None:
+    """Regret after one and two steps, and steps to converge, against a search that knows no boards."""
+    draw = random.Random(7)
+    for _ in range(12):
+        model, steps = draw.choice([("ideal", 0), ("cbr", 0), ("cbr", 1), ("cbr", 2), ("ccac", 1)])
+        rates, buffers = sorted(draw.sample([1, 2, 3], 2)), draw.sample([0, 1, 2, "C", "2C", "up to C"], draw.choice([1, 2]))
+        fields = {"loss": draw.choice([0, 1, 2, "C", "sqrt(C)"]), "most_inflight": draw.choice([3, 4, 5])}
+        small = game(model=model, jitter_steps=steps, rates=tuple(rates), buffers=tuple(buffers), **fields)
+        boards = explore(small)
+        assert [regret(boards, horizon) for horizon in (1, 2)] == [slow_games.regret(small, horizon) for horizon in (1, 2)]
+        found = steps_to(boards, rates[1])
+        assert slow_games.steps_to(small, rates[1], 2) == (found if found is not None and found <= 2 else None)
+
+
 @pytest.mark.parametrize(
     ("fields", "loss", "value"),
     [
