@@ -198,11 +198,7 @@ def python_sender(
 ) -> ClassicSender:
     """Return the sender that runs a class of PythonSender in both engines.
 
-    Args:
-        kind: the class.
-        parameters: keyword arguments of ``kind``.
-        label: for tables; the name of the class by default.
-        source_sha256: hash of its file, if it has one.
+    ``parameters`` are its keyword arguments, ``label`` is its name in tables, ``source_sha256`` the hash of its file.
 
     Raises:
         InputError: if an object cannot be built, or a method has the wrong arguments.

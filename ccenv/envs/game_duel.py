@@ -51,12 +51,7 @@ class GameDuelEnv(AgentsEnv):
     metadata: ClassVar[dict[str, Any]] = {"name": "game_duel_v0", "render_modes": [], "is_parallelizable": True}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        """Build the environment.
-
-        Args:
-            render_mode: None.
-            **settings: fields of ``GameSettings`` except ``network``.
-        """
+        """Build the environment of some settings; ``render_mode`` is None."""
         if render_mode is not None:
             raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
         if "network" in settings:

@@ -11,8 +11,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import ccenv
-from ccenv.agents.interface.interface import OBSERVATION
+from ccenv.agents.interface.interface import OBSERVATION, Interface
 from ccenv.base.errors import InputError
+from ccenv.envs import ENVIRONMENTS
 from ccenv.envs.curve.network import NetworkEnv, NetworkVectorEnv, network_elements
 from ccenv.envs.curve.sender import SenderEnv, SenderVectorEnv
 
@@ -20,20 +21,25 @@ IDS = {"ccenv/Sender-v0": SenderEnv, "ccenv/Network-v0": NetworkEnv}
 MIXED = {"models": ("cbr_delay", "ccac")}
 
 
-@pytest.mark.parametrize("env_id", IDS)
-@pytest.mark.parametrize(
-    "settings", [{}, {"models": ["strong"], "paths": {"link_rate_min_share": 0.5}}, {"render_mode": "rgb_array"}]
-)
+VARYING = {"models": ["strong"], "paths": {"link_rate_min_share": 0.5}}
+CHECKED = [
+    *[(env_id, settings) for env_id in IDS for settings in ({}, VARYING, {"render_mode": "rgb_array"})],
+    ("ccenv/Sender-v0", {"action": "discrete"}),
+    ("ccenv/Sender-v0", {"senders": ["external", "reno", "external"]}),
+    ("ccenv/Sender-v0", {"senders": ["external", "reno", "external"], "action": "discrete"}),
+    ("ccenv/Packet-v0", {}),
+    ("ccenv/Packet-v0", {"n_actions": 5, "scenario": "four", "raw": True}),
+    ("ccenv/PacketNetwork-v0", {}),
+    ("ccenv/PacketNetwork-v0", {"n_actions": 2}),
+    *[("ccenv/Game-v0", settings) for settings in ({}, {"game": "cbr_late", "network": "random"}, {"game": "ideal"})],
+]
+
+
+@pytest.mark.parametrize(("env_id", "settings"), CHECKED)
 def test_check_env(env_id, settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(gym.make(env_id, **settings).unwrapped)
-
-
-@pytest.mark.parametrize("settings", [{"action": "discrete"}, {"senders": ["external", "reno", "external"]}])
-def test_check_env_of_other_actions(settings):
-    check_env(gym.make("ccenv/Sender-v0", **{**settings, "action": "discrete"}).unwrapped)
-    check_env(gym.make("ccenv/Sender-v0", **settings).unwrapped)
+        check_env(gym.make(env_id, **settings).unwrapped, skip_render_check=env_id not in IDS)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -47,23 +53,32 @@ def test_make_vec_uses_the_native_batch(env_id):
     assert gym.make_vec(env_id, num_envs=2, max_episode_steps=7).task.core.episode_steps == 7
 
 
-@pytest.mark.parametrize(("env_class", "elements"), [(SenderEnv, OBSERVATION), (NetworkEnv, network_elements(1))])
-def test_docstring_has_gymnasium_sections_and_the_true_observation_table(env_class, elements):
-    text = env_class.__doc__
-    sections = re.findall(r"^    ## (.+)$", text, re.M)
-    assert sections == [
-        "Description",
-        "Observation Space",
-        "Action Space",
-        "Rewards",
-        "Starting State",
-        "Episode End",
-        "Arguments",
+def interface_rows(name):
+    return [("", row.unit, f"{row.low:g}", f"{row.high:g}") for row in Interface.model_validate({"signals": name}).rows]
+
+
+def belief_rows(elements):
+    return [(element.name, element.unit, f"{element.low:g}", f"{element.high:g}") for element in elements]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "expected"),
+    [
+        ("ccenv/Sender-v0", belief_rows(OBSERVATION)),
+        ("ccenv/Network-v0", belief_rows(network_elements(1))),
+        ("ccenv/PacketNetwork-v0", interface_rows("network")),
+        *[(entry.name, None) for entry in ENVIRONMENTS],
+    ],
+)
+def test_docstring_has_gymnasium_sections_and_the_true_observation_table(env_id, expected):
+    text = ENVIRONMENTS.load(env_id).__doc__
+    assert re.findall(r"^    ## (.+)$", text, re.M) == [
+        *("Description", "Observation Space", "Action Space", "Rewards", "Starting State", "Episode End", "Arguments"),
         "Version History",
     ]
-    rows = re.findall(r"^    \| (\d+) \| (.+?) \| (.+?) \| (\S+) to (\S+) \|$", text, re.M)
-    expected = [(str(i), e.name, e.unit, f"{e.low:g}", f"{e.high:g}") for i, e in enumerate(elements)]
-    assert rows == expected
+    if expected is not None:
+        rows = re.findall(r"^    \| \d+ \| (.+?) \| (.+?) \| (\S+) to (\S+) \|$", text, re.M)
+        assert [(row[0] if expected[0][0] else "", *row[1:]) for row in rows] == expected
 
 
 @pytest.mark.parametrize("env_id", IDS)

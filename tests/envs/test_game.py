@@ -8,19 +8,11 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 import ccenv
 from ccenv.base.errors import InputError
 from ccenv.envs.game import GameEnv, GameVectorEnv, solved_game
 from ccenv.proofs.games.players import regret_of, sender_on
-
-
-@pytest.mark.parametrize("settings", [{}, {"game": "cbr_late", "network": "random"}, {"game": "ideal", "horizon_steps": 5}])
-def test_check_env(settings):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(gym.make("ccenv/Game-v0", **settings).unwrapped, skip_render_check=True)
 
 
 def play(sender, network="optimal", game="cbr_small", n=64, seed=3):

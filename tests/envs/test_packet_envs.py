@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import pickle
-import re
-import warnings
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
-from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form
 from ccenv.engine.packet.batch.players import SenderTable
 from ccenv.engine.packet.engine import PacketEngine
-from ccenv.envs.packet.network import PacketNetworkEnv
-from ccenv.envs.packet.sender import PacketEnv
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask, make_senders
 from ccenv.network.laws import check_trace
@@ -69,37 +63,9 @@ def task_of(num_envs: int, **more: Any) -> PacketTask:
     return PacketTask(num_envs, read_packet_settings({"episode_decisions": 40, **more}, "test"))
 
 
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("ccenv/Packet-v0", {}),
-        ("ccenv/Packet-v0", {"n_actions": 5, "scenario": "four", "raw": True}),
-        ("ccenv/PacketNetwork-v0", {}),
-        ("ccenv/PacketNetwork-v0", {"n_actions": 2}),
-    ],
-)
-def test_check_env(name: str, more: dict[str, Any]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(gym.make(name, **more).unwrapped, skip_render_check=True)
-
-
 def test_the_command_of_the_docs() -> None:
     env = gym.make_vec("ccenv/Packet-v0", num_envs=64, signals="aurora", action="rate_delta")
     assert env.reset(seed=0)[0].shape == (64, 30)
-
-
-@pytest.mark.parametrize(("env_class", "names"), [(PacketEnv, None), (PacketNetworkEnv, "network")])
-def test_docstrings_have_gymnasium_sections_and_the_true_table(env_class: type, names: str | None) -> None:
-    text = env_class.__doc__ or ""
-    assert re.findall(r"^    ## (.+)$", text, re.M) == [
-        *("Description", "Observation Space", "Action Space", "Rewards", "Starting State", "Episode End", "Arguments"),
-        "Version History",
-    ]
-    if names:
-        interface = Interface.model_validate({"signals": names})
-        ranges = re.findall(r"^    \| \d+ \| .+? \| (.+?) \| (\S+) to (\S+) \|$", text, re.M)
-        assert ranges == [(row.unit, f"{row.low:g}", f"{row.high:g}") for row in interface.rows]
 
 
 def test_observations_stay_in_the_space_and_every_element_moves() -> None:

@@ -30,8 +30,6 @@ class Guard:
     """Calls functions of a user under a time limit; what they raise becomes one line with file and line.
 
     Attributes:
-        file: of the functions.
-        label: before the message.
         start: location of an error that no line of the file raised; by default the file.
         passes: errors that are raised as they are.
     """
@@ -68,7 +66,6 @@ class Loaded(Generic[T]):
         value: at first a module of functions, or what its attribute holds; then the thing itself.
         spec: as the user gave it.
         label: for tables: name of the plugin, or of the file without suffix, with the attribute if it is not the usual one.
-        where: for messages.
         file, sha256: the source and its hash.
         attribute: that the user named.
         parameters: for the call of the definition.

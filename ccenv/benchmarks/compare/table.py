@@ -38,7 +38,6 @@ class Setting:
     """The network on which senders are compared.
 
     Attributes:
-        rate_Bps: of the link.
         rtt_s: propagation RTT of all flows.
         buffer_bytes: of the link, drop-tail; infinite: nothing is dropped.
         flows: of the sender that is measured.
@@ -102,7 +101,6 @@ class Row:
     With several seeds the values are interquartile means over the runs (:mod:`ccenv.benchmarks.statistics`).
 
     Attributes:
-        sender: its name.
         throughput_mbps: of all its flows together.
         utilisation: of the link, by all flows.
         rtt_ms: mean over its ACKs.

@@ -40,7 +40,6 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
     """A single environment over a task of one.
 
     Attributes:
-        env_id: its id.
         read_settings: checks ``(settings, env_id, defaults)``.
         make_task: builds a task of ``(num_envs, checked settings, record)``; its ``infos()``, if any, are arrays for each info.
         make_shared: the same, with each flow as a row; None: there are no such tasks.

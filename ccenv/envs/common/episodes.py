@@ -70,11 +70,9 @@ class Episodes:
         staggered: end the first episodes at random times.
 
     Attributes:
-        episode_steps: ``steps``.
         elapsed: (B,) int64 steps of the episode so far.
         lengths: (B,) int64 steps of the episode.
         sums: (B, groups, terms) sum of each term over the episode so far.
-        term_names: of the terms.
         terminates: the end of an episode is the end of a game, after which nothing is to come, and not a limit of time.
     """
 
@@ -179,7 +177,6 @@ class Task(Protocol):
     """One agent's view of a core.
 
     Attributes:
-        core: the environments.
         rows_per_env: rows of a network in the batch: 1, or the number of flows that share a policy.
         single_observation_space, single_action_space: of one row.
     """

@@ -28,8 +28,6 @@ class Core(Episodes):
 
     Args:
         num_envs: B.
-        settings: of the environments.
-        senders: the sender of each flow.
         adversary: of the network, or one per environment.
         groups: (G, N) bool, the flows of each row of reward terms.
         record: keep the data for ``trace``.

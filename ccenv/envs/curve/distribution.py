@@ -48,7 +48,6 @@ class PathDistribution(StrictModel):
         buffer_bdp: beta in units of C*Rm, log-uniform.
         link_rate_min_share: smallest link rate that the ``strong`` model may choose, as a share of C; C is the largest.
         seeded_share: share of episodes that start at a C_L drawn log-uniformly from [MSS/Rm, C] instead of MSS/Rm.
-        mss_bytes: segment size.
     """
 
     link_rate_mss_per_rtt: LogRange = (5.0, 5000.0)
@@ -159,9 +158,7 @@ class SomeGivenPaths(PathSource):
     """Random paths for some environments of a batch, and given ones, from cold starts, for the others.
 
     Args:
-        distribution: of the random paths.
         steps_per_rtt: K.
-        given: the given paths.
         given_of_lane: (B,) index into them, or DRAWN.
 
     Raises:

@@ -37,12 +37,9 @@ class DuelTask:
         settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else fixed.
         game: ``"zero_sum"`` or ``"general"``: how the network is rewarded.
         network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
-        record: keep the data for rendering.
 
     Attributes:
         agents: ``sender_0``, ... by flow, then ``network``.
-        observation_spaces, action_spaces: of each agent.
-        core: the environments.
 
     Raises:
         InputError: without an external flow, or if a network reward does not apply.
@@ -150,7 +147,6 @@ class DuelSide:
     ``CcenvVecEnv(DuelSide(...))`` trains it with Stable-Baselines3.
 
     Args:
-        duel: the batch.
         agent: the learner.
         others: every other agent -> function from observations (B, n) to actions.
     """

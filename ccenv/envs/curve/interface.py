@@ -140,7 +140,6 @@ class WatchedTask(SenderTask):
     Args:
         num_envs: B.
         settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
-        record: keep the data for rendering.
         adversaries: one per environment, in place of the settings' adversary.
         source: source of episodes, in place of the settings' paths.
         shared: each controlled flow is its own row, with its own observation and reward; otherwise one row has the observations

@@ -83,7 +83,6 @@ class SenderTask:
     Args:
         num_envs: B.
         settings: ``senders`` names at least one ``"external"``.
-        record: keep the data for rendering.
         adversaries: one per environment, in place of the settings' adversary.
         source: source of episodes, in place of the settings' paths.
     """

@@ -38,17 +38,13 @@ class PacketCore(Episodes):
 
     Args:
         num_envs: B.
-        distribution: scenarios.
         senders: by their names in flows, all that the distribution may draw.
         deciders: of the M monitored flows, whose decisions the caller makes.
-        interface: of the monitored flows.
-        weights: of the reward's terms.
         own_reward: a user-defined reward in place of their weighted sum, or None.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
         adversaries: of delay elements, by name.
         episode_decisions: steps of an episode.
         staggered: end the first episodes at random times.
-        start_rate_share: as in ``PacketSettings``.
         threads: that share the networks.
         record: keep the data for ``trace``.
         per_flow: means are per flow, not over all flows.
@@ -58,7 +54,6 @@ class PacketCore(Episodes):
         flows: (M,) indices of the monitored flows.
         counts: (B, M) decisions of each monitored flow in the episode so far.
         tells_time: each step's info holds the networks' time.
-        batch: the networks in the engine.
     """
 
     term_names = tuple(term.name for term in TERMS)

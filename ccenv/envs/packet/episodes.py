@@ -74,7 +74,6 @@ class EpisodeSource:
     """Draws the initial states of episodes.
 
     Args:
-        distribution: scenarios.
         sender_rows: sender's name -> row in the table of senders.
         controlled: flows whose initial rate ``start_share`` sets.
         n_monitors: monitored flows; the controlled ones come first.

@@ -58,7 +58,6 @@ class PacketSettings(StrictModel):
             share a policy in training; never part of a card.
         history: intervals in an observation; None: the published length of the set of signals, else 1.
         action: name of the action (``ccenv.agents.interface.actions``).
-        action_parameters: of the action.
         inner: the inner CCA, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
         contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document):
@@ -73,7 +72,6 @@ class PacketSettings(StrictModel):
             the link rate; None: ten segments per Rm.
         link_rate_min_share: of ``ccenv/PacketNetwork-v0``: the agent also moves the link's rate, between this share of the drawn
             rate and that rate (the ``strong`` model). None: it is constant.
-        episode_decisions: steps of an episode.
         staggered: end the first episode of each environment at a random time, so that a batch does not reset all at once.
         raw: put the measures behind the signals into each step's info.
         threads: that share the networks; results do not depend on it.

@@ -270,7 +270,6 @@ class PacketTask:
     Args:
         num_envs: B.
         settings: the scenario names at least one ``external`` sender.
-        record: keep the data for rendering.
         patterns: (B, ADVERSARY_SLOTS) patterns of ``external`` delay elements in each environment; None: there are none.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
     """
