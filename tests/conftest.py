@@ -3,12 +3,14 @@
 Lies at the root of the tests so that those in sub-folders can import the shared helpers (legal_traces, broken_traces).
 """
 
+import json
 import math
 import os
 import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from hypothesis import settings
 
 from ccenv.base.kernels import announce
 from ccenv.cli import shared
+from ccenv.cli.main import main
 
 # A slow machine says no more than a fast one: tests count lines.
 shared.EVERY_S = math.inf
@@ -52,6 +55,32 @@ FIRST = (
     "training/test_kernel_rollouts.py",
     "docs/test_docs_examples.py",
 )
+
+
+@pytest.fixture
+def answer(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], Any]:
+    """Run a command of ccenv in this process, with exit code 0. Return the JSON that it prints."""
+
+    def run(arguments: list[str]) -> Any:
+        capsys.readouterr()
+        assert main(arguments) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    """Run a command that ends with exit code 2 and one line of error, in which the words stand."""
+
+    def run(arguments: list[str], words: str = "") -> None:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.startswith("ccenv: error: ") and error.count("\n") == 1
+
+    return run
 
 
 BEGIN: pytest.StashKey[float] = pytest.StashKey()

@@ -296,17 +296,13 @@ def test_company_and_standard_v2_say_what_they_are_about(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("flows", "message"), [([300], "copies is 300"), ([200, 57], "257 flows; the packet engine has room for 256")]
 )
-def test_more_flows_than_there_is_room_for(
-    flows: list[int], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_more_flows_than_there_is_room_for(flows: list[int], message: str, tmp_path: Path, refused) -> None:
     """One line, before any cell is played."""
     data = small_packets()
     data["scenarios"][-1]["network"]["flows"] = [{"sender": "$agent", "rtt_ms": 20, "copies": n} for n in flows]
     file, out = tmp_path / "many.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
-    assert main(["bench", "run", str(file), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    refused(["bench", "run", str(file), "--out", str(out)], message)
     assert not out.exists() or not (out / "cells.jsonl").is_file()
 
 
@@ -447,10 +443,8 @@ def test_a_run_that_has_not_ended(tmp_path: Path, run: Path) -> None:
         build_report(tmp_path)
 
 
-def test_command_of_the_page(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "report", str(run), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+def test_command_of_the_page(run: Path, tmp_path: Path, refused, answer) -> None:
+    result = answer(["bench", "report", str(run), "--json"])
     assert result["page"] == str(run / "report.html")
     assert result["agreement"] == {"not reproduced": 1, "reproduced": 1}
-    assert main(["bench", "report", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(["bench", "report", str(tmp_path / "nowhere")])

@@ -264,11 +264,10 @@ def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert (tmp_path / "runs" / "bench" / "small" / "summary.png").is_file()
 
 
-def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(tmp_path: Path, answer) -> None:
     suite = write_suite(tmp_path)
     arguments = ["bench", "run", str(suite), "--out", str(tmp_path / "run"), "--only", "one/*", "--json"]
-    assert main(arguments) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(arguments)
     assert result["out"] == str(tmp_path / "run")
     assert (result["complete"], result["n_cells"]) == (False, 8)
     assert {entry["agent"] for entry in result["summary"]} == {"cc_qdel", "reno"}
@@ -285,12 +284,8 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_errors_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    tmp_path: Path, refused, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", "run", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.startswith("ccenv: error: ")
-    assert error.count("\n") == 1
+    refused(["bench", "run", *arguments], message)
     assert list(tmp_path.iterdir()) == []

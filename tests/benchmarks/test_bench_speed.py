@@ -50,9 +50,7 @@ def test_the_timed_engine_is_what_the_page_says() -> None:
     assert (built.flow("C_L_Bps") > 0.2 * path.link_rate_Bps).any()  # past its warm-up: the bounds know the link
 
 
-def test_one_flat_object_with_all_keys(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_one_flat_object_with_all_keys(monkeypatch: pytest.MonkeyPatch, answer, tmp_path: Path) -> None:
     monkeypatch.setattr(speed, "MIN_SECONDS", 1e-4)
     monkeypatch.setattr(speed, "REPETITIONS", 1)
     monkeypatch.setattr(speed, "N_ENVS", 4)
@@ -61,8 +59,7 @@ def test_one_flat_object_with_all_keys(
     tests = tmp_path / "tests"
     tests.write_text('{"tests": 6900, "cpu_s": 900, "wall_s": 480}', encoding="utf-8")
     monkeypatch.setattr(speed, "TESTS", tests)
-    assert main(["bench", "speed", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(["bench", "speed", "--json"])
     assert set(result) >= PROMISED | {f"cold_{name}_engine_cpu_s" for name in ("curve", "packet", "fluid")}
     assert (result["tests_cpu_s"], result["help_s"], result["warm_packet_engine_s"]) == (900, 1.5, 1.5)
     assert all(isinstance(value, (int, float, str)) for value in result.values())

@@ -1,7 +1,6 @@
 """A published board: complete, checkable by anybody, brought up to date in place, and nothing else in the folder is touched."""
 
 import hashlib
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,13 +157,11 @@ def test_halves_of_a_killed_publication_are_removed(home: Home, store: BoardStor
     assert all(file.exists() for file in others)
 
 
-def test_command_line(home: Home, store: BoardStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(home: Home, store: BoardStore, tmp_path: Path, refused, answer) -> None:
     store.close()
-    assert main(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder), "--json"])
     assert result["folder"] == str(tmp_path / "public") and result["written"] == result["files"]
-    assert main(["board", "publish", str(tmp_path / "public"), "--board", str(tmp_path / "nowhere")]) == 2
-    assert "there is no board yet" in capsys.readouterr().err
+    refused(["board", "publish", str(tmp_path / "public"), "--board", str(tmp_path / "nowhere")], "there is no board yet")
 
 
 def test_the_boards_folder_has_its_lock_where_the_others_are(home: Home, store: BoardStore, tmp_path: Path) -> None:

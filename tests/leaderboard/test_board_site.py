@@ -296,12 +296,11 @@ def test_envelopes_of_the_first_version_bound_nothing() -> None:
     assert record.model_copy(update={"promises": 1}).bounds == ()
 
 
-def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused, answer) -> None:
     (tmp_path / "report.json").write_text(json.dumps(report()))
     assert main(["board", "add", str(tmp_path / "report.json"), "--records", str(tmp_path), "--json"]) == 0
     assert (Path(json.loads(capsys.readouterr().out)["record"]) / VERIFICATION).is_file()
-    assert main(["board", "build", "--records", str(made), "--out", str(tmp_path / "site"), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(["board", "build", "--records", str(made), "--out", str(tmp_path / "site"), "--json"])
     assert result == {
         "index": str(tmp_path / "site" / "index.html"),
         "suites": 2,
@@ -311,8 +310,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "theorems": 1,
         "leagues": 0,
     }
-    assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    refused(["board", "add", str(tmp_path / "absent.json")], "cannot be read")
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])

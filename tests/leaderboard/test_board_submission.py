@@ -334,17 +334,14 @@ def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
         read_folder(tmp_path / "absent", CAPS)
 
 
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(tmp_path: Path, refused, answer) -> None:
     out = str(tmp_path / "sub")
-    assert main(["board", "pack", "cc_qdel", "--author", "Ada", "--suite", "quick/1", "--out", out, "--json"]) == 0
-    packed = json.loads(capsys.readouterr().out)
-    assert main(["board", "check", out, "--json"]) == 0
-    checked = json.loads(capsys.readouterr().out)
+    packed = answer(["board", "pack", "cc_qdel", "--author", "Ada", "--suite", "quick/1", "--out", out, "--json"])
+    checked = answer(["board", "check", out, "--json"])
     assert checked["sha256"] == packed["sha256"] == read_submission(tmp_path / "sub").sha256
     assert checked["name"] == "cc_qdel"
     payload(WEIGHTS, one_weight(np.nan))(tmp_path / "sub")
-    assert main(["board", "check", out]) == 2
-    assert "ccenv: error:" in capsys.readouterr().err
+    refused(["board", "check", out], "ccenv: error:")
 
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind"])
@@ -474,13 +471,12 @@ def test_a_forged_contract_is_refused(folder: Path, content: str, said: str) -> 
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_the_command_line_checks_weights_and_contract(folder: Path, capsys: pytest.CaptureFixture[str], bad: float) -> None:
+def test_the_command_line_checks_weights_and_contract(folder: Path, refused, bad: float) -> None:
     assert main(["board", "check", str(folder)]) == 0
     tensors = read_tensors((folder / "policy.safetensors").read_bytes(), "weights")
     tensors["w0"][0, 0] = bad
     rewrite(folder, "policy.safetensors", tensor_file(tensors))
-    assert main(["board", "check", str(folder)]) == 2
-    assert "not finite" in capsys.readouterr().err
+    refused(["board", "check", str(folder)], "not finite")
     assert main(["board", "submit", str(folder), "--board", str(folder.parent / "board")]) == 2
     assert not list((folder.parent / "board").rglob("policy.safetensors"))
 

@@ -163,15 +163,16 @@ def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
     assert bracket.refuted == Fraction(7, 16)
 
 
-def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, capsys) -> None:
+def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, refused, answer) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
-    assert main(["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answer(["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"])
     assert shown["T"] == endless.SAMPLES
     assert shown["ramp"]["goal"] == 0.375
     assert shown["ramp"]["rtts_to_reach"]["100"] == endless.rtts_to_reach(Fraction(3, 8), "factor", 9, 100)
-    assert main(["verify", "property", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"]) == 2
-    assert "reads neither C_L nor C_U" in capsys.readouterr().err
+    refused(
+        ["verify", "property", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"],
+        "reads neither C_L nor C_U",
+    )
 
 
 def verdicts(name: str, samples: int, setting: str = "history", buffer: str = "infinite", claim: str = "invariant") -> list[str]:
@@ -242,11 +243,10 @@ def test_time_limit_is_unknown_and_never_a_yes() -> None:
     assert "time limit" in result.reason
 
 
-def test_command_line(tmp_path, monkeypatch, capsys) -> None:
+def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     folder = str(tmp_path / "out")
-    assert main(["verify", "property", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "--out", folder]) == 0
-    proved = json.loads(capsys.readouterr().out)
+    proved = answer(["verify", "property", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "--out", folder])
     assert proved["verdict"] == "verified"
     assert proved["sanity"]["satisfiable"] is True
     assert proved["recheck"]["confirmed"] is True
@@ -293,9 +293,6 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
         (["verify", "property", "cubic"], "no encoding"),
     ],
 )
-def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, capsys) -> None:
+def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, refused) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert says in error
-    assert error.count("\n") == 1
+    refused(arguments, says)

@@ -92,11 +92,9 @@ def test_only_a_time_out_takes_the_window_to_one_segment(detection: str, verdict
     assert Verifier(60).decide(Query("no restart", setting, smt_sender("aimd"), claim)).verdict == verdict
 
 
-def test_loss_detection_is_for_window_based_senders(capsys) -> None:
-    assert main(["verify", "property", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
-    assert "window-based senders" in capsys.readouterr().err
-    assert main(["verify", "property", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
-    assert "Did you mean 'dupacks'" in capsys.readouterr().err
+def test_loss_detection_is_for_window_based_senders(refused) -> None:
+    refused(["verify", "property", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"], "window-based senders")
+    refused(["verify", "property", "aimd", "--loss-detection", "dupack", "--buffer", "1"], "Did you mean 'dupacks'")
 
 
 def test_two_aimd_flows_are_not_starved_without_bound() -> None:
@@ -215,7 +213,7 @@ def test_two_flow_counterexamples_must_violate_the_property() -> None:
         Verifier(60).decide(replace(honest, claim=replace(honest.claim, holds=holds)))
 
 
-def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
+def test_fairness_on_the_command_line(tmp_path, capsys, refused) -> None:
     arguments = ["verify", "fairness", "aimd", "--T", "6", "--json", "--out", str(tmp_path)]
     assert main([*arguments, "--at-most", "32"]) == 0
     assert json.loads(capsys.readouterr().out)["bound"] == 32
@@ -226,8 +224,7 @@ def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
     assert main(["replay", refuted["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reproduced"] is True
     for wrong in (["--at-most", "1/2"], [], ["--at-most", "2", "--model", "ideal"]):
-        assert main([*arguments, *wrong]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+        refused([*arguments, *wrong])
 
 
 @pytest.mark.parametrize(

@@ -234,12 +234,11 @@ def test_an_easy_claim_is_proved_without_hand_work() -> None:
     assert found.verdict == "verified"
 
 
-def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer) -> None:
     monkeypatch.chdir(tmp_path)
     save_policy(tmp_path / "still", constant_policy(0.0))
     command = ["distill", "still.safetensors", "--depth", "1", "--json", *SMALL]
-    assert main(command) == 0
-    first = json.loads(capsys.readouterr().out)
+    first = answer(command)
     assert first["score"] > first["teacher_score"] - 0.01
     assert first["program"]["format"] == "ccenv-program" and 0 <= first["worst_utilisation"] <= 1
     assert make_sender(first["file"]).name == "still_d1"
@@ -359,12 +358,11 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
     ],
 )
 def test_distill_refuses_in_one_line(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
 ) -> None:
     monkeypatch.chdir(tmp_path)
     save_policy(tmp_path / "still", constant_policy(0.0))
-    assert main(["distill", *arguments, *SMALL]) == 2
-    assert said in capsys.readouterr().err
+    refused(["distill", *arguments, *SMALL], said)
 
 
 DATA = Path(__file__).parents[2] / "docs" / "data"

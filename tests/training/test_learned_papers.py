@@ -26,7 +26,6 @@ from ccenv.attacks.run import attack
 from ccenv.base.config import find_data
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.suite.curve import load_suite
-from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.layout import TICK_S
 from ccenv.envs.curve.settings import EnvSettings
@@ -66,14 +65,13 @@ def test_they_are_told_nothing() -> None:
         assert {row.needs for row in sender.interface.rows} == {""} and sender.interface.clock.every != "rtt"
 
 
-def test_the_suite_holds_every_paper_to_its_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_suite_holds_every_paper_to_its_claim(tmp_path: Path, answer) -> None:
     suite = load_suite("learned-papers")
     assert {reference.agent.partition(":")[0] for reference in suite.references} == set(PAPERS)
     assert all(reference.source.startswith("[") for reference in suite.references)
     cells = ["alone[[]buffer_bdp=4]/orca/*/1", "alone[[]buffer_bdp=4]/cubic/*/1", "unseen[[]loss_rate=0.05]/aurora/*/1"]
     only = [word for cell in (*cells, "three/astraea/*/1") for word in ("--only", cell)]
-    assert main(["bench", "run", "learned-papers", *only, "--out", str(tmp_path / "run"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answer(["bench", "run", "learned-papers", *only, "--out", str(tmp_path / "run"), "--json"])
     agents = found["agents"]
     assert agents["orca"]["queueing_delay_s"] < 0.5 * agents["cubic"]["queueing_delay_s"]
     assert agents["aurora"]["utilisation_loss_5"] > 0.9 and agents["astraea"]["jain_3"] > 0.8

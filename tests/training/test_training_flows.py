@@ -191,13 +191,11 @@ def test_training_goes_on_to_the_same_weights(tmp_path, capsys) -> None:
         ({"mixture": [{"scenario": {**BESIDE, "flows": [FLOW, {"sender": "cubik", "rtt_ms": 9}]}, "num_envs": 5}]}, "'cubic'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(change: dict, words: str, tmp_path, capsys) -> None:
+def test_what_cannot_be_is_refused_in_one_line(change: dict, words: str, tmp_path, refused) -> None:
     config = {"total_steps": 320, "num_envs": 5, "mixture": MIXTURE, "packet": SETTINGS, "ppo": {"n_steps": 32}}
     file = tmp_path / "flows.yaml"
     file.write_text(json.dumps({**config, **change}), encoding="utf-8")
-    assert main(["train", str(file), "--out", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1
+    refused(["train", str(file), "--out", str(tmp_path / "run")], words)
     assert not (tmp_path / "run").exists()
 
 
@@ -424,6 +422,5 @@ def test_the_narrower_contract_lies_inside_the_proved_one(ratio, C_L, delayed, u
     assert low <= least <= most <= high
 
 
-def test_the_command_line_refuses_a_program_in_one_line(capsys):
-    assert main(["train", "quick_sender", "--set", "contract=cc_qdel"]) == 2
-    assert "has no contract" in capsys.readouterr().err
+def test_the_command_line_refuses_a_program_in_one_line(refused):
+    refused(["train", "quick_sender", "--set", "contract=cc_qdel"], "has no contract")

@@ -9,7 +9,6 @@ from tables import training
 from ccenv.agents.learned.zoo import trained_on_scenes
 from ccenv.attacks.scenes import scene_of, scene_set
 from ccenv.base.config import shipped_names
-from ccenv.cli.main import main
 from ccenv.network.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
 from ccenv.training.records import ATTACK_SCENES, read_data
@@ -92,9 +91,8 @@ def test_ones_own_loop_stays_within_sixty_lines():
     ("record", "said"),
     [("page.md", "not valid JSON"), ("none/rec.json", "in an existing folder"), (".", "in an existing folder")],
 )
-def test_a_record_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch, capsys, record, said):
+def test_a_record_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch, refused, record, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "page.md").write_text("# A page")
-    assert main(["train", "quick_sender", "--record", record]) == 2
-    assert said in capsys.readouterr().err
+    refused(["train", "quick_sender", "--record", record], said)
     assert not (tmp_path / "runs").exists()

@@ -37,11 +37,10 @@ def test_mean_layers_take_the_head_apart() -> None:
     ],
 )
 def test_bad_configs_stop_before_ray_starts(
-    changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "rllib_duel", *(a for c in changes for a in ("--set", c))]) == 2
-    assert said in capsys.readouterr().err
+    refused(["train", "rllib_duel", *(a for c in changes for a in ("--set", c))], said)
 
 
 class Trained:
@@ -84,16 +83,15 @@ def test_missing_pettingzoo_is_said_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, refused) -> None:
     pytest.importorskip("ray")
     (tmp_path / "mine").write_text("x")
-    assert main(["train", "rllib_duel", "--out", str(tmp_path)]) == 2
-    assert "holds something else than a run of RLlib" in capsys.readouterr().err
+    refused(["train", "rllib_duel", "--out", str(tmp_path)], "holds something else than a run of RLlib")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
-def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer) -> None:
     pytest.importorskip("ray")
     from ccenv.training import records as record
 
@@ -103,8 +101,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     arguments = [a for c in [*SMALL, "environment.episode_rtts=8", "num_envs=4"] for a in ("--set", c)]
     arguments += ["--seeds", "3", "--record", str(tmp_path / "record.json")]
-    assert main(["train", name, "--out", str(tmp_path / "run"), "--json", *arguments]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(["train", name, "--out", str(tmp_path / "run"), "--json", *arguments])
     assert result["iterations"] == 2 and result["steps"] >= 128 and result["cpu_seconds"] > 0
     run = record.read_data(tmp_path / "record.json")["runs"][f"{name}:3"]
     assert run["evaluation"] == result["evaluation"] and 0 <= run["worst"]["deep"]["utilisation"] <= 1
@@ -117,7 +114,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, answer) -> None:
     """What comes out is a sender of ``ccenv sim`` that chooses inside the contract, and uses the link."""
     pytest.importorskip("ray")
     from ccenv.agents import make_sender
@@ -126,8 +123,7 @@ def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, capsys: pytes
 
     environment = "environment={scenario: single, contract: learned_contract_u80, episode_decisions: 32}"
     changes = [a for c in [*SMALL, "plays=packet", environment, "num_envs=4"] for a in ("--set", c)]
-    assert main(["train", "rllib_packet_flows", "--out", str(tmp_path / "run"), "--json", *changes]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = answer(["train", "rllib_packet_flows", "--out", str(tmp_path / "run"), "--json", *changes])
     assert result["iterations"] == 2 and result["steps"] >= 128
     assert result["evaluation"]["utilisation"] > 0.5
     sender = make_sender(str(tmp_path / "run"))
@@ -138,10 +134,9 @@ def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, capsys: pytes
     assert ran.summary()["flows"][0]["throughput_mbps"] > 6
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, refused) -> None:
     pytest.importorskip("ray")
-    assert main(["train", "rllib_duel", "--out", str(tmp_path / "run"), "--set", "address=127.0.0.1:1"]) == 2
-    assert "no Ray cluster at address" in capsys.readouterr().err
+    refused(["train", "rllib_duel", "--out", str(tmp_path / "run"), "--set", "address=127.0.0.1:1"], "no Ray cluster at address")
     assert not (tmp_path / "run").exists()
 
 
@@ -151,7 +146,7 @@ def arguments_of(*changes: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_was_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused, answer
 ) -> None:
     """The state put back is the state taken, number by number; what was done is not done again."""
     pytest.importorskip("ray")
@@ -159,8 +154,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
     from ccenv.training.rllib import run as module
 
     folder = tmp_path / "run"
-    assert main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of()]) == 0
-    first = json.loads(capsys.readouterr().out)
+    first = answer(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of()])
     kept = read_checkpoint(folder / "checkpoint")
     assert kept.iteration == 2
     assert {name.partition(".")[0] for name in kept.tensors} == {"module", "optimizer", "kl"}
@@ -173,8 +167,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
 
     monkeypatch.setattr(module, "unpack", watched)
     (folder / "progress.csv").write_text((folder / "progress.csv").read_text() + "3,9,,\n")  # killed before the checkpoint
-    assert main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of("iterations=3")]) == 0
-    longer = json.loads(capsys.readouterr().out)
+    longer = answer(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of("iterations=3")])
     assert put_back[0].keys() == kept.tensors.keys()
     for name, array in kept.tensors.items():
         np.testing.assert_array_equal(put_back[0][name], array, err_msg=name)
@@ -188,10 +181,12 @@ def test_a_run_goes_on_where_it_was_interrupted(
     finished = json.loads(capsys.readouterr().out)
     assert finished["resumed_from_iterations"] == 3
     assert finished["evaluation"] == longer["evaluation"]
-    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")]) == 2
-    assert "another config; choose another --out" in capsys.readouterr().err
-    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=1")]) == 2
-    assert "has already trained 3 iterations, more than iterations 1" in capsys.readouterr().err
+    refused(
+        ["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")], "another config; choose another --out"
+    )
+    refused(
+        ["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=1")],
+        "has already trained 3 iterations, more than iterations 1",
+    )
     (folder / "progress.csv").write_text("iteration,steps\n1,x\n")
-    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=4")]) == 2
-    assert "not the progress of 3 iterations" in capsys.readouterr().err
+    refused(["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=4")], "not the progress of 3 iterations")

@@ -244,10 +244,9 @@ def test_hostile_files_without_an_end_or_a_size_are_read_within_a_bound() -> Non
     assert read_bounded(Path("/proc/self/stat"), 100_000)  # says that it has no bytes
 
 
-def test_a_hostile_demo_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_demo_folder_is_refused(tmp_path: Path, refused) -> None:
     (tmp_path / STAGES).write_bytes(b'{"format": "ccenv-demo", "format_version": 1, "stages": [[]]}')
-    assert main(["demo", "--out", str(tmp_path)]) == 2
-    assert "not a stage file of ccenv demo" in capsys.readouterr().err
+    refused(["demo", "--out", str(tmp_path)], "not a stage file of ccenv demo")
 
 
 MIB = 1 << 20

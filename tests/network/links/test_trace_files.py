@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import tracemalloc
 from pathlib import Path
@@ -137,11 +136,10 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         same_rows(again, trace)
 
 
-def test_import_tells_format_and_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_tells_format_and_rates(tmp_path: Path, answer) -> None:
     file, out = tmp_path / "t.csv", tmp_path / "o.json"
     file.write_text("time_s,rate_mbps,delay_ms\n" + "".join(f"{t},{8 if t % 2 else 4},{t % 3}\n" for t in range(20)))
-    assert main(["paths", "import", str(file), "--json", "-o", str(out)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answer(["paths", "import", str(file), "--json", "-o", str(out)])
     assert (found["format"], found["kind"], found["lines"], found["length_s"]) == ("csv", "rate", 20, 20.0)
     assert found["mean_mbps"] == pytest.approx(6.0) and found["peak_mbps"] == pytest.approx(8.0)
     assert found["largest_delay_s"] == 0.002

@@ -208,9 +208,8 @@ def test_names_of_certificates(tmp_path):
         find_fair("ever_delay_none")
 
 
-def test_command(capsys, tmp_path, genuine):
-    assert main(["certificate", "check", "ever_delay", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+def test_command(capsys, answer, tmp_path, genuine):
+    told = answer(["certificate", "check", "ever_delay", "--json"])
     assert told["verdict"] == "confirmed"
     assert told["decided_exactly"] == told["queries"]
     assert told["sentence"].count("(6)") == 1
