@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runs import small_path
+from quic_runs import small_path
 
 from ccenv.agents.synthesized import shipped_program
 from ccenv.cli.main import main
