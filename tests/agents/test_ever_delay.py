@@ -20,7 +20,8 @@ def test_designs_are_those_of_the_certificates():
         certificate = read_fair(file)
         design, rule = certificate.design, certificate.rule
         asked = tuple(float(Fraction(value)) for value in (design.fairness, design.jitter_rtts, design.shares))
-        shipped[asked] = tuple(float(Fraction(value)) for value in (rule.slope, rule.gain, rule.offset, rule.start, rule.relief))
+        numbers = (rule.slope, rule.gain, rule.offset, rule.start, rule.relief, design.freedom)
+        shipped[asked] = tuple(float(Fraction(value)) for value in numbers)
     assert shipped == DESIGNS
 
 
@@ -96,3 +97,29 @@ def test_four_flows_share_the_link():
     shares = (engine.totals()["S"][0] - before) / (100 * 0.04 * 6e6)
     assert shares.sum() > 0.95
     assert shares.sum() ** 2 / (4 * (shares**2).sum()) > 0.99
+
+
+CONTRACT = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=10,start_share_mbps=100"
+
+
+@pytest.mark.parametrize(("set_to", "kept"), [(1.05, 1.05), (3.0, 1.1), (0.2, 1 / 1.1)])
+def test_a_contract_keeps_what_was_set_within_its_freedom(set_to, kept):
+    """What an action sets holds as a factor of the rule's rate, clipped; without a contract the rule's rate is back at once."""
+    for spec, factor in ((CONTRACT, kept), ("ever_delay:start_share_mbps=100", 1.0)):
+        flow = started(spec)
+        flow.state.pacing_rate_Bps = set_to * flow.state.ruled_Bps
+        flow.rounds(1)
+        assert flow.state.pacing_rate_Bps / flow.state.ruled_Bps == pytest.approx(factor if factor == 1.0 else kept, rel=1e-12)
+
+
+def test_off_the_map_v_follows_what_was_set_up_to_its_distance():
+    flow = started(CONTRACT)
+    state, before = flow.state, flow.state.v
+    state.target += state.start + 3.0
+    short = state.target - before  # X is 1
+    state.pacing_rate_Bps = math.e * state.ruled_Bps
+    flow.rounds(1)
+    assert before + 1.0 <= state.v <= before + 1.2
+    state.pacing_rate_Bps = 1e9 * state.ruled_Bps
+    flow.rounds(1)
+    assert short - (state.v - before) == pytest.approx(state.start, abs=0.2)

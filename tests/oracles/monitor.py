@@ -45,7 +45,7 @@ class ReferenceMonitor:
     def start(self) -> None:
         """Set what holds before the first decision."""
         flow, action = self.flow, self.policy.interface.action
-        if action in {"rate_log2", "cwnd_exp2_over"}:
+        if action in {"rate_log2", "cwnd_exp2_over", "rate_exp2_over"}:
             return
         rate = max(flow.beliefs.C_L, START_SEGMENTS * flow.floor_Bps)
         if action.startswith("cwnd"):

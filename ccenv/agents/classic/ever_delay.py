@@ -6,6 +6,10 @@ is fast and keeps the queue stable, the filter is slow and keeps the rates toget
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
 There is no window and no reaction to loss. B, g and the two distances come from certificates.
 
+A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is kept
+as a factor of the rule's rate within [1/f, f], which the theorem covers; off the map, where it says nothing, v follows what was set
+towards the map.
+
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
 bytes in flight; one of packets that has none measures X from the last moment without.
 """
@@ -32,16 +36,16 @@ START_GAIN = 0.1  # of v per Rm
 EXPONENT = 0.5  # sigma
 
 DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
-    (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375),
-    (3.93, 1.0, 136.0): (0.889615, 4.8e-05, 0.911411, 5.7003, 3.9383),
-    (2.95, 1.0, 114.0): (0.594992, 5.9e-05, 0.57297, 3.7823, 2.6027),
-    (3.93, 0.25, 179.0): (4.379646, 0.0001, 0.745049, 6.2506, 5.1694),
-    (1.97, 0.25, 122.0): (1.898493, 0.00017, 0.009814, 2.6853, 2.186),
-    (1.97, 0.125, 164.0): (4.339414, 0.00021, 0.078197, 3.1491, 3.9219),
-    (2.5, 0.125, 10.0): (4.354022, 0.0001, 0.080207, 11.9661, 9.7744),
-    (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.419, 1.0939),
+    (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375, 1.0),
+    (3.93, 1.0, 136.0): (0.889615, 4.8e-05, 0.911411, 5.7003, 3.9383, 1.0),
+    (2.95, 1.0, 114.0): (0.594992, 5.9e-05, 0.57297, 3.7823, 2.6027, 1.0),
+    (3.93, 0.25, 179.0): (4.379646, 0.0001, 0.745049, 6.2506, 5.1694, 1.0),
+    (1.97, 0.25, 122.0): (1.898493, 0.00017, 0.009814, 2.6853, 2.186, 1.0),
+    (1.97, 0.125, 164.0): (4.339414, 0.00021, 0.078197, 3.1491, 3.9219, 1.0),
+    (2.5, 0.125, 10.0): (4.354022, 0.0001, 0.080207, 11.9661, 9.7744, 1.1),
+    (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.419, 1.0939, 1.0),
 }
-"""(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start and relief of its certificate."""
+"""(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start, relief and freedom of its certificate."""
 
 STATE = state_record(
     "slope",  # B
@@ -49,8 +53,10 @@ STATE = state_record(
     "target",  # A = theta+ + ln(max_share)
     "start",  # so far below the map, v grows by START_GAIN
     "relief",  # so far above it, v falls by START_GAIN
+    "free",  # ln of the freedom
     "rm_s",  # parameter; 0: the smallest RTT seen
     "v",  # ln of the rate at X = 1
+    "ruled_Bps",  # the rule's rate at the last step
     "newest_s",  # when the newest acknowledged byte was sent
     "last_s",  # of the last step
     "began",  # 1 after the first step
@@ -81,7 +87,7 @@ def sender(
     )
     if asked not in DESIGNS:
         raise InputError(f"ever_delay: no certificate for {_told(asked)}; the nearest is {_told(nearest(asked))}")
-    slope, gain, offset, start, relief = DESIGNS[asked]
+    slope, gain, offset, start, relief, freedom = DESIGNS[asked]
     largest = number("ever_delay", "max_share_mbps", max_share_mbps, above=0, high=1e6) * MBPS_IN_BPS
     start_share_Bps = number("ever_delay", "start_share_mbps", start_share_mbps, low=0, high=1e6) * MBPS_IN_BPS
     v = rest_of(start_share_Bps, offset + math.log(largest), slope) if start_share_Bps > 0 else math.log(largest / asked[2])
@@ -94,6 +100,7 @@ def sender(
         target=offset + math.log(largest),
         start=start,
         relief=relief,
+        free=math.log(freedom),
         rm_s=1e-3 * number("ever_delay", "rm_ms", rm_ms, low=0, high=1e6),
         v=v,
     )
@@ -123,7 +130,7 @@ def _told(design: tuple[float, ...]) -> str:
 def init(state: Any) -> None:
     """Start at the smallest share; the window never binds."""
     state.cwnd_bytes = UNLIMITED_BYTES
-    state.pacing_rate_Bps = math.exp(state.v)
+    state.pacing_rate_Bps = state.ruled_Bps = math.exp(state.v)
     state.began = 0.0
 
 
@@ -171,6 +178,18 @@ def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
         state.last_s = now_s
         return
     x = max(1.0, (now_s - state.newest_s) / rm_s)
+    chosen = 0.0  # ln of what was set over the rule's rate
+    if state.free > 0.0:
+        chosen = math.log(state.pacing_rate_Bps / state.ruled_Bps)
+        short = state.target - state.slope * (x - 1.0) - state.v
+        if short > state.start:
+            state.v += min(max(chosen, 0.0), short - state.start)
+            chosen = 0.0
+        elif short < -state.relief:
+            state.v += max(min(chosen, 0.0), short + state.relief)
+            chosen = 0.0
+        chosen = min(max(chosen, -state.free), state.free)
     state.v += drift(state, x) * (now_s - state.last_s) / rm_s
     state.last_s = now_s
-    state.pacing_rate_Bps = math.exp(state.v) * x**-EXPONENT
+    state.ruled_Bps = math.exp(state.v) * x**-EXPONENT
+    state.pacing_rate_Bps = state.ruled_Bps * math.exp(chosen)

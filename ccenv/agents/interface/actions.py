@@ -76,11 +76,15 @@ ACTIONS = (
         "",
         {"step": (0.5, 0.01, 4.0), "probe": (0.07, 0.0, 0.5)},
     ),
+    Action(
+        "rate_exp2_over", "rate", "rate * 2^(step*a), from which the inner CCA continues", "", {"step": (0.3, 0.01, 4.0)}, "inner"
+    ),
 )
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
-_RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER, _CWND_EXP2_PROBE = range(
-    len(ACTIONS)
-)
+(
+    _RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER, _CWND_EXP2_PROBE,
+    _RATE_EXP2_OVER,
+) = range(len(ACTIONS))  # fmt: skip
 MIN_CWND_SEGMENTS = 2.0
 PROBE_PACING_GAIN = 2.0
 START_SEGMENTS = 10.0
@@ -116,7 +120,7 @@ def set_by_action(number, first, second, a, m):
         return max(m.C_L_Bps * 2.0 ** (first * a), m.mss_bytes / m.told_rtt_s), np.inf
     if number == _RATE_DELTA:
         return max(_scale(m.rate_Bps, first * second * a), least_Bps), np.inf
-    if number == _RATE_EXP2:
+    if number in (_RATE_EXP2, _RATE_EXP2_OVER):
         return max(m.rate_Bps * 2.0 ** (first * a), least_Bps), np.inf
     if number == _RATE_BETWEEN:
         rate_Bps = m.contract_low_Bps + 0.5 * (a + 1.0) * (m.contract_high_Bps - m.contract_low_Bps)

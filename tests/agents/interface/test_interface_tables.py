@@ -74,6 +74,7 @@ def test_actions_set_what_their_formulas_say() -> None:
         "cwnd_exp2": (2 * 30e3 * 2.0**0.15 / 0.05, 30e3 * 2.0**0.15),
         "cwnd_exp2_over": (2 * 30e3 / 0.05, 30e3),
         "cwnd_exp2_probe": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
+        "rate_exp2_over": (1e6 * 2.0**0.15, np.inf),
     }
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]
