@@ -6,9 +6,9 @@ is fast and keeps the queue stable, the filter is slow and keeps the rates toget
 state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
 There is no window and no reaction to loss. B, g and the two distances come from certificates.
 
-A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is kept
-as a factor of the rule's rate within [1/f, f], which the theorem covers; off the map, where it says nothing, v follows what was set
-towards the map.
+A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is
+kept as a factor of the rule's rate within [1/f, f], which the theorem covers; off the map, where it says nothing, v follows what
+was set towards the map.
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
 bytes in flight; one of packets that has none measures X from the last moment without.
