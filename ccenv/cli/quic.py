@@ -108,6 +108,35 @@ def attack(
 
 
 @app.command()
+def explain(
+    log: Annotated[Path, typer.Argument(metavar="FILE.qlog", help="Log of a sender: JSON or JSON-SEQ.")],
+    *,
+    rtt: Annotated[float, rtt_option("Propagation round trip.")],
+    rate: Annotated[float | None, rate_option("Of the link; by default the one that needs the least D.")] = None,
+    jitter: Annotated[float | None, jitter_option("D of the network, ACK delays included; by default the least one.")] = None,
+    out: Annotated[Path | None, out_option("Beliefs over time, and the least D for each rate (.png, .svg).", "FILE")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Tell what a sender's log proves: whether a legal network explains it, the least D for each rate, bounds of the rate.
+
+    Exit code 1 if no legal network of that rate and D explains it.
+
+    Example: ccenv quic explain run.qlog --rtt 40ms -o explain.png --json
+    """
+    from ccenv.quic.explain import explain as explain_log
+
+    data = explain_log(log, rtt_s=rtt, rate_mbps=rate, jitter_s=jitter, out=out)
+    if json:
+        print_json(data)
+    else:
+        rows = [[one["rate_mbps"], one["least_D_ms"]] for one in data["frontier"]]
+        print_table(f"{log}: {data['acks']} ACKs, {data['lost']} packets lost", ["rate (Mbit/s)", "least D (ms)"], rows)
+        verdict = "a legal network explains it" if data["legal"] else "NO legal network explains it"
+        print_text(f"at {data['rate_mbps']:.4g} Mbit/s {verdict}; C_L {data['C_L']}, C_U {data['C_U']} Mbit/s")
+    return 0 if data["legal"] else EXIT_NOT_LEGAL
+
+
+@app.command()
 def build(json: JsonOption = False) -> None:
     """Build quinn for this machine, from Debian's crates, without a network: apt install cargo librust-quinn-proto-dev.
 

@@ -39,7 +39,7 @@ class State(ctypes.Structure):
 
 
 class ProgramControl(QuicCongestionControl):
-    """A program behind aioquic's callbacks: counts packets, and asks the program once per ACK."""
+    """A program behind aioquic's callbacks: counts bytes in full packets, and asks the program once per ACK."""
 
     library: Any = None
 
@@ -47,7 +47,7 @@ class ProgramControl(QuicCongestionControl):
         """Begin with aioquic's initial window; the first ACK begins the program."""
         super().__init__(max_datagram_size=max_datagram_size)
         self.size, self.pacing_Bps = max_datagram_size, 0
-        self.sent = self.delivered = self.lost = self.expired = 0
+        self.sent = self.delivered = self.lost = 0
         self._sender: Any = None
 
     def take(self, now_us: int, rtt_us: int, delivered: int, lost: int, sent: int, in_flight: int, mss: int) -> tuple[int, int]:
@@ -67,13 +67,12 @@ class ProgramControl(QuicCongestionControl):
     def on_packet_acked(self, *, now: float, packet: Any) -> None:
         """Count."""
         self.bytes_in_flight -= packet.sent_bytes
-        self.delivered += 1
+        self.delivered += packet.sent_bytes
 
     def on_packets_expired(self, *, packets: Iterable[Any]) -> None:
         """Count."""
         for packet in packets:
             self.bytes_in_flight -= packet.sent_bytes
-            self.expired += 1
 
     def on_packets_lost(self, *, now: float, packets: Iterable[Any]) -> None:
         """Count."""
@@ -86,9 +85,9 @@ class ProgramControl(QuicCongestionControl):
 
     def on_rtt_measurement(self, *, now: float, rtt: float) -> None:
         """Ask the program: aioquic calls this once per ACK, after the packets that it acknowledges."""
-        in_flight = self.sent - self.delivered - self.lost - self.expired
+        in_flight, delivered = -(-self.bytes_in_flight // self.size), self.delivered // self.size
         cwnd, self.pacing_Bps = self.take(
-            int(now * 1e6 + 0.5), int(rtt * 1e6 + 0.5), self.delivered, self.lost, self.sent, in_flight, self.size
+            int(now * 1e6 + 0.5), int(rtt * 1e6 + 0.5), delivered, self.lost, self.sent, in_flight, self.size
         )
         self.congestion_window = cwnd * self.size
 

@@ -107,6 +107,7 @@ class Aioquic(Stack):
         from ccenv.quic.adapters.aioquic_control import ProgramControl, pace
 
         vars(logger)["time"] = _CLOCK
+        _CLOCK.now_s = settings.start_s
         log, control = None, settings.control
         if not isinstance(control, str):
             log = ProgramLog(control)

@@ -52,13 +52,14 @@ pub struct Program {
     pub note: Option<unsafe extern "C" fn(*const Seen, *const State)>,
 }
 
-/// A program behind quinn's callbacks: counts packets, and asks the program once per ACK.
+/// A program behind quinn's callbacks: counts bytes in full packets, and asks the program once per ACK.
 #[derive(Clone)]
 pub struct Control {
     program: Program,
     sender: Vec<u64>,
     begun: bool,
     origin: Instant,
+    acked: u64,
     seen: Seen,
     state: State,
     newest: Option<Instant>,
@@ -91,6 +92,7 @@ impl ControllerFactory for Factory {
             sender: vec![0; words],
             begun: false,
             origin: self.origin,
+            acked: 0,
             seen: Seen { mss: self.mss, ..Seen::default() },
             state: State { cwnd: 10, ..State::default() },
             newest: None,
@@ -105,17 +107,18 @@ impl Controller for Control {
         self.seen.sent += 1;
     }
 
-    fn on_ack(&mut self, _now: Instant, sent: Instant, _bytes: u64, app_limited: bool, _rtt: &RttEstimator) {
-        self.seen.delivered += 1;
+    fn on_ack(&mut self, _now: Instant, sent: Instant, bytes: u64, app_limited: bool, _rtt: &RttEstimator) {
+        self.acked += bytes;
         self.newest = self.newest.max(Some(sent));
         self.limited = app_limited;
     }
 
-    fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
         let Some(sent) = self.newest.take() else { return };
         self.seen.now_us = (now - self.origin).as_micros() as u64;
         self.seen.rtt_us = (now - sent).as_micros() as i32;
-        self.seen.in_flight = self.seen.sent.saturating_sub(self.seen.delivered + self.seen.lost);
+        self.seen.delivered = (self.acked / self.seen.mss as u64) as u32;
+        self.seen.in_flight = ((in_flight + self.seen.mss as u64 - 1) / self.seen.mss as u64) as u32;
         self.seen.app_limited = self.limited as u32;
         let take = if self.begun { self.program.ack } else { self.program.begin };
         unsafe { take(self.sender.as_mut_ptr(), &self.seen, &mut self.state) };

@@ -1,0 +1,134 @@
+"""What a log proves: the least D against the truth, wrong rates, both formats, files that are broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from quic_runs import random_moves, small_path, small_run
+
+from ccenv.cli.main import main
+from ccenv.quic.explain import curves_of, explain, explains, least_jitter_s
+from ccenv.quic.qlog import read_qlog
+from ccenv.quic.stacks import STACKS
+
+GRID_S, STEP_S, RATE_BPS = 0.0005, 0.0025, 1.5e6
+Capture = pytest.CaptureFixture[str]
+SOON = {"calm": None, "hoarded": np.tile(np.array([[0.0, 1.0, 0.0, 0.0]] * 12 + [[0.0, 1.0, 1.0, 0.0]] * 4), (30, 1))}
+
+
+def log_of(folder: Path, stack: str, sender: str, moves: np.ndarray | None, jitter_ms: float = 20.0) -> Path:
+    if STACKS[stack].missing():
+        pytest.skip(str(STACKS[stack].missing()))
+    result = small_run(sender, small_path(jitter_ms=jitter_ms), stack=stack, moves=moves, log=True)
+    file = folder / f"{stack}.qlog"
+    result.save(file)
+    return file
+
+
+@pytest.mark.parametrize("stack", ["aioquic", "picoquic"])
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_the_least_D_is_that_of_the_network(stack: str, seed: int | None, tmp_path: Path) -> None:
+    """Beyond D only the ACK delay, the network's step, and the grid of the explanation; a packet takes two of its steps."""
+    file = log_of(tmp_path, stack, "cubic", SOON["hoarded"] if seed is None else random_moves(seed))
+    curves = curves_of(read_qlog(file), 0.02)
+    least_s = least_jitter_s(curves, RATE_BPS)
+    assert least_s is not None
+    assert least_s <= 0.02 + STEP_S + STACKS[stack].ack_delay_s + 2 * GRID_S
+    assert seed is not None or least_s >= 0.02 - STEP_S - 2 * GRID_S
+    assert not explains(curves, RATE_BPS, round(least_s / GRID_S) - 1)
+    assert least_jitter_s(curves, 0.7 * RATE_BPS) is None
+
+
+def test_a_saturated_log_refuses_wrong_rates(tmp_path: Path, capsys: Capture) -> None:
+    """With the D of the network, ACK delay and step included: both slower and faster links are out."""
+    file = log_of(tmp_path, "aioquic", "cubic", None, jitter_ms=0.0)
+    for rate, code in (("12", 0), ("9", 1), ("15", 1)):
+        assert main(["quic", "explain", str(file), "--rtt", "20ms", "--rate", rate, "--jitter", "5ms", "--json"]) == code
+        told = json.loads(capsys.readouterr().out)
+        assert told["legal"] is (code == 0)
+        if code == 0:
+            assert told["least_D_ms_at_rate"] <= 4.5
+            assert told["C_L"] <= 12 * 1.02
+            assert told["C_U"] is None or told["C_U"] >= 12 * 0.98
+
+
+def test_the_records_are_those_of_the_sender(tmp_path: Path) -> None:
+    """Time, RTT and losses of each ACK, and packets delivered, but for those of the handshake."""
+    result = small_run("cc_qdel", small_path(1.0), log=True) if not STACKS["aioquic"].missing() else pytest.skip("no aioquic")
+    file = tmp_path / "run.qlog"
+    result.save(file)
+    seen, told = result.flows[0].records()[0], read_qlog(file).ack_records()
+    seen = seen[-len(told) :]
+    assert len(told) > 100
+    for name in ("rtt_us", "lost"):
+        assert (seen[name] == told[name]).all()
+    assert len(np.unique(seen["now_us"].astype(np.int64) - told["now_us"].astype(np.int64))) == 1
+    assert np.ptp(seen["delivered"].astype(np.int64) - told["delivered"].astype(np.int64)) <= 1
+
+
+def events(n: int = 400) -> list[dict[str, Any]]:
+    """A sender at 12 Mbit/s, 20 ms: a packet each ms, acknowledged 21 ms later."""
+    out: list[dict[str, Any]] = []
+    for k in range(n):
+        data = {
+            "header": {"packet_type": "1RTT", "packet_number": k},
+            "raw": {"length": 1472},
+            "frames": [{"frame_type": "stream"}],
+        }
+        out.append({"time": float(k), "name": "transport:packet_sent", "data": data})
+        if k >= 21:
+            ack = {"header": {"packet_type": "1RTT"}, "frames": [{"frame_type": "ack", "acked_ranges": [[0, k - 21]]}]}
+            out.append({"time": k + 0.5, "name": "quic:packet_received", "data": ack})
+        out.append({"time": k + 0.6, "name": "vendor:strange", "data": {}})
+    return out
+
+
+def test_both_formats_say_the_same(tmp_path: Path) -> None:
+    document, sequence = tmp_path / "a.qlog", tmp_path / "a.sqlog"
+    document.write_text(json.dumps({"qlog_version": "0.3", "traces": [{"events": events()}]}), encoding="utf-8")
+    head = {"file_schema": "urn:ietf:params:qlog:file:sequential", "serialization_format": "application/qlog+json-seq"}
+    sequence.write_bytes(b"".join(b"\x1e" + json.dumps(one).encode() + b"\n" for one in [head, *events()]))
+    first, second = (explain(file, rtt_s=0.02, rate_mbps=12.0) for file in (document, sequence))
+    assert {**first, "file": ""} == {**second, "file": ""}
+    assert (first["unknown_events"], first["legal"], first["lost"]) == (400, True, 0)
+    assert first["least_D_ms_at_rate"] <= 2.0
+
+
+LACKING = {"qlog_version": "0.3", "traces": [{"events": [{**events(1)[0], "data": {"header": {"packet_type": "1RTT"}}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "a.qlog"),
+        (b'{"qlog_version": "0.3", "traces": [{"events": [{"time": 1.0, "name": "transp', "cut off in the middle (76 bytes)"),
+        (b'{"qlog_version": "1.7", "traces": [{"events": []}]}', "qlog of version '1.7'; draft-00"),
+        (b'{"qlog_version": "0.3"}', "no qlog: it has no traces"),
+        (b"[1, 2]", "no qlog: it has no traces"),
+        (b'{"qlog_version": "0.3", "traces": [{"events": []}]}', "0 events, and no ACK of a data packet"),
+        (b'{"qlog_version": "0.3", "traces": [{"events": [{"name": "x"}]}]}', "an event without a time"),
+        (b'\x1e{"qlog_version": "0.3"}\n\x1e{"time": 1, "na', "record 1: cut off in the middle"),
+        (json.dumps({"qlog_version": "0.3", "traces": [{"events": events(40)}]}).encode(), "at least 2 Rm are needed"),
+        (json.dumps(LACKING), "event 1 (transport:packet_sent) lacks what it must have"),
+    ],
+)
+def test_broken_logs_are_refused_in_one_line(content: bytes | str | None, words: str, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "a.qlog"
+    if content is not None:
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert main(["quic", "explain", str(file), "--rtt", "20ms"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert words in told.err
+
+
+def test_a_huge_log_is_refused_unread(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "huge.qlog"
+    with file.open("wb") as stream:
+        stream.truncate(1 << 30)  # a hole: takes no room
+    assert main(["quic", "explain", str(file), "--rtt", "20ms"]) == 2
+    assert "longer than 268435456 bytes" in capsys.readouterr().err
