@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
 EXIT_FAILED = 1
+QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
 
 
 @app.command()
@@ -63,6 +65,8 @@ def run(
     from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.cli.shared import progress_bar
 
+    if name == QUIC:
+        return _run_quic(out or RUNS / QUIC, only or (), json)
     suite = as_suite(name)
     folder = out or RUNS / suite.name
     with progress_bar(f"suite {suite.name}") as show:
@@ -120,6 +124,25 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         print_text(f"{n_failed} cells failed")
     if manifest["n_missing"] > n_failed:
         print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
+
+
+def _run_quic(folder: Path, only: Sequence[str], json: bool) -> int:
+    """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
+    from ccenv.cli.shared import progress_bar
+    from ccenv.quic.suite import COLUMNS, FORMAT, plot, run_suite
+
+    with progress_bar(f"suite {QUIC}") as show:
+        record = run_suite(only, show)
+    folder.mkdir(parents=True, exist_ok=True)
+    FORMAT.write(folder / "record.json", record)
+    plot(record, folder / "summary.png")
+    if json:
+        print_json({"out": folder, **record})
+    else:
+        print_table(QUIC, COLUMNS, [[row[column] for column in COLUMNS] for row in record["rows"]])
+        for reason in record["missing"].values():
+            print_text(reason)
+    return EXIT_FAILED if any(not row["legal"] or row["twin"] is False for row in record["rows"]) else 0
 
 
 @app.command()

@@ -23,7 +23,7 @@ from ccenv.quic.stacks.stack import Stack
 
 COUNTERPARTS = {"bbr": "bbr1"}  # controls of stacks, by the sender of the engine whose moves are played
 BUDGET_S = 60.0
-RANDOM_SHARE = 0.5  # of the runs of a search; the rest mutates the worst so far
+RANDOM_SHARE = 0.4  # of the runs of a search; the rest mutates the worst so far
 MOST_RUNS = 1_000_000
 
 
@@ -131,7 +131,7 @@ def attack_quic(
         game.run(game.stored.moves, "timed")
         planned = int(max(2, min(MOST_RUNS, budget_s / max(1e-6, time.process_time() - begun_s))))
         game.told = None if told is None else lambda runs: told(runs, planned)
-        out["search"] = _search(game, planned, seed)
+        out["search"] = search_moves(game, planned, seed)
     worst = game.worst
     difference = worst.difference()
     out |= {
@@ -146,7 +146,7 @@ def attack_quic(
     return out
 
 
-def _search(game: QuicGame, runs: int, seed: int) -> dict[str, Any]:
+def search_moves(game: QuicGame, runs: int, seed: int) -> dict[str, Any]:
     """Try constant and random patterns, then mutate the worst sequence so far, stored moves included."""
     before, best, outcome = game.runs, game.stored.moves, float("inf")
     corners = game.moves(constants(game, (0.0, 1.0)))[:runs]
