@@ -78,6 +78,9 @@ def test_two_flows_share_a_link_legally(stack: str) -> None:
     assert result.violations == []
     assert result.utilisation > 0.8
     assert min(result.shares) > 0.02
+    assert result.difference() is None
+    again = small_run(["cc_probe_drain", "cc_probe_drain"], small_path(2.0, rtts_ms=(20.0, 20.0)), stack=stack)  # overflows
+    assert (again.difference(), again.violations) == (None, [])
     assert result.losses > 0
 
 
