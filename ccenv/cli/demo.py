@@ -136,15 +136,28 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
     """
     for module, extra in _EXTRAS:
         require_extra(module, extra)
-    with ResultFolder(out, "a demo", STAGES, FORMAT, {}, fresh=fresh, owns=("*",)) as folder:
+    with open_demo(out, fresh) as folder:
         return _run_stages(folder, make_stages(plan, out), say)
+
+
+def open_demo(out: Path, fresh: bool = False) -> ResultFolder:
+    """Return the folder of a demo, to be held. Raises InputError if it holds something else."""
+    return ResultFolder(out, "a demo", STAGES, FORMAT, {}, fresh=fresh, owns=("*",))
+
+
+def finished_stages(folder: ResultFolder) -> dict[str, Any]:
+    """Return what a held folder says of finished stages, by name. Raises InputError if it is damaged."""
+    done: Any = {} if folder.stored is None else folder.stored.get("stages")
+    if not isinstance(done, dict) or not all(
+        isinstance(one, dict) and {"command", "result"} <= one.keys() for one in done.values()
+    ):
+        raise InputError(f"{folder.path / STAGES}: not {FORMAT.what}; --fresh starts anew")
+    return done
 
 
 def _run_stages(folder: ResultFolder, stages: list[DemoStep], say: Callable[[str], None]) -> dict[str, Any]:
     """Run the missing stages in a locked folder."""
-    done: Any = {} if folder.stored is None else folder.stored.get("stages")
-    if not isinstance(done, dict):
-        raise InputError(f"{folder.path / STAGES}: not {FORMAT.what}; --fresh starts anew")
+    done = finished_stages(folder)
     folder.write({"stages": done})
     begin = time.perf_counter()
     report: list[dict[str, Any]] = []

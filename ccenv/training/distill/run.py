@@ -75,7 +75,9 @@ class Stages(ResultFolder):
             "result",
             lambda stored: stage() | {"seconds": round(time.perf_counter() - begin, 1)},
             lambda stored: (
-                stored["result"].get("verdict") == "verified" and {**(stored.get("key") or {}), **limits} == key | limits
+                stored["result"].get("verdict") == "verified"
+                and isinstance(stored.get("key"), dict)
+                and {**stored["key"], **limits} == key | limits
             ),
         )
 

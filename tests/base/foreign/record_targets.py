@@ -300,11 +300,12 @@ def _shown(content: bytes, folder: Path) -> object:
 
 
 def _demo(content: bytes, folder: Path) -> object:
-    from ccenv.cli.demo import STAGES, _open_stages
+    from ccenv.cli.demo import STAGES, finished_stages, open_demo
 
     (folder / "demo").mkdir(exist_ok=True)
     (folder / "demo" / STAGES).write_bytes(content)
-    return _open_stages(folder / "demo", False)
+    with open_demo(folder / "demo") as held:
+        return finished_stages(held)
 
 
 def _json_seed(data: Any) -> list[bytes]:
@@ -334,5 +335,12 @@ RECORD_TARGETS = (
         lambda: [*_json_seed({"format": "ccenv-run", "name": "x", "steps": 3}), _submissions()["program"][DOCUMENT]],
         3,
     ),
-    Target("demo", _demo, lambda: _json_seed({"format": "ccenv-demo", "format_version": 1, "stages": {"train": {}}}), 2),
+    Target(
+        "demo",
+        _demo,
+        lambda: _json_seed(
+            {"format": "ccenv-demo", "format_version": 1, "stages": {"train": {"command": "ccenv train", "result": "done"}}}
+        ),
+        2,
+    ),
 )
