@@ -19,8 +19,8 @@ from ccenv.base.units import STEPS, steps_or_seconds
 from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
     JsonOption,
+    SettingsOption,
     budget_option,
-    buffer_option,
     choices,
     fresh_option,
     out_option,
@@ -28,9 +28,8 @@ from ccenv.cli.shared import (
     print_table,
     print_text,
     quantity_option,
-    rate_option,
-    rtt_option,
     seconds_option,
+    settings,
 )
 
 if TYPE_CHECKING:
@@ -71,15 +70,6 @@ def command(
             help="Attack per packet: jitter boxes of a scenario that are external (docs/environments.md).",
         ),
     ] = None,
-    rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
-    rtt: Annotated[float | None, rtt_option("Rm instead of the path's; D and the buffer keep their multiples.")] = None,
-    jitter: Annotated[
-        str | None,
-        typer.Option(
-            "--jitter", "--jitter-rtts", metavar="NUMBER[rtt|ms|s]", help="D instead of the path's, such as 1rtt or 20ms."
-        ),
-    ] = None,
-    buffer: Annotated[str | None, buffer_option("Buffer instead of the path's, such as 4bdp.")] = None,
     adversary: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,14 +85,10 @@ def command(
         ),
     ] = ("utilisation"),
     flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,
-    ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,
     budget: Annotated[str | None, budget_option("Of all adversaries together; default: 20Msteps, for plain Python 60s.")] = None,
     seed: Annotated[int, typer.Option(help="Decides searches and senders.")] = 0,
     timing: Annotated[str, typer.Option(help="engine, or smt: proof timing, one step per Rm.")] = "engine",
-    steps_per_rtt: Annotated[int | None, typer.Option(help="K, engine steps per Rm; default 8, in proof timing 1.")] = None,
-    warmup_rtts: Annotated[int, typer.Option(help="Rm before the measured window; the attack runs already.")] = 60,
-    window_rtts: Annotated[int, typer.Option(help="Rm measured.")] = 60,
-    calm_rtts: Annotated[int, typer.Option(help="Rm at the start in which the network is benign.")] = 0,
+    set_: SettingsOption = None,
     out: Annotated[Path | None, out_option("Folder of result and traces; runs/attack/... by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what an interrupted attack has finished.")] = False,
     json: JsonOption = False,
@@ -116,20 +102,22 @@ def command(
 
     Example: ccenv attack copa --model ccac
     Example: ccenv attack mine.py --budget 2min
-    Example: ccenv attack vegas --adversary starvation --ratio 20
+    Example: ccenv attack vegas --adversary starvation -s ratio=20 -s window_rtts=80
     Example: ccenv attack cc_probe_drain --model cbr_delay --flows 2 --goal fairness
     Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
+    held = settings("attack", set_)
     if scenario is not None:
         curve_options = {
-            "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt": (rtt, None),
-            "--jitter": (jitter, None), "--buffer": (buffer, None),
-            "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
-            "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
-        }  # fmt: skip
+            "--model": model != "ccac",
+            "--path": path != "deep",
+            "--flows": flows != 1,
+            "--timing": timing != "engine",
+        }
+        curve_options |= {f"-s {key}": bool(held[key]) for key in held if key not in ("warmup_rtts", "window_rtts")}
         return attack_packets(
-            agent, scenario, curve_options, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
-            window_rtts=window_rtts, goal=goal, out=out, fresh=fresh, json=json,
+            agent, scenario, curve_options, adversaries=adversary, budget=budget, seed=seed, goal=goal, held=held, out=out,
+            fresh=fresh, json=json,
         )  # fmt: skip
     from ccenv.agents.identity import sender_hash
     from ccenv.agents.learned.zoo import trained_on_scenes
@@ -139,32 +127,25 @@ def command(
     from ccenv.attacks.store import FORMAT, AttackFolder
 
     sender = load_sender(agent)
-    network_path = _add_flows(_path(path, rate, rtt, jitter, buffer), flows)
-    settings: dict[str, Any] = {
-        "model": model,
-        "adversaries": _set_ratio(adversary or list(PANEL), ratio),
-        "seed": seed,
-        "timing": timing,
-        "steps_per_rtt": steps_per_rtt,
-        "warmup_rtts": warmup_rtts,
-        "window_rtts": window_rtts,
-        "calm_rtts": calm_rtts,
-        "goal": goal,
-    }
+    network_path = _add_flows(_path(path, *(held[key] for key in ("rate", "rtt", "jitter", "buffer"))), flows)
+    adversaries = _set_ratio(adversary or list(PANEL), held["ratio"])
+    played: dict[str, Any] = {"model": model, "adversaries": adversaries, "seed": seed, "timing": timing, "goal": goal}
+    played |= {key: held[key] for key in ("steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")}
     steps, seconds = (None, default_budget_s(sender)) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
     allowed = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_value({**settings, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
-    first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
-    asked = {"adversaries": settings["adversaries"], "seed": seed} | ({"budget_flow_steps": steps} if steps else {})
+    key = hash_value({**played, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
+    first_row = held["warmup_rtts"] * (held["steps_per_rtt"] or (1 if timing == "smt" else DEFAULT_STEPS))
+    asked = {"adversaries": adversaries, "seed": seed} | ({"budget_flow_steps": steps} if steps else {})
     out = out or RUNS / f"{sender.name}-{model}-{key[:8]}"
     folder = AttackFolder(out, FORMAT, key, code_hash(attack), fresh=fresh, first_row=first_row, **asked)
-    result, data = _run(sender, partial(attack, sender, path=network_path, **settings), allowed, folder)
+    result, data = _run(sender, partial(attack, sender, path=network_path, **played), allowed, folder)
     attacked_scenes = trained_on_scenes(agent)
     spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
     if json:
-        print_json(data | {"budget_s": seconds, "seconds": spent_s, "trained_on_scenes": attacked_scenes})
+        about = {"budget_s": seconds, "seconds": spent_s, "trained_on_scenes": attacked_scenes, "settings": held}
+        print_json(data | about)
     else:
         scene_name = data["scene"]
         place = f"{model}, another path" if scene_name is None else f"{model}, {data['scene_set']} scene {scene_name}"
@@ -203,24 +184,24 @@ def _exit_code(result: AttackResult[Any]) -> int:
     return EXIT_ILLEGAL if broken else 0
 
 
-def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: str | None, buffer: str | None) -> NetworkPath:
+def _path(name: str, rate: str | None, rtt: str | None, jitter: str | None, buffer: str | None) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
     from ccenv.attacks.scenes import attack_path
     from ccenv.base.registry import number
-    from ccenv.base.units import buffer_units, jitter_units, positive, quantity
+    from ccenv.base.units import MBPS, SECONDS_OF_MS, buffer_units, jitter_units, positive, quantity
     from ccenv.network.path import MBPS_IN_BPS, make_path
 
     base = attack_path(name)
-    if link_rate_mbps is None and rtt_s is None and jitter is None and buffer is None:
+    if rate is None and rtt is None and jitter is None and buffer is None:
         return base
-    flow, rate_Bps = base.flows[0], base.link_rate_Bps if link_rate_mbps is None else link_rate_mbps * MBPS_IN_BPS
-    rtt = flow.rtt_s if rtt_s is None else number("path", "rtt_s", rtt_s, above=0)
-    jitter_s = flow.jitter_s / flow.rtt_s * rtt if jitter is None else quantity("--jitter", jitter, jitter_units(rtt))
-    bdp_bytes = rate_Bps * rtt
-    buffer_bytes = None if buffer is None else positive("--buffer", buffer, buffer_units(bdp_bytes, base.mss_bytes))
+    flow, rate_Bps = base.flows[0], base.link_rate_Bps if rate is None else quantity("-s rate", rate, MBPS) * MBPS_IN_BPS
+    rtt_s = flow.rtt_s if rtt is None else number("path", "rtt_s", quantity("-s rtt", rtt, SECONDS_OF_MS), above=0)
+    jitter_s = flow.jitter_s / flow.rtt_s * rtt_s if jitter is None else quantity("-s jitter", jitter, jitter_units(rtt_s))
+    bdp_bytes = rate_Bps * rtt_s
+    buffer_bytes = None if buffer is None else positive("-s buffer", buffer, buffer_units(bdp_bytes, base.mss_bytes))
     return make_path(
         link_rate_mbps=rate_Bps / MBPS_IN_BPS,
-        rtt_ms=1e3 * rtt,
+        rtt_ms=1e3 * rtt_s,
         jitter_ms=1e3 * jitter_s,
         buffer_bdp=base.buffer_bytes / base.bdp_bytes if buffer_bytes is None else buffer_bytes / bdp_bytes,
         mss_bytes=base.mss_bytes,
@@ -243,7 +224,7 @@ def _set_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     if ratio is None:
         return adversaries
     if not any(name in NEEDS_RATIO for name in adversaries):
-        raise InputError(f"--ratio is for the adversaries {' and '.join(NEEDS_RATIO)}; give --adversary starvation")
+        raise InputError(f"-s ratio is for the adversaries {' and '.join(NEEDS_RATIO)}; give --adversary starvation")
     return [f"{name}:ratio={ratio:g}" if name in NEEDS_RATIO else name for name in adversaries]
 
 
@@ -265,22 +246,21 @@ def _print(result: AttackResult[Any], place: str) -> None:
 def attack_packets(
     agent: str,
     scenario: str,
-    given: Mapping[str, tuple[Any, Any]],
+    given: Mapping[str, bool],
     *,
     adversaries: Sequence[str] | None,
     budget: str | None,
     seed: int,
-    warmup_rtts: int,
-    window_rtts: int,
     goal: str,
+    held: dict[str, Any],
     out: Path | None,
     fresh: bool,
     json: bool,
 ) -> int:
     """Search patterns of a scenario's delay elements, check and store the traces; return the exit code.
 
-    The other arguments are options of ``ccenv attack``; ``given`` are those of the curve engine by name, with value and default,
-    none of which may be set. Without ``adversaries`` all searches are made, without ``out`` the folder is
+    The other arguments are options of ``ccenv attack`` and its settings; ``given`` tells which of the curve engine are set, where
+    none may be. Without ``adversaries`` all searches are made, without ``out`` the folder is
     runs/attack/SENDER-SCENARIO-SEED.
     """
     from ccenv.agents.identity import sender_hash
@@ -293,19 +273,24 @@ def attack_packets(
     from ccenv.base.errors import InputError
     from ccenv.simulation.ranges import load_distribution
 
-    for option, (value, default) in given.items():
-        if value != default:
+    for option, is_given in given.items():
+        if is_given:
             raise InputError(f"--scenario says what the network is and how it is played: leave out {option}")
     steps, seconds = (DEFAULT_BUDGET, None) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is not None or steps is None:
         raise InputError(f"--budget {budget}: with --scenario it is counted in steps, such as 1Msteps")
-    for name, value, low in (("--warmup-rtts", warmup_rtts, 0), ("--window-rtts", window_rtts, 1), ("--seed", seed, 0)):
+    rtts = {key: held[key] for key in ("warmup_rtts", "window_rtts")}
+    for name, value, low in (
+        ("warmup_rtts", rtts["warmup_rtts"], 0),
+        ("window_rtts", rtts["window_rtts"], 1),
+        ("--seed", seed, 0),
+    ):
         if not low <= value <= 1_000_000:
             raise InputError(f"{name} is {value}; it must be from {low} to 1000000")
     sender = load_sender(agent)
     distribution = load_distribution(scenario)
     settings: dict[str, Any] = {"adversaries": list(adversaries or SEARCHES), "seed": seed}
-    settings |= {"warmup_rtts": warmup_rtts, "window_rtts": window_rtts, "goal": goal}
+    settings |= rtts | {"goal": goal}
     allowed = {"budget_flow_steps": steps}
     played = draw_scenario(distribution, seed).model_dump(mode="json")
     key = hash_value({**settings, **allowed, "scenario": played, "sender": sender_hash(sender)})
@@ -314,7 +299,7 @@ def attack_packets(
     folder = AttackFolder(out, PACKET_FORMAT, key, code_hash(attack_boxes), fresh=fresh)
     result, data = _run(sender, partial(attack_boxes, sender, distribution, **settings), allowed, folder)
     if json:
-        print_json(data)
+        print_json(data | {"settings": rtts})
     else:
         _print(result, f"{result.name}, per packet")
         print_text(f"wrote {out}; boxes that let everything go: {data['kind_utilisation']:.4f}")
@@ -339,11 +324,9 @@ def run_gap(
         ),
     ] = None,
     *,
-    buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",
-    samples: Annotated[int, typer.Option("--T", help="Length of the envelope's traces in samples one Rm apart.")] = 7,
     budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows per row.")] = 20_000_000,
-    seed: Annotated[int, typer.Option(help="Decides searches and solver.")] = 0,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; a longer one proves nothing.")] = 120.0,
+    set_: SettingsOption = None,
     out: Annotated[Path | None, out_option("Write the table as JSON.", "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -363,20 +346,13 @@ def run_gap(
     from ccenv.base.provenance import machine, versions
     from ccenv.cli.shared import progress_bar
 
+    held = settings("gap", set_)
     require_extra("z3", "verify")
     with progress_bar("adversary gap") as show:
-        rows = adversary_gap(
-            senders or DEFAULT,
-            buffer=buffer,
-            samples=samples,
-            budget_flow_steps=budget,
-            seed=seed,
-            time_limit_s=time_limit,
-            report=show,
-        )
-    path = gap_path(buffer)
-    settings: dict[str, Any] = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed}
-    settings |= {
+        rows = adversary_gap(senders or DEFAULT, budget_flow_steps=budget, time_limit_s=time_limit, report=show, **held)
+    path = gap_path(held["buffer"])
+    about: dict[str, Any] = {"buffer": held["buffer"], "T": held["samples"], "budget_flow_steps": budget, "seed": held["seed"]}
+    about |= {
         "adversaries": list(PANEL),
         "path": path.to_dict(),
         "scene": scene_of(path),
@@ -384,11 +360,11 @@ def run_gap(
     }
     attacked_scenes = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
     row_data = [row.to_dict() | {"trained_on_scenes": attacked_scenes[row.sender]} for row in rows]
-    data = {**settings, "machine": machine(), "versions": versions(), "rows": row_data}
+    data = {**about, "machine": machine(), "versions": versions(), "rows": row_data}
     if out is not None:
         write_atomic(out, json_bytes(plain(data)))
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         columns = [
             "sender",
@@ -404,7 +380,7 @@ def run_gap(
             "legal",
         ]
         table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
-        print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
+        print_table(f"adversary gap, {held['buffer']} buffer", [*columns, "any window"], table)
         if out is not None:
             print_text(f"wrote {out}")
     return EXIT_BELOW if any(row.holds is False for row in rows) else 0

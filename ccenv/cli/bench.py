@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_table, print_text
+from ccenv.cli.shared import (
+    JsonOption,
+    ProcessesOption,
+    SettingsOption,
+    choices,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    settings,
+)
 
 if TYPE_CHECKING:
     from ccenv.benchmarks.suite.base import SuiteBase
@@ -19,6 +30,13 @@ app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.
 
 EXIT_FAILED = 1
 QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
+PARTS = {
+    "ode": "the fluid models",
+    "packet": "the packet engine",
+    "envs": "duels, shared policies, packet environments",
+    "train": "PPO, and the kernel with policies",
+    "synth": "synthesis: shipped queries, one by plain CEGIS",
+}
 
 
 @app.command()
@@ -48,9 +66,9 @@ def run(
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Largest number of unfinished cells to play.")] = None,
-    backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
     jobs: ProcessesOption = None,
     fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Run a suite; finished cells are kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
@@ -67,6 +85,17 @@ def run(
 
     if name == QUIC:
         return _run_quic(out or RUNS / QUIC, only or (), json)
+    held = settings("bench run", set_)
+    if name == LIVE:
+        given = {
+            "--agent": agent,
+            "--adversary": adversary,
+            "--metric": metric,
+            "--limit": limit,
+            "--jobs": jobs,
+            "--fresh": fresh,
+        }
+        return _run_live(only, out, [option for option, value in given.items() if value], json)
     suite = as_suite(name)
     folder = out or RUNS / suite.name
     with progress_bar(f"suite {suite.name}") as show:
@@ -78,14 +107,14 @@ def run(
             extra_metrics=metric or (),
             only=only or (),
             limit=limit,
-            backend=backend,
+            backend=held["backend"],
             workers=jobs,
             fresh=fresh,
             progress=show,
         )
     if json:
         numbers = {"players": manifest["agents"], "agents": manifest["table"]} if suite.table else {}
-        print_json({"out": folder, **manifest, **numbers})
+        print_json({"out": folder, **manifest, **numbers, "settings": held})
     else:
         print_summary(read_suite(manifest, str(folder)), manifest)
         print_text(f"wrote {folder}")
@@ -93,6 +122,29 @@ def run(
     for agent_name, one in failed.items():
         print(f"ccenv: {agent_name}: {one['error']}", file=sys.stderr)
     return EXIT_FAILED if failed else 0
+
+
+LIVE = "live-worst-case"
+"""The suite of stored attacks against this kernel's senders and exported programs, which needs root and minutes."""
+
+
+def _run_live(only: list[str] | None, out: Path | None, given: list[str], json: bool) -> int:
+    """Run the live suite, of ``--only`` its senders; exit code 1 if a run is not valid after several tries."""
+    from ccenv.base.errors import InputError
+    from ccenv.cli.live import exit_code
+    from ccenv.live.kernel_records import FORMAT, SENDERS, SUITE, run_suite
+
+    if given:
+        raise InputError(f"{LIVE} plays stored attacks on this machine's kernel: leave out {given[0]}")
+    record = run_suite(only or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
+    if out is not None:
+        FORMAT.write(out if out.suffix == ".json" else out / f"{SUITE}.json", record)
+    if json:
+        print_json(record)
+    else:
+        rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
+        print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
+    return exit_code([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
 
 
 def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
@@ -149,7 +201,6 @@ def _run_quic(folder: Path, only: Sequence[str], json: bool) -> int:
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run of a suite.")],
     *,
-    record: Annotated[Path | None, typer.Option(help="Also write numbers and small pictures into a folder of records.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Write the report of a run: report.html with the paper's figures from our data, and how published values agree.
@@ -159,10 +210,6 @@ def report(
     from ccenv.benchmarks.report.page import build_report
 
     result = build_report(folder)
-    if record is not None:
-        from ccenv.benchmarks.report.records import write_record
-
-        result["record"] = write_record(folder, record)
     if json:
         print_json(result)
         return
@@ -173,33 +220,42 @@ def report(
 
 @app.command()
 def speed(
-    ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART]...",
+            autocompletion=choices(*PARTS),
+            help="What else to measure: " + "; ".join(f"{part}: {what}" for part, what in PARTS.items()),
+        ),
+    ] = None,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,
     envs: Annotated[bool, typer.Option("--envs", help="Also measure duels, shared policies, packet environments.")] = False,
-    train: Annotated[bool, typer.Option("--train", help="Also measure PPO and the kernel with policies.")] = False,
-    synth: Annotated[bool, typer.Option("--synth", help="Also measure synthesis: shipped queries, one by plain CEGIS.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Measure engine, environments, start and memory on this machine (docs/benchmarks.md, Speed).
 
-    Example: ccenv bench speed --json
+    Example: ccenv bench speed --json; ccenv bench speed ode train
     """
+    from ccenv.base.errors import unknown_name
     from ccenv.benchmarks.speed import measure, save_record
 
-    result = measure(ode=ode, packet=packet)
-    if envs:
+    asked = {*(parts or ()), *(["packet"] if packet else []), *(["envs"] if envs else [])}
+    for part in sorted(asked - PARTS.keys()):
+        raise unknown_name("part", part, PARTS)
+    result = measure(ode="ode" in asked, packet="packet" in asked)
+    if "envs" in asked:
         from ccenv.benchmarks.speed import measure_clients
 
         result |= measure_clients()
         from ccenv.benchmarks.speed import measure_packet_envs as measure_packets
 
         result |= measure_packets()
-    if train:
+    if "train" in asked:
         from ccenv.benchmarks.speed import measure_training
 
         result |= measure_training()
-    if synth:
+    if "synth" in asked:
         from ccenv.benchmarks.speed import measure_synthesis
 
         result |= measure_synthesis()

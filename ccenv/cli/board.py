@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ccenv.cli.shared import JsonOption, ProcessesOption, out_option, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import (
+    JsonOption,
+    ProcessesOption,
+    SettingsOption,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+    settings,
+)
 
 if TYPE_CHECKING:
     from ccenv.leaderboard.evaluate.queue import QueuedStage
@@ -17,18 +29,50 @@ if TYPE_CHECKING:
     from ccenv.leaderboard.submission.reader import Submission
 
 HOME = Path("runs") / "leaderboard"
-
-BoardOption = Annotated[Path, typer.Option("--board", help="Folder of the board: database, secrets, unfinished work.")]
-DatabaseOption = Annotated[
-    str | None, typer.Option("--database", help="SQLAlchemy URL, if the database is not a SQLite file in that folder.")
-]
+_FOLDER: ContextVar[Path] = ContextVar("folder of the board", default=HOME)
 
 
-def open_home(board: Path, database: str | None) -> Home:
-    """Return the board that the options name."""
-    from ccenv.leaderboard.store.home import Home
+class _Board(TyperGroup):
+    """The commands of a board; ``--board`` may also stand after a command's name."""
 
-    return Home(board, database)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``--board FOLDER`` before the command."""
+        for place, word in enumerate(args):
+            if word == "--":
+                break
+            if word == "--board" or word.startswith("--board="):
+                end = place + 1 + (word == "--board")
+                return super().parse_args(ctx, [*args[place:end], *args[:place], *args[end:]])
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Board,
+    help="Submissions, their evaluation and the leaderboard (docs/board.md).\n\nExample: ccenv board build",
+)
+
+
+@app.callback()
+def group(
+    context: typer.Context,
+    board: Annotated[
+        Path | None,
+        typer.Option("--board", help=f"Folder of the board, {HOME} by default; it may hold a board.yaml."),
+    ] = None,
+) -> None:
+    """Keep the folder of the board for the command."""
+    from ccenv.base.errors import InputError
+
+    if board is not None and context.invoked_subcommand in ("pack", "check", "score", "serve", "add"):
+        raise InputError(f"ccenv board {context.invoked_subcommand} takes no --board: it needs no board")
+    _FOLDER.set(board or HOME)
+
+
+def open_home() -> Home:
+    """Return the board of the command line."""
+    from ccenv.leaderboard.store.home import home_of
+
+    return home_of(_FOLDER.get())
 
 
 def submit(
@@ -37,8 +81,6 @@ def submit(
     own: Annotated[
         bool, typer.Option("--own", help="It comes with ccenv, says the operator: it may have ccenv's names and authors.")
     ] = False,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Add a submission to the board. From then on it is frozen, and its evaluation seeds are fixed.
@@ -54,7 +96,7 @@ def submit(
     name = what.partition(":")[0]
     if name not in AGENTS and not Path(what).is_dir():
         raise InputError(f"{what!r} is neither a folder nor a classic CCA.{did_you_mean(name, AGENTS.names('classic'))}")
-    home = open_home(board, database)
+    home = open_home()
     with home.open() as store:
         if name in AGENTS and not Path(what).is_dir():
             stored = submit_reviewed(store, home, what)
@@ -70,28 +112,19 @@ def submit(
 
 def evaluate(
     *,
-    pending: Annotated[
-        bool, typer.Option("--pending", help="Only what was never done; otherwise also what older code did.")
-    ] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Also what failed with this code.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only this entry. Repeatable.")] = None,
     suite: Annotated[list[str] | None, typer.Option(help="Suites instead of the board's own. Repeatable.")] = None,
     budget: Annotated[float, seconds_option("--budget", "Time of the solver per sender; 0: no proofs.")] = 120.0,
-    traces: Annotated[bool, typer.Option(help="Store worst traces beside their views.")] = True,
-    backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
     jobs: ProcessesOption = None,
-    cell_cpu: Annotated[float, seconds_option("--cell-cpu", "CPU time that a run of a suite may use.")] = 900.0,
-    cell_memory: Annotated[float, typer.Option(help="GiB that a process may use.")] = 8.0,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Evaluate submissions: the suites with the submission's own seeds, then the bounds that a solver can prove.
 
     Every stage is stored when it is complete; run it again after an interruption. A stage that fails or exceeds a cap is stored
-    as failed with its reason, and the next one begins; --retry tries failed stages again.
+    as failed with its reason, and the next one begins; -s retry=true tries failed stages again.
 
-    Example: ccenv board evaluate --backend processes
+    Example: ccenv board evaluate -s backend=processes -s pending=true
     """
     from ccenv.base.errors import require_extra
     from ccenv.cli.shared import progress_bar
@@ -100,12 +133,14 @@ def evaluate(
     from ccenv.leaderboard.evaluate.queue import evaluate as run
     from ccenv.leaderboard.evaluate.score import make_stages
 
-    limits = make_limits(cell_cpu, cell_memory)
+    held = settings("board evaluate", set_)
+    limits = make_limits(held["cell_cpu_s"], held["cell_memory"])
     if budget:
         require_extra("z3", "verify")  # before suites are played for minutes
-    home = open_home(board, database)
+    home = open_home()
     with home.open_existing() as store:
-        tasks = list_tasks(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
+        which = {"pending": held["pending"], "only": only or (), "retry": held["retry"]}
+        tasks = list_tasks(store, make_stages(suite or (), budget, held["traces"]), **which)
 
         def title(place: int, task: QueuedStage) -> str:
             return f"[{place}/{len(tasks)}] {task.title}"
@@ -118,16 +153,16 @@ def evaluate(
             store,
             home,
             tasks,
-            backend=backend,
+            backend=held["backend"],
             workers=jobs,
             show=lambda place, task: progress_bar(title(place, task)),
             done=done,
             limits=limits,
         )
     if json:
-        print_json({"stored": [describe_outcome(record) for record in stored]})
+        print_json({"stored": [describe_outcome(record) for record in stored], "settings": held})
     elif not tasks:
-        print_text("nothing to do: every entry is evaluated by this code, or failed with it (--retry)")
+        print_text("nothing to do: every entry is evaluated by this code, or failed with it (-s retry=true)")
     else:
         print_text("next: ccenv board build")
 
@@ -140,8 +175,6 @@ def _describe_outcome(record: Stored | None) -> str:
 
 def round_command(
     action: Annotated[str, typer.Argument(metavar="show|close", help="Show the rounds, or close the open one.")] = "show",
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show the rounds and their commitments, or close the open round: its secret is revealed and the next one begins.
@@ -153,7 +186,7 @@ def round_command(
 
     if action not in ("show", "close"):
         raise unknown_name("action", action, ("show", "close"))
-    home = open_home(board, database)
+    home = open_home()
     with home.open_existing() as store:
         if action == "close":
             close_round(store, home)
@@ -170,20 +203,14 @@ def round_command(
 
 def audit(
     *,
-    sample: Annotated[int, typer.Option(help="Runs that are played again.")] = 20,
-    proofs: Annotated[int, typer.Option(help="Proved bounds that are decided again.")] = 5,
-    time_limit: Annotated[float, seconds_option("--time-limit", "Time of the solver per bound.")] = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the sample; drawn anew by default.")] = None,
-    keep: Annotated[bool, typer.Option(help="Store the outcome as a record.")] = True,
     expect_head: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HASH|FILE", help="A head that the board must hold: hash of its chain, or board head's file. Repeatable."
         ),
     ] = None,
-    signer: Annotated[str | None, typer.Option(metavar="SHA256:...", help="The key that must have signed these files.")] = None,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check a board: hashes, chain, seeds, summaries; play random runs again bit for bit, decide random proofs again.
@@ -198,12 +225,14 @@ def audit(
     from ccenv.leaderboard.audit.run import audit as run
     from ccenv.leaderboard.store.head import expected_head
 
+    held = settings("board audit", set_)
+    sample, proofs, time_limit_s, signer = (held[key] for key in ("sample", "proofs", "time_limit_s", "signer"))
     if signer is not None and not expect_head:
-        raise InputError("--signer says who signed a head: give its file with --expect-head")
+        raise InputError("-s signer says who signed a head: give its file with --expect-head")
     expected = [expected_head(text, signer) for text in expect_head or ()]
-    if sample < 0 or proofs < 0 or not time_limit > 0:
-        raise InputError("--sample and --proofs must be at least 0, --time-limit above 0")
-    home = open_home(board, database)
+    if sample < 0 or proofs < 0 or not time_limit_s > 0:
+        raise InputError("sample and proofs must be at least 0, time_limit_s above 0")
+    home = open_home()
     with home.open_existing() as store, progress_bar("audit") as show:
         result = run(
             store,
@@ -211,13 +240,13 @@ def audit(
             sample=sample,
             certificates=proofs,
             seed=seed,
-            time_limit_s=time_limit,
-            keep=keep,
+            time_limit_s=time_limit_s,
+            keep=held["keep"],
             expected=expected,
             progress=show,
         )
     if json:
-        print_json(result)
+        print_json(result | {"settings": held})
     else:
         rows = [(name, value) for name, value in result.items() if name not in ("problems", "foreign")]
         print_table("audit", ["what", "value"], [[name, str(value)] for name, value in rows])
@@ -230,8 +259,6 @@ def audit(
 
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .jsonl.xz file.")],
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write all records and files of a board into one file; secrets stay.
@@ -240,7 +267,7 @@ def export(
     """
     from ccenv.leaderboard.site.exchange import export_board
 
-    with open_home(board, database).open_existing() as store:
+    with open_home().open_existing() as store:
         count = export_board(store, file)
     if json:
         print_json({"file": file, "records": count, "bytes": file.stat().st_size})
@@ -250,8 +277,6 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What ccenv board export wrote.")],
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Read an export into an empty board. Everything is checked; a new round begins after it.
@@ -260,7 +285,7 @@ def import_(
     """
     from ccenv.leaderboard.site.exchange import import_board, read_export
 
-    home = open_home(board, database)
+    home = open_home()
     read = read_export(file)  # read completely before a board is made
     with home.open() as store:
         count = import_board(store, home, read)
@@ -275,8 +300,7 @@ def score(
     *,
     suite: Annotated[str | None, typer.Option(help="A suite; the board's nominal one by default.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3; the suite's public ones by default.")] = None,
-    backend: Annotated[str, typer.Option(help="local | processes | ray.")] = "local",
-    jobs: ProcessesOption = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a submission as the board would, with public seeds or with those of an entry's page.
@@ -286,10 +310,11 @@ def score(
     from ccenv.cli.shared import progress_bar
     from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
 
+    held = settings("board score", set_)
     with progress_bar("score") as show:
-        summary = score_sender(what, suite, parse_seeds(seeds), backend, jobs, show)
+        summary = score_sender(what, suite, parse_seeds(seeds), held["backend"], held["jobs"], show)
     if json:
-        print_json(summary)
+        print_json(summary | {"settings": held})
         return
     nominal, worst = summary["score"], summary["worst_case"]
     if nominal is not None:
@@ -327,14 +352,9 @@ def pack(
     spec: Annotated[str, typer.Argument(metavar="AGENT|CHECKPOINT", help="A program, a trained policy, or an adversary.")],
     *,
     author: Annotated[str, typer.Option(help="Person or group.")] = "anonymous",
-    licence: Annotated[str, typer.Option(help="SPDX identifier.")] = "MIT",
-    name: Annotated[str | None, typer.Option(help="Name of the entry; the player's own by default.")] = None,
-    summary: Annotated[str, typer.Option(help="One line.")] = "",
-    url: Annotated[str | None, typer.Option(help="Where more can be read (https).")] = None,
-    method: Annotated[str, typer.Option(help="How it was made, one line.")] = "",
-    suite: Annotated[str | None, typer.Option(help="Suite that it was made for; the board's nominal one by default.")] = None,
     sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ed25519 key of ssh.")] = None,
     out: Annotated[Path | None, out_option("The folder; runs/submissions/NAME by default.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Pack a sender or an adversary into a submission folder: data only.
@@ -346,11 +366,14 @@ def pack(
     from ccenv.leaderboard.submission.pack import Authorship
     from ccenv.leaderboard.submission.pack import pack as pack_folder
 
-    card = Authorship(author, licence, suite or nominal_suite(), name, summary, url, {"method": method} if method else None)
-    folder = out or RUNS / "submissions" / (name or short_name(Path(spec).name))
+    held = settings("board pack", set_)
+    about = {key: held[key] for key in ("licence", "name", "summary", "url")}
+    training = {"method": held["method"]} if held["method"] else None
+    card = Authorship(author, suite=held["suite"] or nominal_suite(), training=training, **about)
+    folder = out or RUNS / "submissions" / (held["name"] or short_name(Path(spec).name))
     submission, change = pack_folder(spec, card, folder, sign)
     if json:
-        print_json({"folder": folder, **describe_submission(submission), "largest_change_of_a_weight": change})
+        print_json({"folder": folder, **describe_submission(submission), "largest_change_of_a_weight": change, "settings": held})
         return
     print_text(f"wrote {folder}: {submission.document.kind} {submission.document.name!r}, {submission.sha256[:12]}")
     if submission.document.kind in ("policy", "contract"):
@@ -397,11 +420,10 @@ def withdraw(
     *,
     reason: Annotated[str, typer.Option(help="One line.")] = "",
     sign: Annotated[
-        Path | None, typer.Option(metavar="KEY", help="Write a request, signed with the key of the submission.")
+        Path | None,
+        typer.Option(metavar="KEY", help="Write a request, signed with the key of the submission."),
     ] = None,
     out: Annotated[Path | None, out_option("Folder of the request; runs/withdrawals/NAME by default.")] = None,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Withdraw an entry: as the operator by its name, or by a request signed with the key of the submission.
@@ -427,7 +449,7 @@ def withdraw(
     is_request = (Path(what) / REQUEST).exists()
     if is_request and reason:
         raise InputError("--reason: the request says its own")
-    with open_home(board, database).open_existing() as store:
+    with open_home().open_existing() as store:
         stored = withdraw_by_request(store, Path(what)) if is_request else withdraw_by_operator(store, what, reason)
     if json:
         print_json(
@@ -441,8 +463,6 @@ def head(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write the head; shown only by default.")] = None,
     *,
     sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign it with this ed25519 key of ssh, as FILE.sig.")] = None,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show or write the chain head of a board: the number of its records and the hash of its chain.
@@ -456,7 +476,7 @@ def head(
 
     if file is None and sign is not None:
         raise InputError("--sign: a signature lies beside a file; give FILE")
-    with open_home(board, database).open_existing() as store:
+    with open_home().open_existing() as store:
         store.check()
         stored_head = current_head(store) if file is None else write_head(store, file, sign)
     if json:
@@ -469,25 +489,12 @@ def head(
         print_text(f"wrote {file}" + (f", signed with {stored_head.signed_with}" if stored_head.signed_with else ""))
 
 
-app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/board.md).\n\nExample: ccenv board build")
 for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
     app.command()(command)
 app.command("import")(import_)
 app.command("round")(round_command)
 
 RUNS = Path("runs")
-CertificatesOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="DIR", help="Folder with certificates of theorems beside the shipped ones; all are checked. Repeatable."
-    ),
-]
-LeaguesOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--league", metavar="FILE", help="Record or folder of a finished league (ccenv league) to be shown. Repeatable."
-    ),
-]
 
 
 @app.command()
@@ -519,11 +526,8 @@ def build(
         list[Path] | None,
         typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
     ] = None,
-    certificates: CertificatesOption = None,
-    leagues: LeaguesOption = None,
     out: Annotated[Path, out_option("Folder of the site.")] = RUNS / "board",
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Build the static site. The same records give the same bytes.
@@ -531,22 +535,25 @@ def build(
     Without --records it shows the board's database, or the runs below runs/ if there is none yet.
 
     Example: ccenv board build --out runs/board
-    Example: ccenv board build --league runs/league/quick-0
+    Example: ccenv board build -s league=runs/league/quick-0
     """
     from ccenv.base.errors import InputError
     from ccenv.leaderboard.site.build import build_site
     from ccenv.leaderboard.site.sources import from_folders, from_store
 
-    home = open_home(board, database)
+    held = settings("board build", set_)
+    more = (held["certificates"], held["league"])
+    home = open_home()
     if not records and not home.exists() and not RUNS.is_dir():
-        raise InputError(f"no board in {board} and no {RUNS}/ here: begin with ccenv bench run quick, or ccenv board pack SENDER")
+        here = f"no board in {_FOLDER.get()} and no {RUNS}/ here"
+        raise InputError(f"{here}: begin with ccenv bench run quick, or ccenv board pack SENDER")
     if records or not home.exists():
-        result = build_site(from_folders(records or [RUNS]), out, certificates or (), leagues or ())
+        result = build_site(from_folders(records or [RUNS]), out, *more)
     else:
         with home.open_existing() as store:
-            result = build_site(from_store(store, home), out, certificates or (), leagues or ())
+            result = build_site(from_store(store, home), out, *more)
     if json:
-        print_json(result)
+        print_json(result | {"settings": held})
     else:
         print_text(", ".join(f"{count} {name}" for name, count in result.items() if name != "index"))
         print_text(f"open {result['index']}")
@@ -556,11 +563,7 @@ def build(
 def publish(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that a static host serves.")],
     *,
-    records: Annotated[bool, typer.Option(help="The records beside the pages, so that everybody can audit the board.")] = True,
-    certificates: CertificatesOption = None,
-    leagues: LeaguesOption = None,
-    board: BoardOption = HOME,
-    database: DatabaseOption = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Bring a folder for any static host up to date: pages, records, checksums. Files that are not of the board stay.
@@ -571,10 +574,11 @@ def publish(
     """
     from ccenv.leaderboard.site.publish import publish as bring
 
-    home = open_home(board, database)
+    held, home = settings("board publish", set_), open_home()
     with home.open_existing() as store, home.publishing():
-        result = bring(store, home, folder, records=records, certificates=certificates or (), leagues=leagues or ())
+        more = {"certificates": held["certificates"], "leagues": held["league"]}
+        result = bring(store, home, folder, records=held["records"], **more)
     if json:
-        print_json(result)
+        print_json(result | {"settings": held})
     else:
         print_text(f"{result['files']} files in {folder}: {result['written']} written, {result['removed']} removed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from ccenv.agents import callbacks as signals
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, is_folder, parse_json, read_bounded, shown
 from ccenv.base.registry import Entry, Registry
-from ccenv.cli.shared import JsonOption, choices, print_json, print_table, print_text
+from ccenv.cli.shared import JsonOption, choices, out_option, print_json, print_table, print_text
 from ccenv.network.path import MODELS, Model
 
 if TYPE_CHECKING:
@@ -500,9 +500,13 @@ def show_command(
             metavar="NAME|FILE", autocompletion=_all_names, help="A name from ccenv list, a file, or the folder of a run."
         ),
     ],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]", help="After the word settings: whose options and settings to show.")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option(autocompletion=choices(*KINDS), help="Look in one kind only: " + " | ".join(KINDS))
     ] = None,
+    out: Annotated[Path | None, out_option("Draw it, a trace or the interval of a contract: .png or .svg.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
     """Show one thing: pseudo-code of a program, source of a CCA or adversary, moves of a model, YAML of a config, page of an env.
@@ -512,7 +516,17 @@ def show_command(
     Example: ccenv show cc_probe_drain
 
     ccenv show runs/bench/quick
+
+    ccenv show run.npz -o run.png; ccenv show settings verify property
     """
+    if name == "settings":
+        _show_settings(" ".join(command or ()), json)
+        return
+    if out is not None:
+        _draw(name, out, json)
+        return
+    if command:
+        raise InputError(f"give one name; got {name} {' '.join(command)}")
     kinds = [kind] if kind else [each for each in KINDS if each not in _ALSO_LISTED]
     candidates = [item for each in kinds for item in _items(each)]
     # A config is also found without its folder, unless the short name is something else's full name.
@@ -522,7 +536,7 @@ def show_command(
     if not matches and kind is None and (is_file(name) or is_folder(name)):
         kind, text = show_path(Path(name))
         if json:
-            print_json({"name": name, "kind": kind, "text": text})
+            print_json({"name": name, "kind": kind, "text": text} | (_summarize(name) if kind == "trace" else {}))
         else:
             print_text(text)
         return
@@ -539,6 +553,48 @@ def show_command(
         print_json(data)
     else:
         print_text(text)
+
+
+def _summarize(name: str) -> dict[str, object]:
+    from ccenv.cli.trace import summarize_trace
+    from ccenv.network.trace import load_trace
+
+    return summarize_trace(load_trace(name))
+
+
+def _draw(name: str, out: Path, json: bool) -> None:
+    """Draw the curves, queue, rates and beliefs of a trace, or the interval of a contract or program over C_U / C_L."""
+    from ccenv.base.figure import require_picture
+    from ccenv.base.files import write_atomic
+    from ccenv.network.figure import plot_trace
+
+    if is_file(name) and read_bounded(Path(name), _LARGEST_BYTES).startswith(_ZIP):
+        from ccenv.network.trace import load_trace
+
+        plot_trace(load_trace(Path(name)), out)
+    else:
+        from ccenv.proofs.senders.catalog import program_of
+        from ccenv.training.contracts.report import interval_picture
+
+        write_atomic(out, interval_picture(program_of(name), require_picture(out).suffix))
+    if json:
+        print_json({"file": name, "picture": str(out)})
+    else:
+        print_text(f"wrote {out}")
+
+
+def _show_settings(command: str, json: bool) -> None:
+    """Print the options and settings of a command, or which commands have settings."""
+    from ccenv.cli.settings import SOURCES, rows
+
+    if not command:
+        print_json(list(SOURCES)) if json else print_text("\n".join(f"ccenv show settings {one}" for one in SOURCES))
+        return
+    table = [asdict(row) for row in rows(command)]
+    if json:
+        print_json({"command": command, "settings": table})
+    else:
+        print_table(f"ccenv {command}", list(table[0]), [[str(cell) for cell in row.values()] for row in table])
 
 
 def _join_names(items: list[Item]) -> str:

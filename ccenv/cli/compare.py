@@ -1,12 +1,13 @@
-"""``ccenv compare`` (senders on one network), ``ccenv which`` (on kinds of networks) and ``ccenv report`` (along RFC 9743)."""
+"""``ccenv compare`` (senders on one network, or on kinds of networks) and ``ccenv report`` (along RFC 9743)."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,27 +16,30 @@ from ccenv.cli.completion import names
 from ccenv.cli.shared import (
     JsonOption,
     ProcessesOption,
-    choices,
+    SettingsOption,
     fresh_option,
     out_option,
     print_json,
     print_table,
     print_text,
     quantity_option,
+    settings,
 )
 
 EXIT_FAILED = 1
+LIMIT = "10min"
+"""Of a file of compiled functions, which cannot be interrupted."""
 
 
 def command(
     senders: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SENDER...",
             autocompletion=names("agents"),
-            help="Names, programs (.json), policies or Python files (FILE.py).",
+            help="Names, programs (.json), policies or Python files (FILE.py); with --kind besides the shipped ones.",
         ),
-    ],
+    ] = None,
     *,
     rate: Annotated[str, typer.Option(help="Rate of the link, such as 50mbps.")] = "48mbps",
     rtt: Annotated[str, typer.Option(help="Propagation RTT, such as 40ms.")] = "40ms",
@@ -51,64 +55,62 @@ def command(
             metavar="ADVERSARY", autocompletion=names("adversaries"), help="Who holds packets behind the link: name or FILE.py."
         ),
     ] = "",
-    jitter: Annotated[str, typer.Option(help="Longest time it may hold one, such as 20ms; the RTT by default.")] = "",
     metric: Annotated[
         list[str] | None, typer.Option(autocompletion=names("metrics"), help="A further column: name or FILE.py. Repeatable.")
     ] = None,
     duration: Annotated[str, typer.Option(help="Length of a run, such as 30s.")] = "30s",
-    adversary: Annotated[
-        str,
-        typer.Option(
-            autocompletion=choices("legal"), help="legal: also each sender's worst case on legal networks (CCAC, D = Rm)."
-        ),
-    ] = "",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
-    seeds: Annotated[int, typer.Option(help="Runs of each sender; with several, means and 95 % intervals are told.")] = 1,
-    jobs: Annotated[int, typer.Option(help="Senders at a time.")] = 1,
-    limit: Annotated[str, typer.Option(help="Longest time for a file of compiled functions.")] = "10min",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw rate, queue and loss: .png, .svg or .pdf.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Senders at a time; with --kind cells, one per core by default.")
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(autocompletion=names("networks"), help="Instead, networks of this kind, or all: ccenv list networks."),
+    ] = "",
+    out: Annotated[
+        Path | None, out_option("Draw rate, queue and loss: .png, .svg or .pdf; with --kind the folder of the stored runs.")
+    ] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Run senders packet by packet on the same network: one table, one figure. Exit code 1 if a sender failed.
 
-    The averages leave out the first quarter of a run; the last columns count the whole run.
+    The averages leave out the first quarter of a run; the last columns count the whole run. With --kind all senders are ranked on
+    networks of that kind, drawn by five seeds, with 95 % intervals; stored runs are not repeated.
 
     Example: ccenv compare cubic bbr3 copa --rate 50mbps --rtt 40ms --buffer 1bdp -o compare.pdf
-    Example: ccenv compare mine.py cubic --against bbr1 --adversary legal
-    Example: ccenv compare cubic bbr3 --loss 1% --seeds 5
-    Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
+    Example: ccenv compare mine.py cubic --against bbr1 -s adversary=legal
+    Example: ccenv compare cubic bbr3 --loss 1% -s seeds=5
+    Example: ccenv compare copa vegas --network square:period_rtts=4 -s jitter=20ms --metric power
+    Example: ccenv compare --kind cellular; ccenv compare mine.py --kind wifi -s by=utilisation
     """
+    from ccenv.base.errors import InputError
     from ccenv.base.figure import require_picture
     from ccenv.benchmarks.compare import compare
     from ccenv.benchmarks.compare.table import ALLOWED
     from ccenv.cli.shared import progress_bar
 
+    held = settings("compare", set_)
+    network_options: dict[str, Any] = {"rate": rate, "rtt": rtt, "buffer": buffer, "flows": flows, "against": against}
+    network_options |= {"loss_rate": loss, "network": network, "duration": duration, "seed": seed}
+    if kind:
+        defaults = inspect.signature(compare).parameters
+        changed = [f"--{key.removesuffix('_rate')}" for key, value in network_options.items() if value != defaults[key].default]
+        changed += [f"-s {key}" for key in ("jitter", "adversary", "seeds", "limit") if held[key] != defaults[key].default]
+        if changed or metric:
+            raise InputError(f"--kind says what the networks are: leave out {(changed or ['--metric'])[0]}")
+        return _rank(senders or [], kind, out, jobs, held, json)
+    if not senders:
+        raise InputError("give a sender, or --kind for a table of the shipped ones")
     if out is not None:
         require_picture(out, ALLOWED)
+    more = {"jitter": held["jitter"], "adversary": held["adversary"], "seeds": held["seeds"], "limit": held["limit"] or LIMIT}
     with progress_bar("compare") as show:
-        comparison = compare(
-            senders,
-            rate=rate,
-            rtt=rtt,
-            buffer=buffer,
-            flows=flows,
-            against=against,
-            loss_rate=loss,
-            network=network,
-            jitter=jitter,
-            metrics=metric or [],
-            limit=limit,
-            duration=duration,
-            seed=seed,
-            seeds=seeds,
-            adversary=adversary,
-            jobs=jobs,
-            report=show,
-        )
+        comparison = compare(senders, metrics=metric or [], jobs=jobs or 1, report=show, **network_options, **more)
     if out is not None:
         comparison.plot(out)
     if json:
-        print_json(comparison.to_dict() | {"picture": out})
+        print_json(comparison.to_dict() | {"picture": out, "settings": held})
     else:
         rows = [[row.sender, *(row.text(key) for key, _ in comparison.columns)] for row in comparison.rows if not row.error]
         if rows:
@@ -121,46 +123,25 @@ def command(
     return EXIT_FAILED if failed else 0
 
 
-def run_which(
-    senders: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SENDER...]", autocompletion=names("agents"), help="Further senders: names or FILE.py."),
-    ] = None,
-    *,
-    network: Annotated[
-        str, typer.Option(autocompletion=names("networks"), help="A kind of network: ccenv list networks; all by default.")
-    ] = "",
-    by: Annotated[
-        str, typer.Option(autocompletion=names("metrics"), help="Metric that sorts the senders, such as power or utilisation.")
-    ] = "power",
-    out: Annotated[Path | None, out_option("Folder of the stored runs; runs/which by default.")] = None,
-    jobs: ProcessesOption = None,
-    fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,
-    json: JsonOption = False,
-) -> int:
-    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. Stored runs are not repeated.
-
-    Example: ccenv which --network cellular
-
-    ccenv which mine.py --network wifi --by utilisation
-    """
+def _rank(senders: list[str], kind: str, out: Path | None, jobs: int | None, held: dict[str, Any], json: bool) -> int:
+    """Rank senders on networks of a kind: a table with 95 % intervals."""
     from ccenv.agents.load import load_sender
     from ccenv.agents.sender import takes_one_flow
     from ccenv.benchmarks.compare.which import FOLDER, networks, which
     from ccenv.cli.shared import progress_bar
 
-    alone = [name for name in senders or () if takes_one_flow(load_sender(name))]
+    chosen, by, fresh = "" if kind == "all" else kind, held["by"], held["fresh"]
+    alone = [name for name in senders if takes_one_flow(load_sender(name))]
     with progress_bar("which") as show:
-        ranking = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
+        ranking = which(chosen, senders=senders, by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
     if json:
-        print_json(
-            {"by": ranking.by, "rows": [asdict(row) for row in ranking.rows], "failed": ranking.failed, "takes_one_flow": alone}
-        )
+        rows_data = [asdict(row) for row in ranking.rows]
+        print_json({"by": by, "rows": rows_data, "failed": ranking.failed, "takes_one_flow": alone, "settings": held})
     else:
-        kinds = networks()
-        for kind in dict.fromkeys(row.network for row in ranking.rows):
-            rows = [[row.place, row.sender, *row.texts()] for row in ranking.rows if row.network == kind]
-            print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *ranking.rows[0].values], rows)
+        summaries = networks()
+        for one in dict.fromkeys(row.network for row in ranking.rows):
+            rows = [[row.place, row.sender, *row.texts()] for row in ranking.rows if row.network == one]
+            print_table(f"{one}: {summaries[one]}", ["place", "sender", *ranking.rows[0].values], rows)
         print_text(
             f"Places by {ranking.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie"
         )
@@ -183,9 +164,8 @@ def run_report(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File of the page (.html); runs/report/NAME/report.html by default.")
+        Path | None, out_option("Folder of cells, numbers and page, runs/report/NAME by default; X.html: the page only.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Folder of cells and numbers; runs/report/NAME by default.")] = None,
     criteria: Annotated[str, typer.Option(help="Shipped criteria or a YAML file of your own.")] = "rfc9743",
     only: Annotated[list[str] | None, typer.Option(help="Id of a criterion, such as bufferbloat. Repeatable.")] = None,
     jobs: ProcessesOption = None,
@@ -203,13 +183,14 @@ def run_report(
     from ccenv.benchmarks.rfc9743 import report_on
     from ccenv.cli.shared import progress_bar
 
+    is_page = out is not None and out.suffix == ".html"
     with progress_bar(f"report {sender}") as show:
         data = report_on(
             sender,
             criteria=criteria,
             only=only or (),
-            out=folder,
-            page=out,
+            out=None if is_page else out,
+            page=out if is_page else None,
             jobs=len(os.sched_getaffinity(0)) if jobs is None else jobs,
             fresh=fresh,
             progress=show,

@@ -1,17 +1,27 @@
-"""``ccenv contract``: widen, join, report and draw contracts."""
+"""``ccenv contract``: widen and join contracts, and their frontier."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccenv.base.errors import InputError
 from ccenv.cli.completion import names
-from ccenv.cli.shared import JsonOption, ProcessesOption, fresh_option, out_option, print_json, print_text, seconds_option
+from ccenv.cli.shared import (
+    JsonOption,
+    ProcessesOption,
+    SettingsOption,
+    fresh_option,
+    out_option,
+    print_json,
+    print_text,
+    seconds_option,
+    settings,
+)
 
 if TYPE_CHECKING:
     from ccenv.agents.programs import Program
@@ -25,22 +35,7 @@ app = typer.Typer(
 )
 EXIT_NOT_PROVED = 1
 
-LemmasOption = Annotated[
-    str | None, typer.Option("--lemmas", help="Keep the lemmas and constants of this suite (name or .yaml), all but utilisation.")
-]
-SettleOption = Annotated[
-    int | None, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")
-]
-SamplesOption = Annotated[
-    int | None, typer.Option("--T", min=3, help="Trace length in samples one Rm apart (the suite's, or 11).")
-]
 TimeLimitOption = Annotated[float, seconds_option("--time-limit", "Time per solver call.")]
-TimeoutsOption = Annotated[
-    str | None, typer.Option("--timeouts", help="Keep the lemmas with belief time-outs: artefact or paper.")
-]
-SeedOption = Annotated[int, typer.Option(help="Seed of the solver.")]
-BackendOption = Annotated[str, typer.Option("--backend", help="What the workers are: processes or ray.")]
-PathsOption = Annotated[int, typer.Option("--paths", min=1, help="Paths that the scores are measured on.")]
 
 
 @app.command()
@@ -54,19 +49,11 @@ def widen(
     *,
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call resumes it.")] = 600.0,
-    lemmas: LemmasOption = None,
-    timeouts: TimeoutsOption = None,
-    settle: SettleOption = None,
-    samples: SamplesOption = None,
-    inside: Annotated[
-        str | None, typer.Option("--inside", help="Stay inside this contract (a file), such as a hull of solutions.")
-    ] = None,
     time_limit: TimeLimitOption = 120.0,
-    seed: SeedOption = 0,
     jobs: ProcessesOption = None,
-    backend: BackendOption = "processes",
     out: Annotated[Path | None, out_option("Folder for answers and result.")] = None,
     fresh: Annotated[bool, fresh_option("Discard the answers of earlier calls.")] = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the widest contract around a program whose lemmas hold (docs/contracts.md).
@@ -75,19 +62,20 @@ def widen(
 
     Example: ccenv contract widen learned_nominal_u78 --utilisation 0.74 --budget 1200
 
-    ccenv contract widen cc_qdel --utilisation 0.8 --lemmas cc_qdel
+    ccenv contract widen cc_qdel --utilisation 0.8 -s lemmas=cc_qdel
 
-    ccenv contract widen learned_nominal_u78 --utilisation 0.77 --timeouts artefact
+    ccenv contract widen learned_nominal_u78 --utilisation 0.77 -s timeouts=artefact
     """
     from ccenv.agents.programs import pseudo_code
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.widen import widen
 
-    task = _make_task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
-    if inside is not None:
-        task = replace(task, inside=program_of(inside))
+    held = settings("contract widen", set_)
+    task = _make_task(program, utilisation, budget, time_limit, held)
+    if held["inside"] is not None:
+        task = replace(task, inside=program_of(held["inside"]))
     folder = out or Path("runs") / "contract" / _folder(task)
-    result = widen(task, folder, jobs=_count_jobs(jobs), backend=backend, fresh=fresh, report=_make_report(json))
+    result = widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=_make_report(json))
     if json:
         print_json(
             {
@@ -99,6 +87,7 @@ def widen(
                 "asked": result.asked,
                 "reason": result.reason,
                 "folder": str(folder),
+                "settings": held,
             }
         )
     else:
@@ -109,28 +98,21 @@ def widen(
     return 0 if result.verified else EXIT_NOT_PROVED
 
 
-def _make_task(
-    program: str,
-    utilisation: float,
-    budget: float,
-    lemmas: str | None,
-    timeouts: str | None,
-    settle: int | None,
-    samples: int | None,
-    time_limit: float,
-    seed: int,
-) -> Widening:
-    """Return the widening of the options; options that are not given default to the suite."""
+def _make_task(program: str, utilisation: float, budget_s: float, call_s: float, held: dict[str, Any]) -> Widening:
+    """Return the widening of the options; settings that are not given default to the suite."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.search import Widening, load_kept_suite
     from ccenv.training.distill.claims import SAMPLES
 
     require_extra("z3", "verify")
-    suite = None if lemmas is None else load_kept_suite(lemmas)
+    suite = None if held["lemmas"] is None else load_kept_suite(held["lemmas"])
     default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
-    settled, T = (default[name] if option is None else option for name, option in (("settle", settle), ("default_T", samples)))
-    return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed, timeouts=timeouts)
+    settle = default["settle"] if held["settle"] is None else held["settle"]
+    samples = default["default_T"] if held["samples"] is None else held["samples"]
+    return Widening(
+        program_of(program), utilisation, budget_s, suite, settle, samples, call_s, held["seed"], timeouts=held["timeouts"]
+    )
 
 
 def _folder(task: Widening) -> str:
@@ -166,8 +148,7 @@ def hull(
         ),
     ],
     *,
-    name: Annotated[str, typer.Option(help="Name of the contract.")] = "hull",
-    out: Annotated[Path, out_option("Write the contract.", "FILE")] = Path("hull.json"),
+    out: Annotated[Path, out_option("Write the contract; the file's name is its name.", "FILE")] = Path("hull.json"),
     json: JsonOption = False,
 ) -> int:
     """Write the narrowest contract around programs, such as the solutions of a synthesis query. It still wants a proof.
@@ -195,7 +176,7 @@ def hull(
             raise InputError(f"{spec}: no program (.json) in this folder")
         chosen += members
     left_out = sum(1 if members_files is None else len(members_files) for members_files in files) - len(chosen)
-    contract = hull(chosen, name)
+    contract = hull(chosen, out.stem)
     write_atomic(out, to_json(contract).encode())
     if json:
         data = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
@@ -206,28 +187,13 @@ def hull(
     return 0
 
 
-@app.command()
-def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of ccenv contract widen.")],
-    *,
-    n_paths: PathsOption = 1024,
-    out: Annotated[Path, out_option("Folder for frontier.json, contracts.md and frontier.svg.")] = Path("runs/contract/report"),
-    json: JsonOption = False,
-) -> int:
-    """Write width and nominal score against proved utilisation: data, a page and a picture.
-
-    Example: ccenv contract report runs/contract/learned_nominal_u78-u0.74
-    """
-    return _report(folders, out, n_paths, json)
-
-
-def _report(folders: list[Path], out: Path, n_paths: int, json: bool) -> int:
+def _report(folders: list[Path], out: Path, held: dict[str, Any], json: bool) -> int:
     from ccenv.base.figure import markdown
     from ccenv.training.contracts.report import make_rows, read_data, write_report
 
-    files = write_report(folders, out, n_paths)
+    files = write_report(folders, out, held["n_paths"])
     if json:
-        print_json({"rows": read_data(files[0])["rows"], "files": [str(file) for file in files]})
+        print_json({"rows": read_data(files[0])["rows"], "files": [str(file) for file in files], "settings": held})
     else:
         print_text(markdown(make_rows(read_data(files[0]))))
         print_text("wrote " + ", ".join(str(file) for file in files))
@@ -242,17 +208,10 @@ def frontier(
     *,
     utilisations: Annotated[str, typer.Option("--utilisations", help="What must stay proved: numbers joined by commas.")],
     budget: Annotated[float, seconds_option("--budget", "Time for each search; a later call resumes it.")] = 600.0,
-    lemmas: LemmasOption = None,
-    timeouts: TimeoutsOption = None,
-    settle: SettleOption = None,
-    samples: SamplesOption = None,
-    time_limit: TimeLimitOption = 120.0,
-    seed: SeedOption = 0,
     jobs: ProcessesOption = None,
-    backend: BackendOption = "processes",
-    n_paths: PathsOption = 1024,
     out: Annotated[Path, out_option("Folder: one of each search, and the report.")] = Path("runs/contract/frontier"),
     fresh: Annotated[bool, fresh_option("Discard the answers of earlier calls.")] = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Widen programs at several bounds, and write width and nominal score against proved utilisation.
@@ -261,42 +220,16 @@ def frontier(
 
     Example: ccenv contract frontier learned_nominal_u78 --utilisations 0.65,0.7,0.74,0.78 --budget 1200
 
-    ccenv contract frontier learned_nominal_u78 --utilisations 0.6,0.7,0.77 --timeouts artefact
+    ccenv contract frontier learned_nominal_u78 --utilisations 0.6,0.7,0.77 -s timeouts=artefact
     """
     from ccenv.training.contracts.widen import widen
 
+    held = settings("contract frontier", set_)
     points = [(program, value) for program in programs for value in _parse_utilisations(utilisations)]
-    tasks = [_make_task(program, value, budget, lemmas, timeouts, settle, samples, time_limit, seed) for program, value in points]
+    tasks = [_make_task(program, value, budget, held["call_s"], held) for program, value in points]
     folders = [out / _folder(task) for task in tasks]
     for task, folder in zip(tasks, folders, strict=True):
         if not json:
             print_text(f"{task.program.name} at {task.utilisation:g}")
-        widen(task, folder, jobs=_count_jobs(jobs), backend=backend, fresh=fresh, report=_make_report(json))
-    return _report(folders, out, n_paths, json)
-
-
-@app.command()
-def plot(
-    program: Annotated[
-        str, typer.Argument(autocompletion=names("agents"), help="A contract or program: a registered name or a file (.json).")
-    ],
-    *,
-    out: Annotated[Path, out_option("The picture, .svg or .png.", "FILE")] = Path("contract.svg"),
-    json: JsonOption = False,
-) -> int:
-    """Draw the interval of a contract over C_U / C_L.
-
-    Example: ccenv contract plot learned_contract_u80 --out interval.svg
-    """
-    from ccenv.base.figure import require_picture
-    from ccenv.base.files import write_atomic
-    from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.report import interval_picture
-
-    file = require_picture(out)
-    write_atomic(file, interval_picture(program_of(program), file.suffix))
-    if json:
-        print_json({"file": str(file)})
-    else:
-        print_text(f"wrote {file}")
-    return 0
+        widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=_make_report(json))
+    return _report(folders, out, held, json)

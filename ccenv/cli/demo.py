@@ -67,8 +67,8 @@ class DemoStep:
 def make_stages(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
-    bench = ("--agent", str(trained), "--backend", "processes")
-    question = ("--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", str(plan.samples))
+    bench = ("--agent", str(trained), "-s", "backend=processes")
+    question = ("--model", "ccac", "-s", "buffer=infinite", "--property", "invariant", "--T", str(plan.samples))
     verify = ("verify", "property", plan.program, *question)
     return [
         DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _summarize_training),

@@ -1,4 +1,4 @@
-"""``ccenv live`` (scenarios, attacks and records on the real TCP stack) and ``ccenv export`` (belief programs as C)."""
+"""``ccenv live`` (scenarios and attacks on the real TCP stack) and ``ccenv export`` (belief programs as C)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import (
-    JsonOption,
-    buffer_option,
-    jitter_option,
-    out_option,
-    print_json,
-    print_table,
-    print_text,
-    rate_option,
-    rtt_option,
-    seconds_option,
-)
+from ccenv.cli.shared import JsonOption, SettingsOption, out_option, print_json, print_table, print_text, settings
 
 if TYPE_CHECKING:
     from ccenv.live import LiveResult
@@ -35,6 +24,11 @@ class _Scenarios(TyperGroup):
     """``ccenv live NAME`` runs a scenario if NAME is no sub-command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from ccenv.base.errors import InputError
+        from ccenv.cli.settings import former_command
+
+        if args and (former := former_command(f"live {args[0]}")):
+            raise InputError(former)
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -56,16 +50,10 @@ def run(
         ),
     ],
     *,
-    seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
-    duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
-    tries: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs while packets are written late; by default what fits into two minutes, 12 at most."),
-    ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
-    control: Annotated[bool, typer.Option("--control", help="First without jitter; two flows again in swapped roles.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw it, with --beside both, into a .png or .svg file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz) for `ccenv trace check`.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Run a scenario in real time; `ccenv live SCENARIO` is short for it.
@@ -73,24 +61,25 @@ def run(
     Exit code 1 if the run is not valid: packets were written late, so it is no evidence about its senders. Such a run is
     repeated; the answer has the number of the try and the outcomes of the earlier ones.
 
-    Example: ccenv live reno_hold --json
+    Example: ccenv live reno_hold --json; ccenv live run cubic_hold -s duration_s=5s -s control=true
     """
     from ccenv.live import load_live_scenario, valid_run
     from ccenv.live.comparison import plot_beside, simulate_live
     from ccenv.live.kernel_records import control_scenarios
 
-    settings = load_live_scenario(scenario)
-    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration)) if value is not None}
+    held, tested = settings("live run", set_), load_live_scenario(scenario)
+    changed = {name: held[name] for name in ("seed", "duration_s") if held[name] is not None}
     if changed:
         from ccenv.live import read_live_scenario
 
-        settings = read_live_scenario({**settings.model_dump(), **changed}, settings.name)
-    controls = [(name, valid_run(one, tries).summary()) for name, one in control_scenarios(settings)] if control else []
-    result = valid_run(settings, tries)
+        tested = read_live_scenario({**tested.model_dump(), **changed}, tested.name)
+    tries, control = held["tries"], held["control"]
+    controls = [(name, valid_run(one, tries).summary()) for name, one in control_scenarios(tested)] if control else []
+    result = valid_run(tested, tries)
     if trace is not None:
         result.trace().save(trace)
     summary = result.summary()
-    engine = simulate_live(settings) if beside else None
+    engine = simulate_live(tested) if beside else None
     if engine is not None:
         summary["beside"] = engine.summary
     if plot is not None and engine is not None:
@@ -100,19 +89,18 @@ def run(
     if control:
         summary["control"] = [{"run": name, **one} for name, one in controls]
     if json:
-        print_json(summary)
+        print_json(summary | {"settings": held})
     else:
         _print(result, summary)
-    return _exit_code(summary["why_not_valid"])
+    return exit_code(summary["why_not_valid"])
 
 
 @app.command()
 def attack(
     sender: Annotated[str, typer.Argument(metavar="NAME", help="A kernel's congestion control or a program: reno, cc_qdel.")],
     *,
-    moves: Annotated[str | None, typer.Option(help="A file of `ccenv attack`, instead of the shipped one.")] = None,
-    calm: Annotated[bool, typer.Option(help="Also run without the moves.")] = True,
     plot: Annotated[Path | None, typer.Option(help="Draw live and simulated into a .png or .svg file.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Play an attack that was found in the engine against the real stack.
@@ -125,15 +113,16 @@ def attack(
     from ccenv.live.comparison import COUNTERPARTS
     from ccenv.live.scenario import KERNEL
 
-    file = moves_against(sender, moves)
-    data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=calm, plot=plot)
+    held = settings("live attack", set_)
+    file = moves_against(sender, held["moves"])
+    data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=held["calm"], plot=plot)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         columns = [key for key in ("calm", "live", "simulated") if key in data]
         title = f"{sender}: share of a link of {data['link_rate_mbps']:g} Mbit/s, moves of {data['found_by']}"
         print_table(title, ["without jitter" if c == "calm" else c for c in columns], [[data[c] for c in columns]])
-    return _exit_code(data["why_not_valid"])
+    return exit_code(data["why_not_valid"])
 
 
 @app.command()
@@ -145,10 +134,7 @@ def load(
         ),
     ],
     *,
-    name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
-    rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
-    jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
-    chooser: Annotated[str | None, typer.Option(help="Of a contract: lo, middle, hi, user or policy; else its own.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Register a program as a congestion control of this kernel until Ctrl-C. Needs root and a compiler.
@@ -165,16 +151,17 @@ def load(
     from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
 
-    exported, chosen, contract = load_exported(program, chooser)
-    loaded_name = kernel_name(exported.name if name is None else name)
-    text = export_bpf(exported, name=loaded_name, rtt_s=rtt, jitter_s=jitter, chooser=chosen)
+    held = settings("live load", set_)
+    exported, chosen, contract = load_exported(program, held["chooser"])
+    loaded_name = kernel_name(held["name"] or exported.name)
+    text = export_bpf(exported, name=loaded_name, rtt_s=held["rtt_s"], jitter_s=held["jitter_s"], chooser=chosen)
     require_bpf()
     loaded = Program(loaded_name, compile_bpf(text))
 
     def tell() -> None:
         if json:
             named = {} if chosen is None else {"chooser": chosen if isinstance(chosen, str) else COMPILED}
-            print_json({"loaded": loaded_name, "program": exported.name, **named})
+            print_json({"loaded": loaded_name, "program": exported.name, **named, "settings": held})
         else:
             print_text(f"loaded {loaded_name}; Ctrl-C unloads it")
 
@@ -187,82 +174,8 @@ def load(
         loaded.close()
 
 
-@app.command()
-def suite(
-    *,
-    out: Annotated[Path | None, out_option("The record (.json).", "FILE")] = None,
-    sender: Annotated[list[str] | None, typer.Option(help="A part of the suite's senders. Repeatable.")] = None,
-    json: JsonOption = False,
-) -> int:
-    """Run the suite live-worst-case: stored attacks against this kernel's senders and exported programs. Minutes; needs root.
-
-    Exit code 1 if a run is not valid after several tries.
-
-    Example: ccenv live suite -o live-worst-case.json
-    """
-    from ccenv.live.kernel_records import FORMAT, SENDERS, SUITE, run_suite
-
-    record = run_suite(sender or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
-    if out is not None:
-        FORMAT.write(out, record)
-    if json:
-        print_json(record)
-    else:
-        rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
-        print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
-    return _exit_code([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
-
-
-@app.command()
-def record(
-    ccas: Annotated[list[str], typer.Argument(metavar="CC...", help="Congestion controls of the kernel, one per flow.")],
-    *,
-    out: Annotated[Path, out_option("Records, one JSON line each; a line is added.", "FILE")],
-    name: Annotated[str | None, typer.Option(help="Of the record; by default its senders, rate and buffer.")] = None,
-    rate: Annotated[float, rate_option("Of the link.")] = 20.0,
-    rtt: Annotated[float, rtt_option("Propagation round trip.")] = 0.04,
-    buffer: Annotated[str, buffer_option("Drop-tail buffer.")] = "1bdp",
-    duration: Annotated[float, seconds_option("--duration", "Of the run; its last three quarters are measured.")] = 60.0,
-    stagger: Annotated[float, seconds_option("--stagger", "Between the starts of two flows.")] = 0.0,
-    thin: Annotated[
-        list[str] | None, typer.Option(metavar="FLOW:PACKETS", help="An ACK of this flow for so many packets. Repeatable.")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Record this machine's kernel on a plain link, in the format of the packet engine's references.
-
-    A run that is not valid is repeated; nothing is written if no try is valid.
-
-    Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
-    """
-    from ccenv.base.units import buffer_units, positive
-    from ccenv.live.kernel_records import append_record, make_record, parse_thinning, record_scenario
-    from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
-
-    bdp_bytes = rate * MBPS_IN_BPS * rtt
-    size = positive("--buffer", buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))
-    scenario = record_scenario(
-        ccas,
-        rate_mbps=rate,
-        rtt_ms=1e3 * rtt,
-        buffer_bytes=size,
-        duration_s=duration,
-        stagger_s=stagger,
-        thinning=parse_thinning(thin or ()),
-    )
-    data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{size / bdp_bytes:g}", scenario, stagger)
-    append_record(out, data)
-    if json:
-        print_json(data)
-    else:
-        rows = [[c, t, p50, p95, loss] for c, t, p50, p95, loss in zip(
-            data["cc"], data["throughput_mbps"], data["rtt_p50_ms"], data["rtt_p95_ms"], data["drop_percent"], strict=True
-        )]  # fmt: skip
-        print_table(data["name"], ["sender", "payload (Mbit/s)", "RTT p50 (ms)", "p95 (ms)", "drops (%)"], rows)
-        print_text(f"added to {out}; mean queue {data['mean_queue_packets']:g} packets")
-
-
-def _exit_code(reasons: list[str]) -> int:
+def exit_code(reasons: list[str]) -> int:
+    """Return 1, and print the first reason, if a run is no evidence about its senders."""
     if reasons:
         print(f"ccenv: live: not valid: {reasons[0]}. {DOCS}", file=sys.stderr)
     return EXIT_NOT_VALID if reasons else 0
@@ -310,12 +223,7 @@ def command(
     target: Annotated[
         str, typer.Option(help="bpf (Linux 5.17 or newer), or a QUIC stack: quic:aioquic, quic:picoquic, quic:quinn.")
     ] = BPF,
-    name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
-    rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
-    jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
-    chooser: Annotated[
-        str | None, typer.Option(help="Of a contract: lo, middle, hi, user (a process answers), policy (compiled in).")
-    ] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write a belief program as one C file for a BPF congestion control of Linux or a QUIC stack. Needs no root and no compiler.
@@ -323,35 +231,38 @@ def command(
     Guarantees of the file, and how to compile and load it: docs/live.md; for QUIC stacks, and their adapters (-o p.py, p.rs):
     docs/quic.md.
 
-    Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
+    Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c -s jitter_s=10ms
     """
     from ccenv.base.errors import unknown_name
     from ccenv.live.export import ExportError, export_bpf
     from ccenv.live.export.bpf import compile_bpf, load_exported
 
+    held = settings("export", set_)
     if target.startswith("quic"):
         from ccenv.quic.export import export_quic
         from ccenv.quic.program import load_program
 
-        found, chosen = load_program(program, chooser)
-        text = export_quic(target, found, out.suffix, rtt_s=rtt, jitter_s=jitter, chooser=chosen)
-        _write(out, text.encode("utf-8"), target, json)
+        found, chosen = load_program(program, held["chooser"])
+        delays = {"rtt_s": held["rtt_s"], "jitter_s": held["jitter_s"]}
+        text = export_quic(target, found, out.suffix, **delays, chooser=chosen)
+        _write(out, text.encode("utf-8"), target, held, json)
         return
     if target != BPF:
         raise unknown_name("export target", target, (BPF, "quic:aioquic", "quic:picoquic", "quic:quinn"))
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
-    exported = load_exported(program, chooser)
-    text = export_bpf(exported.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=exported.chooser)
+    exported = load_exported(program, held["chooser"])
+    text = export_bpf(exported.program, **held | {"chooser": exported.chooser})
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
-    _write(out, content, target, json)
+    _write(out, content, target, held, json)
 
 
-def _write(out: Path, content: bytes, target: str, json: bool) -> None:
+def _write(out: Path, content: bytes, target: str, held: dict[str, Any], json: bool) -> None:
     from ccenv.base.files import write_atomic
 
     write_atomic(out, content)
     if json:
-        print_json({"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+        about = {"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        print_json(about | {"settings": held})
     else:
         print_text(f"wrote {out}")

@@ -16,7 +16,7 @@ import typer
 from ccenv.base.errors import CcenvError, CcenvWarning, did_you_mean, one_line
 from ccenv.base.interrupts import interrupted, watch
 from ccenv.base.provenance import VERSION
-from ccenv.cli.shared import usage_message
+from ccenv.cli import COMMAND_LINE
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -54,7 +54,7 @@ GROUPS: tuple[Group, ...] = (
     Group("attack", "ccenv.cli.attack", "Look for the network that hurts a sender most."),
     Group("league", "ccenv.cli.train", "Populations of senders and networks that answer each other in rounds.", "run_league"),
     Group("gap", "ccenv.cli.attack", "Worst case found against the bound proved, in proof timing.", "run_gap"),
-    Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
+    Group("trace", "ccenv.cli.trace", "Check trace files; run a solver's in the curve engine.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
     Group("board", "ccenv.cli.board", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
@@ -62,17 +62,15 @@ GROUPS: tuple[Group, ...] = (
     Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("solve", "ccenv.cli.solve", "Solve a game of sender and network on an integer grid exactly."),
-    Group("replay", "ccenv.cli.trace", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("export", "ccenv.cli.live", "Write a belief program as C for the congestion controls of a kernel."),
     Group(
         "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
     ),
     Group("quic", "ccenv.cli.quic", "Run senders of QUIC stacks in virtual time under legal networks.", "app"),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
-    Group("paths", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
-    Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
+    Group("links", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
+    Group("compare", "ccenv.cli.compare", "Run several senders on one network, or on kinds of networks: a table and a figure."),
     Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),
-    Group("which", "ccenv.cli.compare", "Which sender for which kind of network: a table with intervals.", "run_which"),
     Group("new", "ccenv.cli.new", "Write a starting file: sender, program, contract, lemmas, theorem, suite ..."),
     Group("ode", "ccenv.cli.fluid", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
@@ -185,6 +183,8 @@ def _run_to_exit_code(arguments: list[str]) -> int:
     except CcenvError as error:
         return _fail(str(error))
     except typer.TyperException as error:  # wrong usage
+        from ccenv.cli.settings import usage_message
+
         return _fail(usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
@@ -205,7 +205,9 @@ def _run(arguments: list[str]) -> int:
     invoked = next((argument for argument in typed if not argument.startswith("-")), None)
     names = [group.name for group in GROUPS]
     if invoked is not None and invoked not in names and typed is arguments:
-        raise CcenvError(f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
+        from ccenv.cli.settings import former_command
+
+        raise CcenvError(former_command(invoked) or f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
     result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
@@ -221,6 +223,8 @@ def _fail(message: str) -> int:
         print("ccenv: error: " + one_line(" ".join(message.split())), file=sys.stderr)
     return EXIT_ERROR
 
+
+COMMAND_LINE |= {"groups": GROUPS, "build_app": build_app}
 
 if __name__ == "__main__":
     sys.exit(main())

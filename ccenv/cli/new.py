@@ -49,7 +49,7 @@ TEMPLATES = {
     "adversary": Template(
         "adversary.py",
         "a network that plays",
-        ("ccenv attack copa --adversary {file}", "ccenv compare copa bbr3 --network {file} --jitter 20ms --duration 10s"),
+        ("ccenv attack copa --adversary {file}", "ccenv compare copa bbr3 --network {file} -s jitter=20ms --duration 10s"),
     ),
     "metric": Template("metric.py", "a number computed from runs", ("ccenv compare copa cubic --metric {file} --duration 10s",)),
     "reward": Template(

@@ -19,19 +19,6 @@ from ccenv.base.files import plain
 from ccenv.base.kernels.announce import spent_s
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
 
-# Common name of an option elsewhere -> its name in ccenv.
-_OTHER_WORDS = {
-    "--output": "--out",
-    "--restart": "--fresh",
-    "--force": "--fresh",
-    "--overwrite": "--fresh",
-    "--workers": "--jobs",
-    "--processes": "--jobs",
-    "--duration-s": "--duration",
-    "--rate-mbps": "--rate",
-    "--link-rate-mbps": "--rate",
-}
-
 
 def choices(*allowed: str) -> Callable[[str], list[str]]:
     """Return a completion with fixed words, for the shell."""
@@ -87,24 +74,30 @@ def rate_option(help: str) -> Any:
     return quantity_option("--rate", MBPS, help)
 
 
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("-s", "--set", metavar="KEY=VALUE|FILE.yaml", help="A setting, see: ccenv show settings COMMAND. Repeatable."),
+]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Parallel workers; they change the time, not the answer.")]
 ProcessesOption = Annotated[int | None, typer.Option("--jobs", help="Parallel workers; one per core by default.")]
 
 
-def usage_message(error: typer.TyperException) -> str:
-    """Return the error message for a command line; a foreign option name is answered with ccenv's name."""
-    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    ccenv_option = _OTHER_WORDS.get(option or "")
-    if (
-        ccenv_option is not None
-        and context is not None
-        and any(ccenv_option in parameter.opts for parameter in context.command.params)
-    ):
-        return f"No such option: {option}. Did you mean {ccenv_option!r}?"
-    commands = getattr(getattr(context, "command", None), "commands", None)
-    if context is not None and commands and error.format_message().startswith("No such command"):
-        return f"{error.format_message()} There are: {', '.join(f'{context.command_path} {name}' for name in commands)}"
-    return error.format_message()
+def settings(command: str, texts: Sequence[str] | None) -> dict[str, Any]:
+    """Return the settings of a command that hold: those of ``-s``, the others by default.
+
+    Raises:
+        InputError: for an unknown key, with near ones and the list; one given twice; a value that is not allowed.
+    """
+    return settings_and_others(command, texts, ())[0]
+
+
+def settings_and_others(
+    command: str, texts: Sequence[str] | None, others: Sequence[str] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a command that hold, and what ``-s`` gave for ``others``, the keys of a file or constants."""
+    from ccenv.cli.settings import read  # models, which most commands need not import
+
+    return read(command, texts or (), others)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import JsonOption, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import JsonOption, SettingsOption, print_json, print_table, print_text, seconds_option, settings
 
 
 def command(
@@ -21,29 +21,30 @@ def command(
     *,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Time to simulate, instead of the scenario's.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Instead of the scenario's: plain, or linux for hosts as Linux.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rates, windows, RTTs and queues into this .png or .svg.")] = None,
-    packet_log: Annotated[Path | None, typer.Option(help="Write what happened to each packet into this .npz.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz); one drop-tail link.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a scenario packet by packet; print throughput, loss and RTT per flow beside the paper's figures.
 
-    Example: ccenv sim two_bbr_40_80 --plot two_bbr.png
+    Example: ccenv sim two_bbr_40_80 --plot two_bbr.png -s profile=linux -s packet_log=packets.npz
     """
     from ccenv.simulation import simulate
 
-    keep = packet_log is not None or trace is not None
-    result = simulate(file, seed=seed, duration_s=duration, profile=profile, packet_log=keep)
-    if packet_log is not None:
-        result.save_packet_log(packet_log)
+    held = settings("sim", set_)
+    log = held["packet_log"]
+    keep = log is not None or trace is not None
+    result = simulate(file, seed=seed, duration_s=duration, profile=held["profile"], packet_log=keep)
+    if log is not None:
+        result.save_packet_log(Path(log))
     if trace is not None:
         result.trace().save(trace)
     if plot is not None:
         result.plot(plot)
     summary = result.summary()
     if json:
-        print_json(summary)
+        print_json(summary | {"settings": held})
         return
     reference = result.scenario.reference
     published = reference.throughput_mbps if reference and reference.throughput_mbps else [None] * len(summary["flows"])

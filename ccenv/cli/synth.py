@@ -9,7 +9,18 @@ import typer
 
 from ccenv.base.errors import InputError, require_extra
 from ccenv.cli.completion import configs
-from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import (
+    JobsOption,
+    JsonOption,
+    SettingsOption,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+    settings,
+)
 
 if TYPE_CHECKING:
     from ccenv.proofs.synthesis.query.query import Query
@@ -27,15 +38,12 @@ def command(
         ),
     ],
     jobs: JobsOption = 1,
-    backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
     fresh: Annotated[bool, fresh_option("Start anew; by default a run resumes.")] = False,
     budget: Annotated[float | None, seconds_option("--budget", "CPU time, instead of the query's limits.budget_s.")] = None,
     time_limit: Annotated[
         float | None, seconds_option("--time-limit", "Time per solver call, instead of the query's limits.call_s.")
     ] = None,
-    recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
     out: Annotated[Path, out_option("Folder for runs, solutions and traces.")] = Path("runs/synth"),
-    plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
         int, typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected).")
     ] = 0,
@@ -43,19 +51,19 @@ def command(
         float,
         typer.Option(min=0, help="With --bounds: seconds for lemmas F.1 to F.7 of each, with bisected constants; resumable."),
     ] = 0.0,
-    report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find every program of a query's template that provably meets its objectives, or prove that there is none.
 
-    why QUERY PROGRAM: print what rules a program out, with a trace file for ccenv replay.
+    why QUERY PROGRAM: print what rules a program out, with a trace file for ccenv trace replay.
 
     Exit code 0 for a complete answer (also "none"), 3 if candidates or proofs to be rechecked stayed open, 2 for an error; for
     why 0 for proved, 1 for refuted (no solution of the query), 3 for unknown.
 
     Example: ccenv synth g1_t5
 
-    ccenv synth g1_t5 --bounds 2 --report page.html --recheck yices
+    ccenv synth g1_t5 --bounds 2 -s report=page.html -s recheck=yices
 
     ccenv synth why g1_t5 cc_probe_fast
 
@@ -63,12 +71,19 @@ def command(
     """
     from ccenv.proofs.synthesis.query.query import load_query
 
-    pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
-    pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
+    held = settings("synth", set_)
+    recheck, report = held["recheck"], None if held["report"] is None else Path(held["report"])
+    pipeline = {"--jobs": jobs != 1, "-s backend": held["backend"] != "processes", "--fresh": fresh}
+    pipeline |= {
+        "-s recheck": recheck is not None,
+        "--bounds": bounds > 0,
+        "--lemmas": lemmas > 0,
+        "-s report": report is not None,
+    }
     if len(words) == 3 and words[0] == "why":
         require_extra("z3", "verify")
         _refuse_options(
-            "why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain}
+            "why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "-s plain": held["plain"]}
         )
         return _why(load_query(words[1]), words[2], out, json)
     if len(words) != 1:
@@ -77,12 +92,12 @@ def command(
     limits = {name: value for name, value in (("budget_s", budget), ("call_s", time_limit)) if value is not None}
     query = load_query(words[0])
     query = query.model_copy(update={"limits": query.limits.model_copy(update=limits)})
-    if plain:
-        _refuse_options("--plain", pipeline)
+    if held["plain"]:
+        _refuse_options("-s plain", pipeline)
         return _run_plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
+    return _search(query, (jobs, held), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
 def _refuse_options(what: str, options: dict[str, bool]) -> None:
@@ -120,9 +135,15 @@ def run_folder(query: Query, out: Path) -> Path:
 
 
 def _search(
-    query: Query, workers: tuple[int, str], reuse: bool, extras: tuple[str | None, int, float, Path | None], out: Path, json: bool
+    query: Query,
+    workers: tuple[int, dict[str, Any]],
+    reuse: bool,
+    extras: tuple[str | None, int, float, Path | None],
+    out: Path,
+    json: bool,
 ) -> int:
     recheck, bounds, lemmas, report = extras
+    jobs, held = workers
     from ccenv.cli.shared import progress_bar
     from ccenv.proofs.synthesis.result import result, write_solutions
     from ccenv.proofs.synthesis.run import recheck_solutions, solve_query, start, warm_up
@@ -137,7 +158,7 @@ def _search(
         raise InputError("--bounds is for queries about one flow")
     with progress_bar(query.name) as progress:
         run = start(query, folder, reuse, progress)
-        solve_query(run, *workers, progress)
+        solve_query(run, jobs, held["backend"], progress)
     data = result(run)
     if recheck is not None:
         data["recheck"] = recheck_solutions(run, recheck)
@@ -159,7 +180,7 @@ def _search(
         data["report"] = str(report)
     data["files"] = write_solutions(data, folder / "solutions")
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         _print(data)
     open_proofs = data.get("recheck", {}).get("open")

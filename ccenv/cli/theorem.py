@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import (
+    JsonOption,
+    SettingsOption,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+    settings,
+    settings_and_others,
+)
 
 if TYPE_CHECKING:
     from ccenv.proofs.certificates.check import Report
@@ -26,28 +37,13 @@ OUT = Path("runs/theorem")
 def theorem(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; what takes longer is unknown.")] = LIMIT_S,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma or a claim.")] = OUT,
     grid: Annotated[bool, typer.Option("--grid", help="What carries over to other grids: a table of K and D.")] = False,
-    cell: Annotated[
-        list[str] | None, typer.Option(metavar="K:D", help="Of the table only this grid, e.g. 2:1/2 (D in Rm). Repeatable.")
-    ] = None,
-    constants: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=X", help="With --grid or --cell: another value of a constant; with --flows: of the design."
-        ),
-    ] = None,
     flows: Annotated[
         str | None, typer.Option(metavar="any", help="ever_delay: a theorem about any number of flows (docs/fairness.md).")
     ] = None,
-    lasso: Annotated[
-        int | None, typer.Option(metavar="N", help="Look for N traces that join, return to their state and break a claim.")
-    ] = None,
-    bound: Annotated[
-        list[str] | None, typer.Option(metavar="CLAIM=X", help="With --lasso: another bound of a claim. Repeatable.")
-    ] = None,
     fresh: Annotated[bool, fresh_option("Ignore stored answers of the very same query.")] = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
@@ -55,8 +51,8 @@ def theorem(
     Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
     the step or the lemma that is missing. With --grid every lemma is asked again with K = 1, 2, 4 samples per Rm and D = 0, Rm/2,
     Rm, 2 Rm; 0 if all claims carry over to every grid, 1 if a lemma that one needs has a counterexample, else 3. Interrupt it and
-    run it again: answers are stored. With --lasso N a run is looked for that repeats N traces for ever and is worse than a claim:
-    1 with its traces, 0 if there is none, else 3.
+    run it again: answers are stored. With -s lasso=N a run is looked for that repeats N traces for ever and is worse than a
+    claim: 1 with its traces, 0 if there is none, else 3.
 
     Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
     Example: ccenv verify theorem ever_delay --flows any --set jitter=1/4 --set fairness=1.97 --set gain=1.7e-4
@@ -65,31 +61,36 @@ def theorem(
     from ccenv.proofs.solver.solvers import Store
     from ccenv.proofs.theorems.prove import Prover
     from ccenv.proofs.theorems.report import tell
-    from ccenv.proofs.theorems.theorem import load_theorem
+    from ccenv.proofs.theorems.theorem import load_theorem, with_constants
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
     require_extra("z3", "verify")
     if flows is not None or name == "ever_delay":
-        if grid or cell or bound or lasso is not None:
-            raise InputError("--flows asks about any number of flows: --grid, --cell, --lasso and --bound do not go with it")
-        return _fair(name, flows, constants or (), (time_limit, seed, fresh), out, json)
+        held, constants = settings_and_others("verify theorem", set_)
+        if grid or held["cells"] or held["bounds"] or held["lasso"] is not None:
+            raise InputError("--flows asks about any number of flows: --grid, cells, lasso and bounds do not go with it")
+        return _fair(name, flows, constants, held, (time_limit, fresh), out, json)
     loaded = load_theorem(name)
+    held, constants = settings_and_others("verify theorem", set_, list(loaded.theorem.constants))
+    lasso, grid = held["lasso"], grid or bool(held["cells"])
     progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
-    prover = Prover(time_limit, Store(), not fresh, seed, progress)
-    if (grid or cell) and lasso is not None:
-        raise InputError("--grid and --lasso ask different questions: give one of them")
-    if bound and lasso is None:
-        raise InputError("--bound goes with --lasso")
-    if constants and not (grid or cell):
-        raise InputError("--set goes with --grid or --cell: a certificate has the theorem's own constants")
+    prover = Prover(time_limit, Store(), not fresh, held["seed"], progress)
+    if grid and lasso is not None:
+        raise InputError("--grid and -s lasso ask different questions: give one of them")
+    if held["bounds"] and lasso is None:
+        raise InputError("-s bounds goes with -s lasso")
+    if constants and not grid:
+        raise InputError(f"-s {next(iter(constants))} goes with --grid: a certificate has the theorem's own constants")
     if lasso is not None:
-        return _lasso(_set_bounds(loaded, bound or ()), prover, out, lasso, json)
-    if grid or cell:
-        return _grid(_set_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
+        return _lasso(_set_bounds(loaded, held["bounds"]), prover, out, lasso, held, json)
+    if grid:
+        values = {key: str(value) for key, value in constants.items()}
+        changed = with_constants(loaded, values) if values else loaded
+        return _grid(changed, prover, out, _cells(held["cells"]), held, json)
     data = tell(prover.prove(loaded), out)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         print_text(data["statement"])
         keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
@@ -97,7 +98,9 @@ def theorem(
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
-def _fair(name: str, flows: str | None, assignments: Sequence[str], how: tuple[float, int, bool], out: Path, json: bool) -> int:
+def _fair(
+    name: str, flows: str | None, values: dict[str, Any], held: dict[str, Any], how: tuple[float, bool], out: Path, json: bool
+) -> int:
     """Prove the theorem about any number of flows and print what was decided. Returns the exit code."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.proofs.solver.solvers import Store
@@ -108,10 +111,11 @@ def _fair(name: str, flows: str | None, assignments: Sequence[str], how: tuple[f
     if flows != FLOWS:
         given_flows = "is missing" if flows is None else f"is {flows}"
         raise InputError(f"--flows {given_flows}; the theorem of {SENDER} is about any number of flows: --flows {FLOWS}")
-    limit_s, seed, fresh = how
-    data = prove(values_of(list(assignments)), out, limit_s=limit_s, seed=seed, store=Store(), fresh=fresh)
+    limit_s, fresh = how
+    design = values_of(values)
+    data = prove(design, out, limit_s=limit_s, seed=held["seed"], store=Store(), fresh=fresh)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held | design})
     else:
         print_text(data["sentence"] or "not proved")
         keys = ("verdict", "reason", "ratio", "utilisation", "rtt_rtts", "queries", "seconds", "certificate")
@@ -132,29 +136,22 @@ def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
     for text in texts:
         steps_text, _, jitter_text = text.partition(":")
         if not jitter_text:
-            raise InputError(f"--cell is {text!r}; it must be K:D, such as 2:1/2")
-        steps, jitter = parse_whole(steps_text, "--cell: K"), parse_fraction(jitter_text, "--cell: D")
+            raise InputError(f"-s cells is {text!r}; it must be K:D, such as 2:1/2")
+        steps, jitter = parse_whole(steps_text, "-s cells: K"), parse_fraction(jitter_text, "-s cells: D")
         if not 1 <= steps <= MOST_STEPS_PER_RTT or not 0 <= jitter <= MOST_JITTER_RTTS:
-            raise InputError(f"--cell is {text!r}; K must be 1 to {MOST_STEPS_PER_RTT}, D 0 to {MOST_JITTER_RTTS} Rm")
+            raise InputError(f"-s cells is {text!r}; K must be 1 to {MOST_STEPS_PER_RTT}, D 0 to {MOST_JITTER_RTTS} Rm")
         cells.append((steps, jitter))
     return cells
 
 
-def _set_constants(loaded: LoadedTheorem, assignments: Sequence[str]) -> LoadedTheorem:
-    """Return a theorem with the constants of the option."""
-    from ccenv.base.errors import InputError
-    from ccenv.proofs.theorems.theorem import with_constants
-
-    values = {}
-    for text in assignments:
-        name, sign, value = text.partition("=")
-        if not sign or not value:
-            raise InputError(f"--set is {text!r}; it must be NAME=X, such as f=1/2")
-        values[name] = value
-    return with_constants(loaded, values) if values else loaded
-
-
-def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], json: bool) -> int:
+def _grid(
+    loaded: LoadedTheorem,
+    prover: Prover,
+    out: Path,
+    cells: Sequence[tuple[int, Fraction]],
+    held: dict[str, Any],
+    json: bool,
+) -> int:
     """Decide a theorem on each grid and print the table; return the exit code."""
     from ccenv.base.provenance import VERSION
     from ccenv.proofs.theorems.grid import decide, divisor, on_grid
@@ -173,7 +170,7 @@ def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tupl
         constants = {name: str(value) for name, value in loaded.theorem.constants.items()}
         print_json(
             {**about, "constants": constants}
-            | {"time_limit_s": prover.time_limit_s, "cells": grid_cells, "ccenv_version": VERSION}
+            | {"time_limit_s": prover.time_limit_s, "cells": grid_cells, "ccenv_version": VERSION, "settings": held}
         )
     else:
         names = [claim.name for claim in loaded.claims]
@@ -190,32 +187,26 @@ def _format_claim(claim: dict[str, Any]) -> str:
     return f"{claim['verdict']}: {lacks}" if lacks else str(claim["verdict"])
 
 
-def _set_bounds(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
+def _set_bounds(loaded: LoadedTheorem, bounds: dict[str, str]) -> LoadedTheorem:
     """Return a theorem with other bounds of its claims; if any are given, only with these claims."""
-    from ccenv.base.errors import InputError, unknown_name
+    from ccenv.base.errors import unknown_name
     from ccenv.base.foreign import parse_fraction
 
-    if not bounds:
-        return loaded
     claims = {claim.name: claim for claim in loaded.claims}
-    bounded = []
-    for text in bounds:
-        name, _, value = text.partition("=")
+    for name in bounds:
         if name not in claims:
             raise unknown_name("claim", name, claims)
-        if not value:
-            raise InputError(f"--bound is {text!r}; it must be CLAIM=X, such as utilisation=0.8")
-        bounded.append(replace(claims[name], bound=parse_fraction(value, f"--bound {name}")))
-    return replace(loaded, claims=tuple(bounded))
+    bounded = [replace(claims[name], bound=parse_fraction(value, f"-s bounds.{name}")) for name, value in bounds.items()]
+    return replace(loaded, claims=tuple(bounded)) if bounded else loaded
 
 
-def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, json: bool) -> int:
+def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, held: dict[str, Any], json: bool) -> int:
     """Search lassos that violate a claim and print them; return the exit code."""
     from ccenv.proofs.theorems.report import tell_lassos
 
     data = tell_lassos(loaded, list(prover.lassos(loaded, periods)), periods, out)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         rows = [(name, f"{one['bound']:g}", one["found"], ", ".join(one["traces"])) for name, one in data["claims"].items()]
         print_table(f"{loaded.theorem.name}: {data['verdict']}", ["claim", "bound", "found", "traces"], rows)
@@ -243,12 +234,11 @@ def check_command(
         str, typer.Argument(metavar="FILE", help="A certificate (.certificate.json, also .xz), or a shipped theorem.")
     ],
     solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
-    solver: Annotated[str, typer.Option(help="The second solver: yices or cvc5.")] = "yices",
-    proofs: Annotated[bool, typer.Option("--proofs", help="Decide them with cvc5 and have its proofs checked by ethos.")] = False,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Derive every query anew, compare, reason anew; with --solve or --proofs also decide anew (docs/theorems.md).
+    """Derive every query anew, compare, reason anew; with --solve or -s proofs=true also decide anew (docs/theorems.md).
 
     Exit code 0 where the certificate is confirmed, 1 where it is refused, 3 where the second solver gave out.
 
@@ -263,16 +253,17 @@ def check_command(
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
+    held = settings("certificate check", set_)
+    proofs, second = held["proofs"], held["solver"] if solve else None
     if solve and proofs:
-        raise InputError("--solve asks a second solver, --proofs has proofs checked: give one of them")
+        raise InputError("--solve asks a second solver, -s proofs has proofs checked: give one of them")
     if (fair := find_fair(file)) is not None:
         if proofs:
-            raise InputError("--proofs is for certificates of programs: the queries of a certificate of fairness are not linear")
-        return _check_fair(fair, solver if solve else None, time_limit, json)
+            raise InputError("-s proofs is for certificates of programs: the queries of a certificate of fairness are not linear")
+        return _check_fair(fair, second, time_limit, held, json)
     path, checker = find(file), find_checker() if proofs else None
     certificate = read_stored(path).certificate
     progress = None if json else lambda line: print_text(f"  {line}")
-    second = solver if solve else None
     report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
     if not report.refusals:
         _compare_with_registered(certificate, report)
@@ -280,7 +271,9 @@ def check_command(
     sentence = None if report.refusals else in_full(statement, assumptions)
     if json:
         print_json(
-            report.to_dict() | {"statement": statement, "sentence": sentence, "assumptions": assumptions, "file": str(path)}
+            report.to_dict()
+            | {"statement": statement, "sentence": sentence, "assumptions": assumptions, "file": str(path)}
+            | {"settings": held}
         )
     else:
         print_text("refused: nothing is said" if report.refusals else statement)
@@ -291,7 +284,7 @@ def check_command(
     return EXIT_CODES[report.verdict]
 
 
-def _check_fair(path: Path, solver: str | None, limit_s: float, json: bool) -> int:
+def _check_fair(path: Path, solver: str | None, limit_s: float, held: dict[str, Any], json: bool) -> int:
     """Check a certificate of fairness and print what was found. Returns the exit code."""
     from ccenv.proofs.certificates.fairness.check import check_fair
     from ccenv.proofs.certificates.fairness.meaning import in_full
@@ -304,7 +297,7 @@ def _check_fair(path: Path, solver: str | None, limit_s: float, json: bool) -> i
     if json:
         sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)
         about = {"statement": certificate.statement, "sentence": sentence, "assumptions": certificate.assumptions}
-        print_json(result | about | {"file": str(path)})
+        print_json(result | about | {"file": str(path), "settings": held})
     else:
         print_text("refused: nothing is said" if report.refusals else certificate.statement)
         rows = report.refusals or [("assumed", line) for line in certificate.assumptions]

@@ -1,4 +1,4 @@
-"""``ccenv trace`` (check, plot, describe), ``ccenv replay`` (a solver's trace in the engine), ``ccenv paths`` (link traces)."""
+"""``ccenv trace`` (check; replay of a solver's trace in the engine) and ``ccenv links`` (traces of links)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.units import MBPS
-from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, print_text, quantity_option, seconds_option
+from ccenv.cli.shared import JsonOption, SettingsOption, out_option, print_json, print_table, print_text, settings
 
 if TYPE_CHECKING:
     from ccenv.network.trace import Trace
 
-app = typer.Typer(help="Check, plot and describe trace files (.npz, docs/networks.md).\n\nExample: ccenv trace check run.npz")
+app = typer.Typer(help="Check and replay trace files (.npz, docs/networks.md).\n\nExample: ccenv trace check run.npz")
 
 EXIT_ILLEGAL = 1
 
@@ -23,9 +22,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Trace files.")],
-    tolerance: Annotated[
-        float | None, typer.Option(help="Roundoff to forgive, relative to the bytes at stake; 1e-9 by default.")
-    ] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check that traces obey every law of their network model.
@@ -35,18 +32,19 @@ def check(
 
     Exit code 0 if all traces are legal, 1 if one is not, 2 if one cannot be read.
 
-    Example: ccenv trace check run.npz
+    Example: ccenv trace check run.npz -s tolerance=1e-6
     """
-    from ccenv.network.laws import DEFAULT_TOLERANCE, check_trace
+    from ccenv.network.laws import check_trace
     from ccenv.network.trace import load_trace
     from ccenv.simulation.packet_trace import check_packet_trace, is_of_packets, packet_slack_bytes
 
+    tolerance = settings("trace check", set_)["tolerance"]
     results = []
     for file in files:
         trace = load_trace(file)
         slack_bytes = packet_slack_bytes(trace) if is_of_packets(trace) else 0.0
         check = check_packet_trace if slack_bytes else check_trace
-        violations = check(trace, DEFAULT_TOLERANCE if tolerance is None else tolerance)
+        violations = check(trace, tolerance)
         results.append(
             {
                 "file": str(file),
@@ -70,13 +68,13 @@ def check(
     return 0 if all(result["legal"] for result in results) else EXIT_ILLEGAL
 
 
-@app.command()
+@app.command(hidden=True)
 def plot(
     file: FileArgument, out: Annotated[Path, out_option("Picture to write: .png or .svg.")], json: JsonOption = False
 ) -> None:
-    """Plot the curves, the queue, the rates and the beliefs of a trace.
+    """Plot the curves, the queue, the rates and the beliefs of a trace: another name of ccenv show FILE -o PICTURE.
 
-    Example: ccenv trace plot run.npz -o run.png
+    Example: ccenv show run.npz -o run.png
     """
     from ccenv.network.figure import plot_trace
     from ccenv.network.trace import load_trace
@@ -86,29 +84,6 @@ def plot(
         print_json({"file": str(file), "picture": str(out)})
     else:
         print_text(f"wrote {out}")
-
-
-@app.command()
-def show(file: FileArgument, json: JsonOption = False) -> None:
-    """Describe a trace: senders, adversary, path and results.
-
-    Example: ccenv trace show run.npz
-    """
-    from ccenv.network.trace import load_trace
-
-    trace = load_trace(file)
-    summary = summarize_trace(trace)
-    if json:
-        print_json(summary)
-        return
-    header = {
-        key: summary[key] for key in ("model", "timing", "history", "adversary", "seed", "steps", "steps_per_rtt", "duration_s")
-    }
-    path = {f"path.{key}": value for key, value in trace.header.path.to_dict().items() if key != "flows"}
-    print_table(str(file), ["what", "value"], (header | path | {"notes": trace.header.notes}).items())
-    flows = summary["flows"]
-    if isinstance(flows, list):
-        print_table("flows", list(flows[0]), [list(flow.values()) for flow in flows])
 
 
 def summarize_trace(trace: Trace) -> dict[str, object]:
@@ -154,32 +129,25 @@ def summarize_trace(trace: Trace) -> dict[str, object]:
 
 
 EXIT_DIFFERS = 1
-MOST_RTTS = 100_000
 
 
-def command(
+@app.command()
+def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of the solver (.npz, one step per Rm).")],
-    as_adversary: Annotated[
-        str | None,
-        typer.Option("--as-adversary", metavar="SENDER", help="Play its network moves, over and over, against a sender."),
-    ] = None,
-    rtts: Annotated[int, typer.Option(help="Length of that run, in Rm.")] = 100,
     out: Annotated[Path | None, out_option("Write the engine's trace (.npz).")] = None,
     json: JsonOption = False,
 ) -> int:
     """Run a solver's trace in the curve engine: same bytes sent, same network moves; compare the curves.
 
-    Exit code 0 if the engine reproduces the trace, 1 if it differs, 2 for an error.
+    Exit code 0 if the engine reproduces the trace, 1 if it differs, 2 for an error. To play its network against another sender:
+    ccenv attack SENDER --adversary FILE --timing smt
 
-    Example: ccenv replay runs/verify/counterexample.npz
+    Example: ccenv trace replay runs/verify/counterexample.npz
     """
     from ccenv.network.trace import load_trace
 
     trace = load_trace(file)
-    if as_adversary is None:
-        data, run = _reproduce(trace)
-    else:
-        data, run = _play_against(trace, as_adversary, rtts)
+    data, run = _reproduce(trace)
     data = {"file": str(file), "model": trace.header.model} | data
     if out is not None:
         run.save(out)
@@ -212,36 +180,6 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
     return data, run
 
 
-def _play_against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
-    from ccenv.agents import make_sender
-    from ccenv.base.errors import InputError
-    from ccenv.engine.curve.engine import CurveEngine
-    from ccenv.proofs.formulas.moves import as_adversary
-
-    sender, adversary = make_sender(name), as_adversary(trace)
-    least = trace.grid.jitter_steps[0] + 1  # in Rm, with one step per Rm: utilisation is that of the time beyond D
-    if not least <= rtts <= MOST_RTTS:
-        raise InputError(f"--rtts is {rtts}; it must be {least} to {MOST_RTTS}")
-    engine = CurveEngine(
-        [trace.header.path],
-        model=trace.header.model,
-        senders=[sender],
-        adversary=adversary,
-        steps_per_rtt=1,
-        timing="smt",
-        loss_detection="oracle",
-        record=True,
-    )
-    engine.advance(rtts)
-    run = engine.trace(0)
-    return {
-        "sender": name,
-        "steps": rtts,
-        "utilisation": _utilisation(run),
-        "largest_inflight_bdp": _largest_inflight_bdp(run),
-    }, run
-
-
 def _utilisation(trace: Trace) -> float | None:
     """Return bytes delivered over C*(T - D), the utilisation of the properties, without the trace's past; None if T <= D."""
     steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
@@ -255,28 +193,29 @@ def _largest_inflight_bdp(trace: Trace) -> float:
     return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes
 
 
-links_app = typer.Typer(help="Traces of varying links (docs/simulation.md).\n\nExample: ccenv paths import trace.csv --json")
+links_app = typer.Typer(help="Traces of varying links (docs/simulation.md).\n\nExample: ccenv links import trace.csv --json")
 
 
 @links_app.command("import")
 def import_trace(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A Mahimahi file, a CSV of rates or opportunities, or JSON.")],
     *,
-    max_gap: Annotated[float, seconds_option("--max-gap", "Longest time between two rows; more is a gap.")] = 60.0,
     out: Annotated[Path | None, out_option("Write it as ccenv's own JSON, which scenarios read faster.")] = None,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Read a link trace and print its format and statistics; an invalid one gives one line and exit code 2.
 
-    Example: ccenv paths import trace.csv -o mylink.json
+    Example: ccenv links import trace.csv -o mylink.json
     """
     from ccenv.network.links import read_trace, save_trace
 
-    stored = read_trace(trace, max_gap)
+    held = settings("links import", set_)
+    stored = read_trace(trace, **held)
     if out is not None:
         save_trace(out, stored.trace, f"imported from {trace.name}")
     answer = {"file": str(trace), "format": stored.format, "columns": list(stored.columns), "lines": stored.lines}
-    _show({**answer, **stored.trace.summary(), "written": None if out is None else str(out)}, json)
+    _show({**answer, **stored.trace.summary(), "written": None if out is None else str(out)}, held, json)
 
 
 @links_app.command("make")
@@ -284,30 +223,30 @@ def make_trace(
     kind: Annotated[str, typer.Argument(help="cellular, leo or wifi.")],
     *,
     out: Annotated[Path, out_option("JSON file to write.")],
-    mean_mbps: Annotated[float, quantity_option("--mean", MBPS, "Mean rate.", "--mean-mbps")] = 20.0,
-    length: Annotated[float | None, seconds_option("--length", "After which it begins again.")] = None,
-    seed: Annotated[int, typer.Option(help="Of its random numbers.")] = 0,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a trace by a generator and write it as a file.
 
-    Example: ccenv paths make cellular --mean-mbps 20 --seed 1 -o cellular.json
+    Example: ccenv links make cellular -s mean_mbps=20 -s seed=1 -o cellular.json
     """
     from ccenv.base.errors import InputError
     from ccenv.network.links import save_trace
     from ccenv.simulation import made_trace
 
+    held = settings("links make", set_)
+    mean_mbps, length_s, seed = held["mean_mbps"], held["length_s"], held["seed"]
     if not 0 <= seed < 2**53:
         raise InputError(f"seed {seed} is not in [0, 2**53)")
-    settings = {"kind": kind, "mean_Bps": mean_mbps * 125_000.0, **({} if length is None else {"length_s": length})}
-    trace = made_trace(settings, seed)
-    save_trace(out, trace, f"ccenv paths make {kind} --mean-mbps {mean_mbps:g} --seed {seed}")
-    _show({"kind_of_link": kind, "seed": seed, **trace.summary(), "written": str(out)}, json)
+    generator = {"kind": kind, "mean_Bps": mean_mbps * 125_000.0, **({} if length_s is None else {"length_s": length_s})}
+    trace = made_trace(generator, seed)
+    save_trace(out, trace, f"ccenv links make {kind} -s mean_mbps={mean_mbps:g} -s seed={seed}")
+    _show({"kind_of_link": kind, "seed": seed, **trace.summary(), "written": str(out)}, held, json)
 
 
-def _show(answer: dict[str, Any], json: bool) -> None:
+def _show(answer: dict[str, Any], held: dict[str, Any], json: bool) -> None:
     if json:
-        print_json(answer)
+        print_json(answer | {"settings": held})
         return
     print_table("trace", ["what", "value"], [(key, value) for key, value in answer.items() if value is not None])
     if answer["written"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,98 +12,76 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import JobsOption, JsonOption, fresh_option, out_option, print_json, print_table, print_text, seconds_option
+from ccenv.cli.shared import (
+    JobsOption,
+    JsonOption,
+    SettingsOption,
+    fresh_option,
+    out_option,
+    print_json,
+    print_table,
+    print_text,
+    seconds_option,
+    settings,
+    settings_and_others,
+)
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
     from ccenv.training.logs import Progress
+    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import RllibResult
     from ccenv.training.run import TrainingResult
 
 
 def command(
     config: Annotated[
-        str | None,
+        str,
         typer.Argument(
             metavar="CONFIG", autocompletion=configs("train"), help="A shipped config (ccenv list configs) or a YAML file."
         ),
-    ] = None,
+    ],
     assignments: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as with --set: what a sweep passes.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, as with -s: what a sweep passes.")
     ] = None,
     *,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting. Repeatable.")
-    ] = None,
     out: Annotated[Path | None, out_option("Folder of the run; runs/CONFIG-SEED by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier run.")] = False,
     seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
-    record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
-    shipped: Annotated[bool, typer.Option("--shipped", help="All shipped configs with their seeds; needs --record.")] = False,
-    jobs: Annotated[int, typer.Option(help="With --shipped: runs at a time.")] = 1,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Train a sender or a network; the same command resumes an interrupted run (docs/training.md).
 
-    Example: ccenv train configs/train/quick_sender.yaml --set seed=1
-    Example: ccenv train --shipped --record docs/data/learning.json --jobs 2
+    Example: ccenv train configs/train/quick_sender.yaml -s seed=1
     """
     from ccenv.base.errors import InputError
     from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
     overrides = [*(set_ or ()), *(assignments or ())]
-    if shipped:
-        if config is not None or record is None or seeds is not None or fresh:
-            raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --fresh")
-        _train_shipped(record, out, overrides, jobs, json)
-        return
-    if config is None:
-        raise InputError("a CONFIG is missing: a shipped one (ccenv list configs) or a YAML file; or --shipped for all")
-    for option, is_given in (("--jobs", jobs != 1),):
-        if is_given:
-            raise InputError(f"{option} is for --shipped")
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
-    if record is not None:
-        from ccenv.training.records import check_record
-
-        check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
     if load_data(config, overrides)[0].get("trainer") == "rllib":
-        _train_rllib(config, of_each, out, fresh, record, json)
+        _train_rllib(config, of_each, out, fresh, json)
         return
     configs = [load_config(config, each) for each in of_each]
     results = []
     for chosen in configs:
         with _progress(chosen) as report:
             results.append(train(chosen, out or default_folder(chosen), restart=fresh, report=report))
-        if record is not None:
-            from ccenv.training.records import record as add
-
-            add(record, chosen, results[-1])
     if json:
-        print_json(asdict(results[0]) if len(results) == 1 else [asdict(result) for result in results])
+        _print_json(configs, results)
         return
     for chosen, result in zip(configs, results, strict=True):
         _print(chosen, result)
 
 
-def _train_shipped(record: Path, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
-    from ccenv.cli.shared import progress_bar
-    from ccenv.training.records import DEFAULT_FOLDER, train_shipped
-
-    with progress_bar("train shipped configs") as report:
-        n_runs = train_shipped(record, out or DEFAULT_FOLDER, overrides=overrides, jobs=jobs, report=report)
-    if json:
-        print_json({"record": str(record), "runs": n_runs})
-    else:
-        print_text(f"wrote {record}: {n_runs} runs")
-
-
-def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
+def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, json: bool) -> None:
     from ccenv.base.config import validate
     from ccenv.cli.shared import progress_bar
     from ccenv.training.config import load_data
@@ -115,12 +93,8 @@ def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: b
     for config in configs:
         with progress_bar(f"rllib {config.name}") as report:
             results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report, fresh=fresh))
-        if record is not None:
-            from ccenv.training.records import record as add
-
-            add(record, config, results[-1])
     if json:
-        print_json(asdict(results[0]) if len(results) == 1 else [asdict(result) for result in results])
+        _print_json(configs, results)
         return
     for config, result in zip(configs, results, strict=True):
         title = (
@@ -128,6 +102,11 @@ def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: b
         )
         print_table(title, ["sender in its own world, on paths for reports", "value"], asdict(result.evaluation).items())
         print_text(f"wrote {result.folder}")
+
+
+def _print_json(configs: Sequence[TrainConfig | RllibConfig], results: Sequence[TrainingResult | RllibResult]) -> None:
+    runs = [asdict(result) | {"settings": config} for config, result in zip(configs, results, strict=True)]
+    print_json(runs[0] if len(runs) == 1 else runs)
 
 
 def _print(config: TrainConfig, result: TrainingResult) -> None:
@@ -180,52 +159,32 @@ def run_distill(
     *,
     depth: Annotated[int, typer.Option(help="Conditions on the longest way to a leaf.")] = 3,
     prove: Annotated[bool, typer.Option("--prove", help="Also search programs until the solver verifies one.")] = False,
-    utilisation: Annotated[
-        list[float] | None, typer.Option(help=f"Utilisation to prove; {PROVED_BY_DEFAULT} by default. Repeatable: a frontier.")
-    ] = None,
     seed: Annotated[int, typer.Option(help="Of paths, search and solver pool.")] = 0,
     budget: Annotated[float, seconds_option("--budget", "Wall time for the loop of each proof.")] = 900.0,
-    rounds: Annotated[int, typer.Option(help="Rounds of each loop at most.")] = 40,
-    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
-    recheck: Annotated[str | None, typer.Option(help="Second solver for the final proofs: yices or cvc5.")] = None,
-    timeouts: Annotated[
-        str | None, typer.Option(help="Also decide what belief time-outs change for proved programs: artefact or paper.")
-    ] = None,
-    n_paths: Annotated[int, typer.Option("--paths", help="Paths of the search; the reported score is on 1,024 others.")] = 256,
-    generations: Annotated[int, typer.Option(help="Generations of the polish.")] = 16,
+    set_: SettingsOption = None,
     out: Annotated[Path | None, out_option("Folder; runs/distill-NAME-SEED by default.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Distil a learned policy into a belief program; the same command resumes an interrupted run (docs/distillation.md).
 
-    Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
+    Example: ccenv distill runs/quick_sender-0 --depth 3 --prove -s utilisation=0.54,0.6
     """
     from ccenv.base.errors import InputError
     from ccenv.training.distill.objective import load_teacher
     from ccenv.training.distill.run import DistillSettings, distill
 
     teacher = load_teacher(checkpoint)
-    for option, value in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):
+    held = settings("distill", set_)
+    targets = held["utilisation"] or (PROVED_BY_DEFAULT,)
+    for key, value in (("recheck", held["recheck"]), ("utilisation", held["utilisation"]), ("timeouts", held["timeouts"])):
         if value and not prove:
-            raise InputError(f"{option} is for the proofs: give --prove too")
-    targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()
-    settings = DistillSettings(
-        checkpoint,
-        depth,
-        seed,
-        targets,
-        n_paths=n_paths,
-        generations=generations,
-        budget_s=budget,
-        rounds=rounds,
-        time_limit_s=time_limit,
-        recheck=recheck,
-        timeouts=timeouts,
-    )
+            raise InputError(f"-s {key} is for the proofs: give --prove too")
+    more = {key: value for key, value in held.items() if key != "utilisation"}
+    chosen = DistillSettings(checkpoint, depth, seed, targets if prove else (), budget_s=budget, **more)
     folder = out or Path("runs") / f"distill-{teacher.name}-d{depth}-{seed}"
-    result = distill(settings, folder, lambda line: print(line, file=sys.stderr))
+    result = distill(chosen, folder, lambda line: print(line, file=sys.stderr))
     if json:
-        print_json(result)
+        print_json(result | {"settings": held})
         return
     print_text(result["pseudo_code"])
     rows = [[result["teacher_name"], result["teacher_score"], result["teacher"]["worst_utilisation"], ""]]
@@ -244,31 +203,31 @@ RUNS = Path("runs") / "league"
 def run_league(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A shipped league (ccenv list configs) or a YAML file.")],
     *,
-    rounds: Annotated[int | None, typer.Option(help="Instead of the config's; a finished league goes on with more.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Instead of the config's.")] = None,
     out: Annotated[Path | None, out_option("Folder of the league; runs/league/CONFIG-SEED by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier league.")] = False,
     jobs: JobsOption = 1,
-    backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a league, in which senders and networks answer each other; the same command resumes it (docs/league.md).
 
     Example: ccenv league quick --jobs 2
-    Example: ccenv league configs/league/full.yaml --rounds 20 --json
+    Example: ccenv league configs/league/full.yaml -s rounds=20 --json
     """
     from ccenv.cli.shared import progress_bar
     from ccenv.training.league.config import load_league
     from ccenv.training.league.run import league
     from ccenv.training.league.store import CURVE, PICTURE
 
-    overrides = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    settings = load_league(config, overrides)
-    folder = out or RUNS / f"{settings.name}-{settings.seed}"
-    with progress_bar(f"league {settings.name}") as show:
-        data = league(settings, folder, jobs=jobs, backend=backend, fresh=fresh, report=show)
+    held, overrides = settings_and_others("league", set_)
+    chosen = load_league(config, overrides)
+    folder = out or RUNS / f"{chosen.name}-{chosen.seed}"
+    with progress_bar(f"league {chosen.name}") as show:
+        data = league(chosen, folder, jobs=jobs, backend=held["backend"], fresh=fresh, report=show)
     if json:
-        print_json({**data, "folder": str(folder), "picture": str(folder / PICTURE), "curve": str(folder / CURVE)})
+        print_json(
+            {**data, "settings": chosen, "folder": str(folder), "picture": str(folder / PICTURE), "curve": str(folder / CURVE)}
+        )
         return
     columns = ["round", "value", "exploitability", "interval", "senders in the mixture", "best sender", "guarantee", "nominal"]
     rows = []
@@ -277,7 +236,7 @@ def run_league(
         mixed = ", ".join(f"{name} {weight:.2f}" for name, weight in one["sender_mixture"].items())
         best = [one["best_sender"], one["best_guarantee"], one["best_nominal"]]
         rows.append([one["round"], one["value"], one["exploitability"], f"{low:.3f} to {high:.3f}", mixed, *best])
-    print_table(f"league {settings.name}, seed {settings.seed}", columns, rows)
+    print_table(f"league {chosen.name}, seed {chosen.seed}", columns, rows)
     for one in (one for one in data["rounds"] if "code" in one):
         replay = "the same round" if one["replayed"] else "another round"
         print_text(

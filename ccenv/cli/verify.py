@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
+from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.cli.completion import configs, names
 from ccenv.cli.shared import (
     JobsOption,
     JsonOption,
+    SettingsOption,
     choices,
     fresh_option,
     out_option,
@@ -21,6 +22,7 @@ from ccenv.cli.shared import (
     print_table,
     print_text,
     seconds_option,
+    settings,
 )
 from ccenv.cli.theorem import theorem
 
@@ -36,19 +38,15 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the sub-command."""
-        word = args[0]
-        if word not in self.commands:
+        from ccenv.base.errors import did_you_mean
+        from ccenv.cli.settings import former_command
+
+        if (word := args[0]) not in self.commands:
             meant = did_you_mean(word, self.commands)
             if "Did you mean" not in meant:
-                meant += f" Of a sender: ccenv verify {_find_command(args)} {word} [OPTIONS]"
-            raise InputError(f"unknown sub-command {word!r}.{meant}")
+                meant += f" Of a sender: ccenv verify {'fairness' if 'fairness' in args else 'property'} {word} [OPTIONS]"
+            raise InputError(former_command(f"verify {word}") or f"unknown sub-command {word!r}.{meant}")
         return super().resolve_command(ctx, args)
-
-
-def _find_command(arguments: list[str]) -> str:
-    """Return the sub-command for the property among the arguments."""
-    prop = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--property"), "")
-    return "fairness" if prop == "fairness" else "steady" if prop.startswith("steady_") else "property"
 
 
 app = typer.Typer(
@@ -77,9 +75,6 @@ SettingOption = Annotated[
     str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
 ]
 TimeLimitOption = Annotated[float, seconds_option("--time-limit", "Time per solver call; what takes longer is unknown.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the solver.")]
-BackendOption = Annotated[str, typer.Option(help="What the workers are: processes or ray.")]
-CubesOption = Annotated[int, typer.Option(help="Split each query into 2^N by the delays that the sender sees (rarely pays).")]
 RecheckOption = Annotated[str | None, typer.Option(help="Decide every proof again with yices or cvc5.")]
 OutOption = Annotated[Path, out_option("Folder for traces of counterexamples.")]
 FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very same query.")]
@@ -105,26 +100,19 @@ def property_command(
         typer.Option(
             "--property",
             help="invariant, utilisation, utilisation_with_timeouts, utilisation_or_rise, inflight, queue, rtt, loss,"
-            " loss_events, loss_amount.",
+            " loss_events, loss_amount; of a lemma suite: steady_utilisation, steady_inflight, ...",
         ),
     ] = "invariant",
     samples: SamplesOption = None,
     setting: SettingOption = None,
     at_least: Annotated[str | None, typer.Option(help="Threshold of utilisation, as a fraction.")] = None,
     at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D), Rm, MSS, steps or C*Rm.")] = None,
-    upper: Annotated[str, typer.Option(help="Windows of C_U: paper or exact.")] = "paper",
-    lambda_form: Annotated[str, typer.Option(help="C_L_lambda: paper, sent/(T*+D), or grid, sent/(T*+D+1).")] = "paper",
-    loss_detection: Annotated[
-        str, typer.Option(help="How window-based senders find losses: oracle (one Rm later) or dupacks (and a time-out).")
-    ] = "oracle",
     time_limit: TimeLimitOption = TIME_LIMIT_S,
-    seed: SeedOption = 0,
     jobs: JobsOption = 1,
-    backend: BackendOption = "processes",
-    cubes: CubesOption = 0,
     recheck: RecheckOption = None,
     out: OutOption = OUT,
     fresh: FreshOption = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Prove one property of a sender, or find a trace that breaks it, or one at which the argument for it fails.
@@ -140,18 +128,23 @@ def property_command(
     from ccenv.proofs.claims.report import decide_claim
     from ccenv.proofs.senders.catalog import smt_sender
 
-    if _find_command(["--property", prop]) != "property":
-        raise InputError(
-            f"{prop} has a command of its own: ccenv verify {_find_command(['--property', prop])} {sender} [OPTIONS]"
-        )
-    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
+    if prop == "fairness":
+        raise InputError(f"fairness has a command of its own: ccenv verify fairness {sender} [OPTIONS]")
+    held = settings("verify property", set_)
+    limits = _check_limits(time_limit, held | {"recheck": recheck}, fresh, out)
+    if prop.startswith("steady_"):
+        unused = {"--model": model != "ccac", "--buffer": buffer != "infinite", "--at-least": at_least, "--at-most": at_most}
+        unused |= {f"-s {key}": held[key] not in ("paper", "oracle") for key in ("upper", "lambda_form", "loss_detection")}
+        if names_given := [option for option, is_given in unused.items() if is_given]:
+            raise InputError(f"{prop} is a bound of the lemma suite, which says its own network: leave out {names_given[0]}")
+        return _steady(sender, prop, samples, setting, limits, (jobs, held["backend"]), held, json)
     thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     encoded, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = setting_of(encoded, model, buffer, T, setting, (upper, lambda_form, loss_detection))
+    network, chosen = setting_of(encoded, model, buffer, T, setting, (held["upper"], held["lambda_form"], held["loss_detection"]))
     queries = build_claim(prop, network, encoded, Thresholds(*thresholds))
     if not json:
         print_text(f"{encoded.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
-    with Workers(jobs, backend) as workers:
+    with Workers(jobs, held["backend"]) as workers:
         outcome = decide_claim(prop, queries, _verifier(limits, workers, json), out)
     threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
@@ -159,40 +152,63 @@ def property_command(
     if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
         about["ramp"] = ramp(queries[0].setting, encoded, thresholds[0])
     about |= {"setting_name": chosen, "encoding": str(type(encoded).__doc__).split("\n", 1)[0]}
-    return _print_verdict(outcome, about, network, json)
+    return _print_verdict(outcome, about | {"settings": held}, network, json)
+
+
+def _steady(
+    name: str,
+    prop: str,
+    samples: int | None,
+    setting: str | None,
+    limits: dict[str, Any],
+    worker_settings: tuple[int, str],
+    held: dict[str, Any],
+    json: bool,
+) -> int:
+    """Find the best constant of a steady-state bound that a sender's lemma suite names, on the network of the suite."""
+    from ccenv.base.workers import Workers
+    from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
+    from ccenv.proofs.claims.lemmas import load_suite, suite_setting
+
+    loaded = load_suite(name)
+    suite = loaded.suite
+    if prop not in suite.properties:
+        raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
+    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
+    with Workers(*worker_settings) as workers:
+        outcome = run_lemma(run, suite.properties[prop], workers)
+    about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer, "settings": held}
+    about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
+    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
 
 
 @app.command()
 def lemmas(
     name: SuiteArgument,
     samples: SamplesOption = None,
-    setting: SettingOption = None,
     bisect: Annotated[bool, typer.Option("--bisect", help="Also find the best constants.")] = False,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
-    seed: SeedOption = 0,
     jobs: JobsOption = 1,
-    backend: BackendOption = "processes",
-    cubes: CubesOption = 0,
-    recheck: RecheckOption = None,
     out: OutOption = OUT,
     fresh: FreshOption = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Decide all lemmas of a sender's suite. Exit code 0 if every lemma comes out as its suite expects.
 
-    Example: ccenv verify lemmas cc_qdel --T 10 --setting history --bisect
+    Example: ccenv verify lemmas cc_qdel --T 10 --bisect -s setting=history
     """
-    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
-    worker_settings = (jobs, backend)
+    held = settings("verify lemmas", set_)
+    limits = _check_limits(time_limit, held, fresh, out)
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemmas
     from ccenv.proofs.claims.lemmas import load_suite
 
     suite = load_suite(name).suite
-    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
+    run = LemmaRun(name, held["setting"] or suite.default_setting, samples or suite.default_T, bisect, **limits)
     progress = None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
-    data = run_lemmas(run, worker_settings[0], progress, worker_settings[1])
+    data = run_lemmas(run, jobs, progress, held["backend"])
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         columns = ["lemma", "verdict", "bound", "paper", "refuted beyond", "seconds", "trace"]
         rows = [
@@ -208,64 +224,18 @@ def lemmas(
 
 
 @app.command()
-def steady(
-    name: SuiteArgument,
-    prop: Annotated[str, typer.Option("--property", help="Which bound of the suite: steady_utilisation, steady_inflight, ...")],
-    samples: SamplesOption = None,
-    setting: SettingOption = None,
-    time_limit: TimeLimitOption = TIME_LIMIT_S,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
-    backend: BackendOption = "processes",
-    cubes: CubesOption = 0,
-    recheck: RecheckOption = None,
-    out: OutOption = OUT,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
-) -> int:
-    """Find the best constant of one steady-state bound that a sender's lemma suite names, on the network of the suite.
-
-    Example: ccenv verify steady cc_qdel --property steady_utilisation --T 10
-    """
-    from ccenv.base.workers import Workers
-    from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
-    from ccenv.proofs.claims.lemmas import load_suite, suite_setting
-
-    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
-    loaded = load_suite(name)
-    suite = loaded.suite
-    if prop not in suite.properties:
-        raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
-    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
-    with Workers(jobs, backend) as workers:
-        outcome = run_lemma(run, suite.properties[prop], workers)
-    about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer}
-    about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
-    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
-
-
-@app.command()
 def fairness(
     sender: Annotated[
         str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program.")
     ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
-    model: Annotated[
-        str,
-        typer.Option(
-            autocompletion=choices("cbr_delay", "ccac"), help="cbr_delay, a delay element for each flow, or ccac, one for all."
-        ),
-    ] = "cbr_delay",
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
-    seed: SeedOption = 0,
     jobs: JobsOption = 1,
-    backend: BackendOption = "processes",
-    cubes: CubesOption = 0,
-    recheck: RecheckOption = None,
     out: OutOption = OUT,
     fresh: FreshOption = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Prove how far apart flows of one sender can get, or find a trace that drives them further.
@@ -285,9 +255,10 @@ def fairness(
     from ccenv.proofs.senders.program import ProgramSmtSender
     from ccenv.proofs.senders.rate_based import RateDelay
 
-    if model not in ("cbr_delay", "ccac"):
+    held = settings("verify fairness", set_)
+    if (model := held["model"]) not in ("cbr_delay", "ccac"):
         raise unknown_name("model for fairness", model, ("cbr_delay", "ccac"))
-    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
+    limits = _check_limits(time_limit, held, fresh, out)
     ratio = fraction(at_most, "--at-most")
     claims: list[Query] = []
     if ratio is None and sender == "rate_delay":
@@ -304,10 +275,11 @@ def fairness(
         encoded = ProgramSmtSender(program_of(sender))
         if encoded.needs(Setting()).bounds & BELIEFS_OF_ONE:
             if model != "cbr_delay":
-                raise InputError(f"--model {model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
-            return _print_verdict(*late_start_outcome(sender, ratio, flows, out), json)
+                raise InputError(f"-s model={model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
+            outcome, about, network = late_start_outcome(sender, ratio, flows, out)
+            return _print_verdict(outcome, about | {"settings": held}, network, json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
-    with Workers(jobs, backend) as workers:
+    with Workers(jobs, held["backend"]) as workers:
         verifier = _verifier(limits, workers, json)
         outcome = decide_claim("fairness", [query], verifier, out)
         if claims:
@@ -329,6 +301,7 @@ def fairness(
         "evidence": outcome.details["queries"][0]["evidence"],
         "sender": sender,
         "flows": flows,
+        "settings": held,
     }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _print_verdict(outcome, about, query.setting, json)
@@ -338,16 +311,11 @@ def fairness(
 def envelope(
     name: SenderArgument,
     samples: SamplesOption = None,
-    setting: SettingOption = None,
     budget: Annotated[float, seconds_option("--budget", "Solver time for the whole table.")] = 300.0,
-    time_limit: TimeLimitOption = TIME_LIMIT_S,
-    seed: SeedOption = 0,
     jobs: JobsOption = 1,
-    backend: BackendOption = "processes",
-    cubes: CubesOption = 0,
-    recheck: RecheckOption = None,
     out: OutOption = OUT,
     fresh: FreshOption = False,
+    set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the bounds that can be proved of a sender on every model and buffer. Exit code 0 for a table, whatever is in it.
@@ -359,12 +327,13 @@ def envelope(
 
     if not budget > 0:
         raise InputError(f"--budget is {budget:g} s; it must be above 0")
-    limits = _check_limits(time_limit, seed, recheck, fresh, out, cubes)
-    run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
+    held = settings("verify envelope", set_)
+    limits = _check_limits(held["time_limit_s"], held, fresh, out)
+    run = EnvelopeRun(name, samples or SAMPLES, held["setting"], budget, **limits)
     progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
-    data = run_envelope(run, jobs, backend, progress)
+    data = run_envelope(run, jobs, held["backend"], progress)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         columns = ["model", "buffer", "metric", "verdict", "bound", "fails at", "seconds"]
         rows = [
@@ -377,18 +346,19 @@ def envelope(
 app.command()(theorem)
 
 
-def _check_limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:
-    """Check the options that all sub-commands share; return them as arguments of runs."""
+def _check_limits(time_limit_s: float, held: dict[str, Any], fresh: bool, out: Path) -> dict[str, Any]:
+    """Check what all sub-commands share; return it as arguments of runs."""
     from ccenv.proofs.claims.verifier import MOST_CUBES
     from ccenv.proofs.solver.solvers import check_second_solver
 
-    if not time_limit > 0:
-        raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
-    if not 0 <= cubes <= MOST_CUBES:
-        raise InputError(f"--cubes is {cubes}; it must be 0 to {MOST_CUBES}")
-    check_second_solver(recheck)
+    if not time_limit_s > 0:
+        raise InputError(f"the time limit is {time_limit_s} s; it must be above 0 seconds")
+    if not 0 <= held["cubes"] <= MOST_CUBES:
+        raise InputError(f"-s cubes is {held['cubes']}; it must be 0 to {MOST_CUBES}")
+    check_second_solver(held["recheck"])
     require_extra("z3", "verify")
-    return {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": not fresh, "folder": str(out), "cubes": cubes}
+    limits = {name: held[name] for name in ("seed", "recheck", "cubes")}
+    return {"time_limit_s": time_limit_s, "reuse": not fresh, "folder": str(out), **limits}
 
 
 def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:

@@ -156,7 +156,7 @@ def append_record(file: FilePath, record: dict[str, Any]) -> None:
     """
     records = read_records(file) if file.exists() else []
     if record["name"] in {one["name"] for one in records}:
-        raise InputError(f"{file}: has a record {record['name']!r} already; give another --name")
+        raise InputError(f"{file}: has a record {record['name']!r} already; give another name")
     write_atomic(file, "".join(json.dumps(one, allow_nan=False) + "\n" for one in [*records, record]).encode())
 
 
@@ -175,7 +175,7 @@ def read_records(file: FilePath) -> list[dict[str, Any]]:
 
 SUITE, VERSION = "live-worst-case", 1
 SENDERS = (f"{KERNEL}reno", f"{KERNEL}cubic", f"{KERNEL}bbr", "cc_probe_drain", "cc_qdel", "learned_robust_d4")
-FORMAT = Format("ccenv-live-record", 1, "a record of live runs", older="ccenv live suite runs it again")
+FORMAT = Format("ccenv-live-record", 1, "a record of live runs", older="ccenv bench run live-worst-case runs it again")
 _ROW_KEYS = (
     "sender", "found_against", "found_by", "model", "link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "calm", "live",
     "simulated", "valid", "why_not_valid", "release_error_us",

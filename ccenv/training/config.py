@@ -18,7 +18,8 @@ from ccenv.attacks.boxes.game import pattern_rows
 from ccenv.attacks.scenes import REPORT, scene_of, scene_set
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
+from ccenv.base.foreign import is_file, read_yaml, resolve_inside, shown
+from ccenv.base.settings import put, read_pairs
 from ccenv.engine.compiled.policies import MAX_WIDTH
 from ccenv.envs.curve import network
 from ccenv.envs.curve.distribution import PathDistribution
@@ -44,7 +45,6 @@ from ccenv.training.settings import (
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
-_OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
 
 class TrainConfig(StrictModel):
@@ -311,14 +311,13 @@ class TrainConfig(StrictModel):
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Return the unchecked data of a config (shipped name or YAML file) after ``extends`` and overrides, and the file's name.
 
-    An override is ``"a.b=value"`` with the value as YAML. The key ``contract`` is short for ``environment.contract``, per packet
-    for ``packet.contract``; a path may be relative to the config.
+    Overrides are read by :func:`ccenv.base.settings.read_pairs`, values as YAML. The key ``contract`` is short for
+    ``environment.contract``, per packet for ``packet.contract``; a path may be relative to the config.
     """
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
     data["name"] = data.get("name", file.stem)
-    for text in overrides:
-        _override(data, text)
+    put(data, read_pairs(overrides))
     contract = data.pop("contract", None)
     if contract is not None:
         group = "packet" if data.get("packet") is not None else "environment"
@@ -380,17 +379,3 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def read_config(file: FilePath) -> TrainConfig:
     """Read the resolved config of a run."""
     return validate(TrainConfig, read_yaml(file), str(file))
-
-
-def _override(data: dict[str, Any], text: str) -> None:
-    match = _OVERRIDE.fullmatch(text)
-    if match is None:
-        raise InputError(f"--set {shown(text)} is not of the form key=value or key.key=value")
-    *parents, last = match[1].split(".")
-    value = parse_yaml(match[2], f"--set {shown(text)}: the value")
-    target = data
-    for key in parents:
-        target = target.setdefault(key, {})
-        if not isinstance(target, dict):
-            raise InputError(f"--set {shown(text)}: {shown(key)} is not a group of settings")
-    target[last] = value

@@ -1,4 +1,4 @@
-"""Records of trained configs: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``, or all shipped ones with ``--shipped``.
+"""Records of trained configs: all shipped ones by ``docs/tables/record_training.py``.
 
 Every number names its origin: scores their world and set of paths, worst cases their attack scenario, its set and whether
 training has seen it. The shipped policies are measured with today's code, but their weights are older than the recorded runs.
@@ -134,16 +134,6 @@ def worst_cases(sender: str, config: TrainConfig | RllibConfig) -> dict[str, dic
 
 def _world(world: EnvSettings) -> dict[str, Any]:
     return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
-
-
-def record(file: FilePath, config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> None:
-    """Add a finished run to a record; other entries stay.
-
-    Raises:
-        InputError: if the file is no record, or the run was made by other code.
-    """
-    read_data(file)
-    add_entry(file, f"{config.name}:{config.seed}", make_entry(config, result))
 
 
 def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:

@@ -99,7 +99,7 @@ def merge_grids(record: Mapping[str, Any], reports: Iterable[Mapping[str, Any]])
         constants = changed(report)
         if constants:
             for cell in cells:
-                asked = f"--cell {cell['steps_per_rtt']}:{Fraction(cell['jitter_rtts'])}"
+                asked = f"-s cells={cell['steps_per_rtt']}:{Fraction(cell['jitter_rtts'])}"
                 asked += "".join(f" --set {name}={value}" for name, value in constants.items())
                 one = {"command": f"ccenv verify theorem {report['theorem']} {asked} --json", **about, "constants": constants}
                 others[report["theorem"], cell["jitter_rtts"]] = one | {"cells": [cell]}
@@ -167,7 +167,7 @@ def merge_lassos(lassos: Iterable[Mapping[str, Any]], reports: Iterable[Mapping[
     known = {_key(one): dict(one) for one in lassos}
     for report in reports:
         for claim, told in report["claims"].items():
-            asked = f"--lasso {report['traces_joined']} --bound {claim}={Fraction(told['bound']).limit_denominator(1000)}"
+            asked = f"-s lasso={report['traces_joined']} -s bounds.{claim}={Fraction(told['bound']).limit_denominator(1000)}"
             one = {
                 "command": f"ccenv verify theorem {report['theorem']} {asked} --json",
                 "theorem": report["theorem"],

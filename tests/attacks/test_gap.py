@@ -185,8 +185,8 @@ def test_command_line(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vegas", "--buffer", "larg"], "unknown buffer 'larg'. Did you mean 'large'?"),
-        (["vegas", "--T", "2"], "T is 2; it must be 3 to"),
+        (["vegas", "-s", "buffer=larg"], "unknown buffer 'larg'. Did you mean 'large'?"),
+        (["vegas", "-s", "samples=2"], "T is 2; it must be 3 to"),
         (["vegas", "--time-limit", "0"], "time_limit_s is 0; it must be"),
         (["vegas", "--budget", "0"], "the budget is 0 flow-steps; it must be 1 to 1000000000000"),
         (["vegass"], "unknown agent 'vegass'. Did you mean 'vegas'?"),

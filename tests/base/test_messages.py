@@ -139,7 +139,7 @@ def make_space(rate: dict[str, tuple[Fraction, ...]]) -> None:
 
 
 def logged(*overrides: str) -> None:
-    load_config("quick_sender", ["evaluation.every_steps=0", *overrides])
+    load_config("quick_sender", ["log.tensorboard=false", *overrides])
 
 
 Call = Callable[[], object] | tuple[Any, ...] | list[str] | dict[str, Any]
@@ -336,26 +336,23 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
     (load_fluid, InputError, [(("validation",), "kind must be 'scenario' .got 'sweep'.; use `ccenv ode sweep`")]),
     (run_ode, CcenvError, [
         (["run", "no_such"], "unknown scenario 'no_such'"),
-        (["run", "parking_lot", "--step-ms", "50"], "step_ms 50 is larger than the smallest delay, 5 ms"),
-        (["run", "parking_lot", "--set", "cubic_b=x"], "constant cubic_b must be a number"),
+        (["run", "parking_lot", "-s", "step_ms=50"], "step_ms 50 is larger than the smallest delay, 5 ms"),
+        (["run", "parking_lot", "--set", "cubic_b=x"], "-s cubic_b"),
         (["run", "parking_lot", "--plot", "x.gif"], "a picture ends in .png or .svg"),
-        (["sweep", "validation", "--mix", "bbr3"], "unknown mix 'bbr3'"),
-        (["sweep", "validation", "--buffer", "8"], "--buffer is 8; the sweep 'validation' has 1, 2, 3, 4, 5, 6, 7 BDP"),
-        (["compare", "--buffer", "99"], "--buffer is 99; the sweep 'validation' has"),
-        (["convergence", "--buffer", "0.5"], "--buffer is 0.5; the sweep"),
+        (["sweep", "validation", "-s", "mixes=bbr3"], "unknown mix 'bbr3'"),
+        (["sweep", "validation", "-s", "buffers_bdp=8"], "buffers_bdp is 8; the sweep 'validation' has 1, 2, 3, 4, 5, 6, 7 BDP"),
+        (["sweep", "-s", "buffers_bdp=0.5", "-s", "steps=0.01,0.1"], "buffers_bdp is 0.5; the sweep"),
         (["sweep", "validation", "--params", "artefakt"], "unknown parameter set 'artefakt'"),
         (["equilibrium", "bbr3"], "unknown reduced model 'bbr3'"),
         (["equilibrium", "bbr1", "--flows", "0"], "flows must be at least 1 .got 0"),
         (["equilibrium", "bbr1", "--buffer", "0"], "buffer must be above 0 .got 0"),
-        (["equilibrium", "bbr1", "--rtt-ms", "30", "--rtt-ms", "40"], "once for each of the 10 flows .got 2"),
-        (["equilibrium", "bbr1", "--flows", "2", "--rtt-ms", "30", "--rtt-ms", "40"], "closed forms need equal RTTs"),
+        (["equilibrium", "bbr1", "-s", "rtt_ms=30,40"], "one for each of the 10 flows .got 2"),
+        (["equilibrium", "bbr1", "--flows", "2", "-s", "rtt_ms=30,40"], "closed forms need equal RTTs"),
         (["equilibrium", "bbr2", "--buffer", "0.1"], "theorem 4 needs a buffer of at least"),
         (["equilibrium", "bbr1", "--buffer", "3", "--stability"], "theorems 1, 3 and 4"),
-        (["phase", "bbr1", "-o", "x.png", "--plane", "shares"], "needs two flows .got 10"),
-        (["phase", "bbr1", "-o", "x.txt"], "a picture ends in"),
-        (["report", "-o", "x.txt"], "the page ends in '.html'"),
-        (["convergence", "--step-ms", "0.1"], "at least two different steps"),
-        (["statements", "-o", "a.txt"], "'.json'"),
+        (["equilibrium", "bbr1", "--plot", "x.png", "-s", "plane=shares"], "needs two flows .got 10"),
+        (["equilibrium", "bbr1", "--plot", "x.txt"], "a picture ends in"),
+        (["sweep", "-s", "steps=0.1"], "at least two different steps"),
     ]),
     (Bottleneck, InputError, [
         ((1e6, ()), "at least one flow .got 0"),
@@ -374,7 +371,7 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         (("quick_sender", ["environment.staggerd=true"]), "Did you mean 'staggered'"),
         (("quick_sender", ["environment.paths.rtt=1"]), "Did you mean 'rtt_s'"),
         (("quick_sender", ["environment.models=[cccac]"]), "Did you mean 'ccac'"),
-        (("quick_sender", ["ppo"]), "not of the form"),
+        (("quick_sender", ["ppo"]), "neither of the form"),
         (("quick_sender", ["ppo=3"]), "ppo"),
         (("quick_sender", ["seed.x=3"]), "not a group of settings"),
         (("quick_sender", ["seed=[1"]), "not valid YAML"),
@@ -406,7 +403,7 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         (("learned_robust", ["robust.paths=[depe]"]), "Did you mean 'deep'"),
     ]),
     (logged, InputError, [
-        (("log.video=true",), "log.video needs evaluations: set evaluation.every_steps"),
+        (("log.video=true", "evaluation.every_steps=0"), "log.video needs evaluations: set evaluation.every_steps"),
         (("log.networks=[slowst]", "evaluation.every_steps=256"), "Did you mean 'slowest'"),
         (("log.exploitability_flow_steps=-1",), "greater than or equal to 0"),
     ]),

@@ -277,7 +277,7 @@ def test_json(tmp_path: Path, answer) -> None:
     ("arguments", "message"),
     [
         (["quik"], "Did you mean 'quick'"),
-        (["quick", "--backend", "procesess"], "Did you mean 'processes'"),
+        (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
         (["quick", "--agent", "cubik"], "Did you mean 'cubic'"),
         (["quick", "--only", "dep/*"], "matches no cell"),
         (["quick", "--limit", "0"], "limit is 0"),

@@ -19,13 +19,13 @@ from ccenv.base.errors import InputError
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import make_curve_cells
 from ccenv.benchmarks.cells.game import game_player
+from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.report.records import read_records, write_record
 from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.statistics import estimate, interquartile_mean
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite
-from ccenv.cli.main import main
 
 
 @pytest.mark.parametrize("name", shipped_names(PACKAGE, ".yaml"))
@@ -168,7 +168,8 @@ def test_a_record_of_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not complete"):
         write_record(tmp_path / "run", tmp_path / "bench")
     run_suite(suite, tmp_path / "run", pictures=False)
-    assert main(["bench", "report", str(tmp_path / "run"), "--record", str(tmp_path / "bench")]) == 0
+    build_report(tmp_path / "run")
+    write_record(tmp_path / "run", tmp_path / "bench")
     folder = tmp_path / "bench" / "packets"
     record = json.loads((folder / "record.json").read_text())
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())

@@ -18,8 +18,8 @@ from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 from ccenv.simulation.packet_trace import check_packet_trace
 
-QUICK = ["--budget", "200000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
-PACKETS = ["--scenario", "jittered", "--budget", "20000", "--warmup-rtts", "10", "--window-rtts", "10"]
+QUICK = ["--budget", "200000", "-s", "steps_per_rtt=4", "-s", "warmup_rtts=10", "-s", "window_rtts=10"]
+PACKETS = ["--scenario", "jittered", "--budget", "20000", "-s", "warmup_rtts=10", "-s", "window_rtts=10"]
 ARENAS = {"curves": QUICK, "packets": PACKETS}
 in_both_arenas = pytest.mark.parametrize("arena", ARENAS)
 
@@ -171,7 +171,7 @@ def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch,
 
 
 def test_starvation_with_a_ratio(capsys, tmp_path):
-    code = main(["attack", "vegas", "--adversary", "starvation", "--ratio", "20", "--out", str(tmp_path / "a"), "--json"])
+    code = main(["attack", "vegas", "--adversary", "starvation", "-s", "ratio=20", "--out", str(tmp_path / "a"), "--json"])
     data = json.loads(capsys.readouterr().out)
     assert code == 0
     assert data["by_adversary"]["starvation"]["ratio"] >= 20
@@ -186,18 +186,19 @@ def test_starvation_with_a_ratio(capsys, tmp_path):
         ("curves", ["copa", "--model", "ccaac"], "ccac"),
         ("curves", ["copa", "--path", "depe"], "deep"),
         ("curves", ["copa", "--model", "ideal"], "no choice"),
-        ("curves", ["copa", "--ratio", "20"], "--adversary starvation"),
-        ("curves", ["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
-        ("curves", ["copa", "--jitter=-1"], "--jitter is '-1'"),
-        ("curves", ["copa", "--rtt-ms", "0"], "rtt_s is 0; it must be"),
-        ("curves", ["copa", "--buffer", "4parsecs"], "--buffer is '4parsecs'"),
+        ("curves", ["copa", "-s", "ratio=20"], "--adversary starvation"),
+        ("curves", ["copa", "-s", "jitter=0.3"], "whole number of steps"),
+        ("curves", ["copa", "-s", "jitter=-1"], "-s jitter is '-1'"),
+        ("curves", ["copa", "-s", "rtt=0"], "rtt_s is 0; it must be"),
+        ("curves", ["copa", "-s", "buffer=4parsecs"], "-s buffer is '4parsecs'"),
         ("curves", ["copa", "--timing", "smtt"], "Did you mean 'smt'"),
-        ("curves", ["copa", "--steps-per-rtt", "1000000"], "make runs of 20000000 steps; at most 100000"),
+        ("curves", ["copa", "-s", "calm_rtts=1000000"], "nothing is left to attack"),
         ("curves", ["external"], "unknown agent"),
         ("packets", ["copa", "--model", "strong"], "leave out --model"),
         ("packets", ["copa", "--flows", "2"], "leave out --flows"),
         ("packets", ["copa", "--budget", "5s"], "it is counted in steps"),
-        ("packets", ["copa", "--warmup-rtts", "-1"], "--warmup-rtts is -1"),
+        ("packets", ["copa", "--seed", "-1"], "--seed is -1"),
+        ("packets", ["copa", "-s", "rate=5mbps"], "leave out -s rate"),
         ("packets", ["copa", "--scenario", "jitered"], "Did you mean 'jittered'?"),
         ("packets", ["copa", "--scenario", "single"], "nothing to attack with"),
         ("packets", ["copa", "--adversary", "cma_es"], "cma_es"),
@@ -272,12 +273,12 @@ class Plain(ccenv.PythonSender):
         self.cwnd_bytes = max(self.mss_bytes, 0.5 * self.cwnd_bytes)
 """
 SHORT = [
-    "--steps-per-rtt",
-    "4",
-    "--warmup-rtts",
-    "5",
-    "--window-rtts",
-    "5",
+    "-s",
+    "steps_per_rtt=4",
+    "-s",
+    "warmup_rtts=5",
+    "-s",
+    "window_rtts=5",
     "--adversary",
     "corners",
     "--adversary",

@@ -77,7 +77,7 @@ class TestMain:
             (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'contract'?"),
             (
                 ["trace", "chek"],
-                "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace plot, ccenv trace show",
+                "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay",
             ),
             (["trace", "check"], "Missing argument 'FILE...'."),
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
@@ -166,12 +166,12 @@ class TestTrace:
         assert bad["violations"][0]["amount_bytes"] == pytest.approx(9.0)
 
     def test_check_tolerance(self, capsys: Capture, illegal: Path) -> None:
-        assert run(capsys, "trace", "check", str(illegal), "--tolerance", "0.9")[0] == 0
-        code, _, err = run(capsys, "trace", "check", str(illegal), "--tolerance", "2")
+        assert run(capsys, "trace", "check", str(illegal), "-s", "tolerance=0.9")[0] == 0
+        code, _, err = run(capsys, "trace", "check", str(illegal), "-s", "tolerance=2")
         assert (code, err) == (2, "ccenv: error: tolerance is 2.0; it must be in [0, 1)\n")
 
     def test_show(self, capsys: Capture, legal: Path) -> None:
-        code, out, _ = run(capsys, "trace", "show", str(legal), "--json")
+        code, out, _ = run(capsys, "show", str(legal), "--json")
         assert code == 0
         shown = strict(out)
         trace = legal_trace("ccac", 7, n_flows=2, n_steps=40, buffer_bdp=0.3)
@@ -180,7 +180,7 @@ class TestTrace:
         assert shown["flows"][1]["delivered_bytes"] == pytest.approx(trace.S[-1, 1])
         assert shown["utilisation"] == pytest.approx(trace.S[-1].sum() / trace.link_rate_Bps[1:].sum() / 0.01)
         assert shown["largest_queue_bytes"] == trace.queue_bytes.max()
-        code, out, _ = run(capsys, "trace", "show", str(legal))
+        code, out, _ = run(capsys, "show", str(legal))
         assert code == 0
         assert "ccac" in out
         assert "delivered_bytes" in out

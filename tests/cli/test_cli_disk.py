@@ -35,7 +35,7 @@ def full_disk(limit: int) -> Iterator[None]:
         (0, "train quick_sender --out out", "cannot be"),
         (0, "board submit reno --board out", "the board's database: disk I/O error"),
         (0, "board pack cc_qdel --out out", "out/program.json: cannot be written (File too large)"),
-        (0, "gap vegas --budget 200000 --T 4 --out out.json", "out.json: cannot be written (File too large)"),
+        (0, "gap vegas --budget 200000 -s samples=4 --out out.json", "out.json: cannot be written (File too large)"),
         (0, "synth quick --out out", "/.lock: cannot be locked and written (File too large)"),
     ],
 )

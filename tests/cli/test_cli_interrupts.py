@@ -18,7 +18,7 @@ SAYS = {
     signal.SIGINT: "ccenv: interrupted; run the same command again: what can be resumed, resumes\n",
     signal.SIGTERM: "ccenv: terminated; run the same command again: what can be resumed, resumes\n",
 }
-IN_PROCESSES = "bench run long.yaml --out out --backend processes --jobs 2"
+IN_PROCESSES = "bench run long.yaml --out out -s backend=processes --jobs 2"
 
 SOLVER = "libz3"
 # What is started -> what shows that it is at work: a file (relative to its folder), or the solver's library in as many processes
@@ -36,11 +36,10 @@ SLOW = {
     "synth g1_t11_timeouts --out out --jobs 2": None,
     "train quick_sender --set total_steps=9000000 --out out": "out/progress.csv",
     "ode sweep validation": None,
-    "ode compare validation": None,
     "verify envelope cc_qdel --budget 600 --fresh --jobs 2": None,
     "verify property cc_qdel --T 12 --fresh --recheck yices": None,
     "distill learned_nominal --out out": None,
-    "bench run long.yaml --out out --backend ray --jobs 2": "out/cells.jsonl",
+    "bench run long.yaml --out out -s backend=ray --jobs 2": "out/cells.jsonl",
 }
 AT_WORK_S = 6.0
 

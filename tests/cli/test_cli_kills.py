@@ -64,7 +64,7 @@ def board_records(folder: Path) -> Any:
 
 CHAINS = {
     "bench": Chain(
-        "bench run chain.yaml --out out --backend processes --jobs 2",
+        "bench run chain.yaml --out out -s backend=processes --jobs 2",
         lambda folder: (folder / "out" / "cells.jsonl").read_bytes(),
         with_suite,
     ),
@@ -81,7 +81,7 @@ CHAINS = {
         lambda folder: {file.name: file.read_bytes() for file in folder.glob("out/*/solutions/*.json")},
     ),
     "evaluate": Chain(
-        "board evaluate --board out --suite chain.yaml --budget 0 --backend processes --jobs 2", board_records, with_board
+        "board evaluate --board out --suite chain.yaml --budget 0 -s backend=processes --jobs 2", board_records, with_board
     ),
 }
 

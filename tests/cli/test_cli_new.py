@@ -1,4 +1,4 @@
-"""``ccenv new``: every file that it writes works as it is. ``ccenv which``, lists, warnings, progress and completion."""
+"""``ccenv new``: every file that it writes works as it is. ``ccenv compare --kind``, lists, warnings, progress and completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccenv.cli.shared import progress_lines
 NETWORK = ["--rate", "12mbps", "--duration", "2s"]
 RUNS = {
     "sender": [["compare", "mine.py", *NETWORK], ["attack", "mine.py:Sender:share=0.2", "--adversary", "kind"]],
-    "compiled": [["compare", "mine.py", *NETWORK, "--limit", ""], ["attack", "mine.py", "--adversary", "kind"]],
+    "compiled": [["compare", "mine.py", *NETWORK, "-s", "limit="], ["attack", "mine.py", "--adversary", "kind"]],
     "adversary": [["compare", "reno", "--network", "mine.py", *NETWORK], ["attack", "reno", "--adversary", "mine.py"]],
     "reward": [],
     "signals": [],
@@ -84,8 +84,8 @@ def test_a_new_config_is_a_config() -> None:
         (["new", "metric", "power"], "comes with ccenv"),
         (["new", "sender", "../up"], "letter first"),
         (["new", "sender", "My-CCA"], "letter first"),
-        (["which", "--network", "celular"], "Did you mean 'cellular'"),
-        (["which", "--network", "cellular", "--by", "powr"], "Did you mean 'power'"),
+        (["compare", "--kind", "celular"], "Did you mean 'cellular'"),
+        (["compare", "--kind", "cellular", "-s", "by=powr"], "Did you mean 'power'"),
         (["list", "signal"], "Did you mean 'signals'"),
     ],
 )
@@ -151,7 +151,7 @@ def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.setattr(which, "load_suite", lambda name: few)
     rows = []
     for _ in range(2):
-        assert main(["which", "--network", "cable", "--jobs", "1", "--json"]) == 0
+        assert main(["compare", "--kind", "cable", "--jobs", "1", "--json"]) == 0
         rows.append(json.loads(capsys.readouterr().out)["rows"])
     assert rows[0] == rows[1]
     scores = [row["values"]["power"]["iqm"] for row in rows[0]]
@@ -210,7 +210,7 @@ def test_completion_offers_options(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-@pytest.mark.parametrize(("typed", "expected"), [("comp", "compare"), ("attack cub", "cubic"), ("bench run --back", "--backend")])
+@pytest.mark.parametrize(("typed", "expected"), [("comp", "compare"), ("attack cub", "cubic"), ("bench run --age", "--agent")])
 def test_other_shells_complete_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, shell: str, typed: str, expected: str
 ) -> None:

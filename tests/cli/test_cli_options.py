@@ -97,10 +97,10 @@ def test_one_name_for_one_thing(group: str) -> None:
         ("bench run quick --workers 2", "No such option: --workers. Did you mean '--jobs'?"),
         ("train quick_sender --restart", "No such option: --restart. Did you mean '--fresh'?"),
         ("gap vegas --output x.json", "No such option: --output. Did you mean '--out'?"),
-        ("ode run trace_bbr1_red --duration-s 2", "No such option: --duration-s. Did you mean '--duration'?"),
+        ("ode run trace_bbr1_red --duration-s 2", "--duration-s of ccenv ode run is now a setting: -s duration_s=VALUE"),
         ("league /", "'/': is a folder; a league is a file that ends with .yaml. Valid: full, quick."),
-        ("ode equilibrium bbr1 --rate-mbps 2", "No such option: --rate-mbps. Did you mean '--rate'?"),
-        ("attack vegas --link-rate-mbps 2", "No such option: --link-rate-mbps. Did you mean '--rate'?"),
+        ("ode equilibrium bbr1 --rate-mbps 2", "--rate-mbps of ccenv ode equilibrium is now a setting: -s rate_mbps=VALUE"),
+        ("attack vegas --link-rate-mbps 2", "--link-rate-mbps of ccenv attack is now a setting: -s rate=VALUE"),
         ("sim reno_delack4 --workers 2", "No such option: --workers"),
         (
             "gap cc_probe_drain --budget 60s",
@@ -111,8 +111,8 @@ def test_one_name_for_one_thing(group: str) -> None:
             "--duration is '2x'; allowed: a number of at least 0 with a unit of us, ms, s, min, h;",
         ),
         (
-            "ode equilibrium bbr1 --rate 5s",
-            "--rate is '5s'; allowed: a number of at least 0 with a unit of bit/s, kbit/s, Mbit/s,",
+            "ode equilibrium bbr1 -s rate_mbps=5s",
+            "-s rate_mbps is '5s'; allowed: a number of at least 0 with a unit of bit/s, kbit/s, Mbit/s,",
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_other_words_and_units_are_refused_in_one_line(line: str, told: str, cap
 
 
 def test_units_reach_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ode", "equilibrium", "bbr1", "--rate", "0.1Gbit/s", "--json"]) == 0
+    assert main(["ode", "equilibrium", "bbr1", "-s", "rate_mbps=0.1Gbit/s", "--json"]) == 0
     with_unit = capsys.readouterr().out
-    assert main(["ode", "equilibrium", "bbr1", "--rate", "100", "--json"]) == 0
+    assert main(["ode", "equilibrium", "bbr1", "-s", "rate_mbps=100", "--json"]) == 0
     assert capsys.readouterr().out == with_unit

@@ -1,4 +1,4 @@
-"""``ccenv replay`` on traces of the curve engine in proof timing: JSON, and one clear line for wrong input."""
+"""``ccenv trace replay`` on traces of the curve engine in proof timing: JSON, and one clear line for wrong input."""
 
 import json
 
@@ -31,30 +31,29 @@ def trace_file(folder, steps, steps_per_rtt=1):
 
 def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, tmp_path):
     file = trace_file(tmp_path, 12)
-    assert main(["replay", file, "--json"]) == 0
+    assert main(["trace", "replay", file, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["reproduced"] is True
     assert data["utilisation"] == data["utilisation_of_trace"]
-    assert main(["replay", file, "--as-adversary", "copa", "--rtts", "30", "--json"]) == 0
-    assert 0 < json.loads(capsys.readouterr().out)["utilisation"] < 1
+    attack = ["attack", "copa", "--adversary", file, "--timing", "smt", "--budget", "1000", "--out", str(tmp_path / "attack")]
+    assert main([*attack, "--json"]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["by_adversary"].popitem()[1]["worst_utilisation"] < 1
 
 
 def test_a_trace_no_longer_than_D_has_no_utilisation(capsys, tmp_path):
-    assert main(["replay", trace_file(tmp_path, 1), "--json"]) == 0
+    assert main(["trace", "replay", trace_file(tmp_path, 1), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["utilisation"] is None
 
 
 @pytest.mark.parametrize(
     ("steps_per_rtt", "arguments", "message"),
     [
-        (1, ["--as-adversary", "copa", "--rtts", "1"], "--rtts is 1; it must be 2 to 100000"),
-        (1, ["--as-adversary", "coppa"], "Did you mean 'copa'"),
         (8, [], "one step per Rm"),
-        (8, ["--as-adversary", "copa"], "one step per Rm"),
+        (1, ["--as-adversary", "copa"], "ccenv attack SENDER --adversary FILE --timing smt"),
     ],
 )
 def test_wrong_input_is_one_line(capsys, tmp_path, steps_per_rtt, arguments, message):
-    assert main(["replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments]) == 2
+    assert main(["trace", "replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments]) == 2
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1

@@ -174,7 +174,7 @@ def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.
         forgery.edit(second, lambda content: content.update(score={}))
 
     forge(home, change)
-    assert main(["board", "audit", "--board", str(home.folder), "--sample", "0", "--proofs", "0", "--json"]) == 1
+    assert main(["board", "audit", "--board", str(home.folder), "-s", "sample=0", "-s", "proofs=0", "--json"]) == 1
     problems = json.loads(capsys.readouterr().out)["problems"]
     with home.open() as store:
         numbers = [record.number for record in store.records("damage")]
@@ -282,10 +282,10 @@ def test_serving(store: BoardStore, home: Home, tmp_path: Path) -> None:
 
 def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused) -> None:
     board = ["--board", str(home.folder)]
-    assert main(["board", "audit", *board, "--sample", "2", "--proofs", "0", "--json"]) == 0
+    assert main(["board", "audit", *board, "-s", "sample=2", "-s", "proofs=0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_equal"] == 2
     forge(home, better_score)
-    assert main(["board", "audit", *board, "--sample", "0", "--proofs", "0"]) == 1
+    assert main(["board", "audit", *board, "-s", "sample=0", "-s", "proofs=0"]) == 1
     assert "problem: record" in capsys.readouterr().out
     assert main(["board", "export", *board, str(tmp_path / "x.jsonl.xz"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == (tmp_path / "x.jsonl.xz").stat().st_size
@@ -295,7 +295,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     refused(["board", "submit", "copaa", "--board", str(tmp_path / "absent")], "Did you mean 'copa'")
     assert not (tmp_path / "absent").exists()
-    assert main(["board", "audit", *board, "--sample", "-1"]) == 2
+    assert main(["board", "audit", *board, "-s", "sample=-1"]) == 2
 
 
 def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def audited(file: Path, capsys: pytest.CaptureFixture[str], *options: str) -> di
     board = ["--board", str(file.parent / "imported")]
     assert main(["board", "import", str(file), *board]) == 0
     capsys.readouterr()
-    code = main(["board", "audit", *board, "--json", "--sample", "100", "--proofs", "0", *options])
+    code = main(["board", "audit", *board, "--json", "-s", "sample=100", "-s", "proofs=0", *options])
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert code == (1 if result["problems"] else 0)
     return result
@@ -433,11 +433,11 @@ def test_heads_that_are_none_are_refused(store: BoardStore, home: Home, tmp_path
     for text in ("0" * 63, "nowhere.json", "../x\n"):
         with pytest.raises(InputError, match="64 hexadecimal digits or the file of a head"):
             expected_head(text)
-    board = ["--board", str(home.folder), "--sample", "0", "--proofs", "0"]
+    board = ["--board", str(home.folder), "-s", "sample=0", "-s", "proofs=0"]
     assert main(["board", "audit", *board, "--expect-head", str(tmp_path / "head.json")]) == 0
     assert main(["board", "audit", *board, "--expect-head", "0" * 64]) == 1
-    assert main(["board", "audit", *board, "--signer", "SHA256:x"]) == 2
-    assert main(["board", "audit", *board, "--expect-head", str(tmp_path / "head.json"), "--signer", "SHA256:x"]) == 2
+    assert main(["board", "audit", *board, "-s", "signer=SHA256:x"]) == 2
+    assert main(["board", "audit", *board, "--expect-head", str(tmp_path / "head.json"), "-s", "signer=SHA256:x"]) == 2
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
@@ -447,7 +447,7 @@ def test_signed_heads_bind_the_operator(store: BoardStore, home: Home, workshop:
     said = answer(["board", "head", str(file), "--sign", str(workshop / KEY), *board, "--json"])
     assert said["chain"] == store.records()[-1].chain and said["signed_with"] == read_fingerprint(workshop / KEY)
     assert expected_head(str(file), said["signed_with"]).n_records == len(store.records())
-    with pytest.raises(InputError, match="--signer is"):
+    with pytest.raises(InputError, match="the signer must be"):
         expected_head(str(file), read_fingerprint(workshop / OTHER_KEY))
     file.write_text(file.read_text().replace('"n_records": ', '"n_records": 1'))
     with pytest.raises(InputError, match="not a valid"):

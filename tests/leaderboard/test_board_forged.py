@@ -488,13 +488,23 @@ def test_hostile_exports_are_refused(
     assert re.search(message, line), line
 
 
+SMALL_AUDIT = ["-s", "sample=3", "-s", "proofs=0"]
+
+
 def test_the_export_that_hostile_ones_are_made_from_is_good(
     forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["board", "import", str(forgery.write(tmp_path / "good.jsonl")), "--board", str(tmp_path / "new")]) == 0
     assert (
         main(
-            ["board", "audit", "--board", str(tmp_path / "new"), "--sample", "3", "--proofs", "0", "--expect-head", forgery.head]
+            [
+                "board",
+                "audit",
+                "--board",
+                str(tmp_path / "new"),
+                *["-s", "sample=3", "-s", "proofs=0", "--expect-head"],
+                forgery.head,
+            ]
         )
         == 0
     )

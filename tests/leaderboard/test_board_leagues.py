@@ -142,10 +142,10 @@ def test_the_command_takes_folders_of_leagues_and_refuses_one_twice(
     folder.mkdir()
     written(folder, recorded())
     own = ["--records", str(made), "--out", str(tmp_path / "site")]
-    assert main(["board", "build", *own, "--league", str(folder), "--json"]) == 0
+    assert main(["board", "build", *own, "-s", f"league={folder}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["leagues"] == 1
-    refused(["board", "build", *own, "--league", str(folder), "--league", str(RECORDED)])
-    assert main(["board", "build", *own, "--league", str(tmp_path / "absent.json")]) == 2
+    refused(["board", "build", *own, "-s", f"league={folder},{RECORDED}"])
+    assert main(["board", "build", *own, "-s", f"league={tmp_path}/absent.json"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "absent.json" in said
     assert (tmp_path / "site" / "leagues.html").exists()  # the board that was there stays

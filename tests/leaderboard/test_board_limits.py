@@ -59,7 +59,7 @@ def test_limits_that_nothing_could_hold() -> None:
         (1.0, float("inf")),
         (1.0, float("nan")),
     ):
-        with pytest.raises(InputError, match=r"--cell-(cpu|memory) is"):
+        with pytest.raises(InputError, match=r"cell_(cpu_s|memory) is"):
             make_limits(cpu_s, memory_gib)
 
 
@@ -69,19 +69,19 @@ def test_a_failed_stage_is_stored_and_the_queue_goes_on(tmp_path: Path, capsys: 
     play = ["board", "evaluate", *board, "--suite", str(tmp_path / "small.yaml"), "--budget", "0"]
     for name in ("reno", "cubic"):
         assert main(["board", "submit", name, *board]) == 0
-    assert main([*play, "--cell-cpu", "0.001"]) == 0
+    assert main([*play, "-s", "cell_cpu_s=0.001"]) == 0
     out = capsys.readouterr().out
     assert out.count("failed: more than 0.001 s of CPU time for one part") == 2
     assert main([*play, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stored"] == []  # the same code would only fail again
-    assert main([*play, "--retry", "--only", "cubic", "--json"]) == 0
+    assert main([*play, "-s", "retry=true", "--only", "cubic", "--json"]) == 0
     (stored,) = json.loads(capsys.readouterr().out)["stored"]
     assert (stored["kind"], stored["entry"]) == ("evaluation", "cubic")
-    assert main([*play, "--retry", "--only", "reno", "--cell-cpu", "0.001", "--json"]) == 0
+    assert main([*play, "-s", "retry=true", "--only", "reno", "-s", "cell_cpu_s=0.001", "--json"]) == 0
     (stored,) = json.loads(capsys.readouterr().out)["stored"]
     assert stored["kind"] == "failure" and "CPU time" in stored["reason"]
-    assert main(["board", "audit", *board, "--sample", "2", "--proofs", "0"]) == 0
+    assert main(["board", "audit", *board, "-s", "sample=2", "-s", "proofs=0"]) == 0
     assert main(["board", "build", *board, "--out", str(tmp_path / "site")]) == 0
     shown = json.loads((tmp_path / "site" / "board.json").read_text())
     assert [failure["name"] for failure in shown["failures"]] == ["reno", "cubic", "reno"]
-    refused([*play, "--cell-cpu", "0"], "--cell-cpu is 0")
+    refused([*play, "-s", "cell_cpu_s=0"], "cell_cpu_s is 0")

@@ -16,7 +16,9 @@ def test_the_operators_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from sqlalchemy import exc
 
     monkeypatch.chdir(tmp_path)
-    board = ["--board", "operator", "--database", URL]
+    board = ["--board", "operator"]
+    (tmp_path / "operator").mkdir()
+    (tmp_path / "operator" / "board.yaml").write_text(f"database: {URL}\n")
     assert main(["board", "pack", "cc_qdel", "--author", "Ada Lovelace", "--out", "mine"]) == 0
     assert main(["board", "submit", "mine", *board]) == 0
     assert main(["board", "submit", "reno", *board]) == 0
@@ -26,7 +28,7 @@ def test_the_operators_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["board", "publish", "public", *board]) == 0
     assert main(["board", "publish", "public", *board, "--json"]) == 0
     assert main(["board", "import", "public/records/board.jsonl.xz", "--board", "copy"]) == 0
-    audit = ["board", "audit", "--sample", "2", "--proofs", "0", "--expect-head", "public/records/head.json"]
+    audit = ["board", "audit", "-s", "sample=2", "-s", "proofs=0", "--expect-head", "public/records/head.json"]
     assert main([*audit, "--board", "copy"]) == 0
     assert main([*audit, *board]) == 0
     engine = sqlalchemy.create_engine(URL)

@@ -35,7 +35,7 @@ def test_a_publication_is_complete_and_can_be_audited(home: Home, store: BoardSt
     assert {INDEX, "board.json", "404.html", "_headers", RECORDS, HEAD} <= set(sums(tmp_path / "public"))
     copy = ["--board", str(tmp_path / "copy")]
     assert main(["board", "import", str(tmp_path / "public" / RECORDS), *copy]) == 0
-    audit = ["board", "audit", *copy, "--sample", "1", "--proofs", "0", "--expect-head", str(tmp_path / "public" / HEAD)]
+    audit = ["board", "audit", *copy, "-s", "sample=1", "-s", "proofs=0", "--expect-head", str(tmp_path / "public" / HEAD)]
     assert main(audit) == 0
 
 

@@ -336,7 +336,7 @@ def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
 
 def test_command_line(tmp_path: Path, refused, answer) -> None:
     out = str(tmp_path / "sub")
-    packed = answer(["board", "pack", "cc_qdel", "--author", "Ada", "--suite", "quick/1", "--out", out, "--json"])
+    packed = answer(["board", "pack", "cc_qdel", "--author", "Ada", "-s", "suite=quick/1", "--out", out, "--json"])
     checked = answer(["board", "check", out, "--json"])
     assert checked["sha256"] == packed["sha256"] == read_submission(tmp_path / "sub").sha256
     assert checked["name"] == "cc_qdel"

@@ -127,12 +127,12 @@ def test_choosers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     with pytest.raises(ExportError, match="an environment chooses"):
         load_exported("contract:chooser=external")
     file = str(tmp_path / "x.c")
-    assert cli.main(["export", "learned_contract_u80", "--chooser", "middel", "--name", "x", "-o", file]) == 2
+    assert cli.main(["export", "learned_contract_u80", "-s", "chooser=middel", "-s", "name=x", "-o", file]) == 2
     assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy" in capsys.readouterr().err
-    assert cli.main(["export", "cc_qdel", "--chooser", "lo", "-o", file]) == 2
+    assert cli.main(["export", "cc_qdel", "-s", "chooser=lo", "-o", file]) == 2
     assert "cc_qdel is no contract: there is nothing to choose for 'lo'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    assert cli.main(["export", "learned_contract_u80", "--chooser", "middle", "--name", "x", "-o", file]) == 0
+    assert cli.main(["export", "learned_contract_u80", "-s", "chooser=middle", "-s", "name=x", "-o", file]) == 0
     assert "#define POSITION 32768\n" in Path(file).read_text(encoding="ascii")
 
 
@@ -250,7 +250,7 @@ def test_a_loaded_contract_chooses_for_others(tmp_path: Path) -> None:
     """``ccenv live load``: flows that choose it by its name are answered; gone with its process."""
     _needs()
     name = f"c{os.getpid()}"
-    command = [sys.executable, "-m", "ccenv.cli.main", "live", "load", "learned_contract_u80", "--name", name, "--json"]
+    command = [sys.executable, "-m", "ccenv.cli.main", "live", "load", "learned_contract_u80", "-s", f"name={name}", "--json"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -184,7 +184,7 @@ def test_command_line(tmp_path: Path) -> None:
     """Summary, trace, and a checker that accepts it."""
     (tmp_path / "short.yaml").write_text(json.dumps({**wanted("kernel:reno"), "duration_s": 1.5}), encoding="utf-8")
     done = subprocess.run(
-        [*COMMAND, "short.yaml", "--tries", str(TRIES), "--json", "--trace", "run.npz"],
+        [*COMMAND, "short.yaml", "-s", f"tries={TRIES}", "--json", "--trace", "run.npz"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -223,7 +223,7 @@ def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
 def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     """``ccenv live load``: others can choose it; a second one of its name is refused; killed, it is gone."""
     name = f"t{os.getpid()}"
-    loading = [*COMMAND, "load", "cc_qdel", "--name", name]
+    loading = [*COMMAND, "load", "cc_qdel", "-s", f"name={name}"]
     process = subprocess.Popen(loading, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -448,8 +448,8 @@ def test_the_kernel_refuses_what_leaves_its_memory() -> None:
         (["live", "nosuch"], "live scenario 'nosuch'"),
         (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
         (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
-        (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give --name"),
-        (["live", "run", "reno_hold", "--duration", "0s"], "duration"),
+        (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
+        (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
     ],
 )
 def test_the_command_line_says_it_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

@@ -158,7 +158,7 @@ def test_bounds_of_bytes_grow_with_the_jitter_and_others_stay() -> None:
 
 
 def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
-    code = main(["verify", "theorem", str(SMALL), "--cell", "1:0", "--cell", "1:2", "--time-limit", "30", "--json"])
+    code = main(["verify", "theorem", str(SMALL), "-s", "cells=1:0,1:2", "--time-limit", "30", "--json"])
     data = json.loads(capsys.readouterr().out)
     assert [(cell["steps_per_rtt"], cell["jitter_rtts"]) for cell in data["cells"]] == [(1, 0.0), (1, 2.0)]
     claims = [claim for cell in data["cells"] for claim in cell["claims"].values()]
@@ -176,10 +176,10 @@ def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--set", "f=1/2"], "--set goes with"),
-        (["--cell", "2:1", "--set", "f"], "NAME=X"),
-        (["--cell", "2:1", "--set", "h=1"], "constant of small"),
-        (["--cell", "2:1", "--set", "f=x"], "not a number"),
+        (["--set", "f=1/2"], "goes with --grid"),
+        (["-s", "cells=2:1", "--set", "f"], "KEY=VALUE"),
+        (["-s", "cells=2:1", "--set", "h=1"], "unknown setting 'h'"),
+        (["-s", "cells=2:1", "--set", "f=x"], "not a number"),
     ],
 )
 def test_constants_that_are_none_are_refused_in_one_line(given, said, refused) -> None:
@@ -188,7 +188,7 @@ def test_constants_that_are_none_are_refused_in_one_line(given, said, refused) -
 
 @pytest.mark.parametrize(("f", "every_k"), [("3/10", True), ("99/100", False)])
 def test_a_claim_carries_over_to_every_k_with_some_constants_and_not_with_others(f, every_k, capsys) -> None:
-    main(["verify", "theorem", str(SMALL), "--cell", "2:1", "--time-limit", "30", "--set", f"f={f}", "--json"])
+    main(["verify", "theorem", str(SMALL), "-s", "cells=2:1", "--time-limit", "30", "--set", f"f={f}", "--json"])
     data = json.loads(capsys.readouterr().out)
     claim = data["cells"][0]["claims"]["utilisation"]
     assert data["constants"]["f"] == f and claim["bound"] == float(Fraction(f))
@@ -200,7 +200,7 @@ def test_a_claim_carries_over_to_every_k_with_some_constants_and_not_with_others
     [("1:1/2", "no sample"), ("0:1", "K must be"), ("2:9", "D 0 to"), ("2", "K:D"), ("two:1", "K"), ("2:x", "D")],
 )
 def test_grids_that_are_none_are_refused_in_one_line(cell, said, refused) -> None:
-    refused(["verify", "theorem", str(SMALL), "--cell", cell], said)
+    refused(["verify", "theorem", str(SMALL), "-s", f"cells={cell}"], said)
 
 
 def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
@@ -218,5 +218,5 @@ def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
     assert theorems.describe_claims({c["steps_per_rtt"]: c for c in second["theorems"][0]["cells"]}) == "every K: all"
     third = theorems.merge_grids(second, [{**report, "cells": [other], "constants": {"f": "1/2"}}])
     assert third["theorems"] == second["theorems"]
-    assert third["other_constants"][0]["command"] == "ccenv verify theorem cc_qdel --cell 4:1/2 --set f=1/2 --json"
+    assert third["other_constants"][0]["command"] == "ccenv verify theorem cc_qdel -s cells=4:1/2 --set f=1/2 --json"
     assert list(theorems.constants(third)[0].values()) == ["a", "0.5 Rm", "0.5", "not claimed", "not claimed", "f = 1/2"]

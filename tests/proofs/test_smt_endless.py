@@ -257,7 +257,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
     assert failed["shows"]["utilisation"] > 0.5 and "fails" in failed and "violates" not in failed
     assert failed["replay"]["engine"] == "reproduced"
     assert main(["trace", "check", failed["trace"]]) == 0
-    assert main(["replay", failed["trace"], "--json"]) == 0
+    assert main(["trace", "replay", failed["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["reproduced"] is True
 
 
@@ -266,14 +266,14 @@ def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
     [
         (["verify", "cc_qdel", "--T", "7"], "ccenv verify property cc_qdel [OPTIONS]"),
         (["verify", "aimd", "--property", "fairness"], "ccenv verify fairness aimd [OPTIONS]"),
-        (["verify", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify steady cc_qdel [OPTIONS]"),
-        (["verify", "property", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify steady cc_qdel [OPTIONS]"),
+        (["verify", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify property cc_qdel [OPTIONS]"),
+        (["verify", "steady", "cc_qdel"], "is now: ccenv verify property NAME --property steady_"),
         (["verify", "lemma", "cc_qdel"], "Did you mean 'lemmas'?"),
         (["verify", "property", "cc_qdell"], "Did you mean 'cc_qdel'"),
         (["verify", "property", "cc_qdel", "--T", "2"], "3 to 40 samples"),
         (["verify", "property", "cc_qdel", "--T", "0"], "--T"),
         (["verify", "property", "cc_qdel", "--bisect"], "No such option: --bisect"),
-        (["verify", "lemmas", "cc_qdel", "--upper", "exact"], "No such option: --upper"),
+        (["verify", "lemmas", "cc_qdel", "-s", "upper=exact"], "unknown setting 'upper'"),
         (["verify", "envelope", "cc_qdel", "--model", "ideal"], "No such option: --model"),
         (["verify", "fairness", "aimd", "--at-most", "2", "--buffer", "2"], "No such option: --buffer"),
         (["verify", "property", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),

@@ -182,7 +182,7 @@ def test_command_line_of_lemmas_and_steady_properties(capsys, refused) -> None:
     assert {lemma["name"] for lemma in data["lemmas"] if lemma["verdict"] != "verified"} == {"S.4", "S.6 utilisation"}
     assert main(["verify", "lemmas", "cc_probe_slow_paper", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["all_as_expected"] is True
-    refused(["verify", "steady", "cc_qdel", "--property", "steady_utilisatio"], "Did you mean 'steady_utilisation'")
+    refused(["verify", "property", "cc_qdel", "--property", "steady_utilisatio"], "Did you mean 'steady_utilisation'")
     refused(["verify", "lemmas", "cc_qdell"], "Did you mean 'cc_qdel'")
 
 

@@ -93,8 +93,8 @@ def test_only_a_time_out_takes_the_window_to_one_segment(detection: str, verdict
 
 
 def test_loss_detection_is_for_window_based_senders(refused) -> None:
-    refused(["verify", "property", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"], "window-based senders")
-    refused(["verify", "property", "aimd", "--loss-detection", "dupack", "--buffer", "1"], "Did you mean 'dupacks'")
+    refused(["verify", "property", "cc_qdel", "-s", "loss_detection=dupacks", "--buffer", "large"], "window-based senders")
+    refused(["verify", "property", "aimd", "-s", "loss_detection=dupack", "--buffer", "1"], "Did you mean 'dupacks'")
 
 
 def test_two_aimd_flows_are_not_starved_without_bound() -> None:
@@ -221,7 +221,7 @@ def test_fairness_on_the_command_line(tmp_path, capsys, refused) -> None:
     refuted = json.loads(capsys.readouterr().out)
     assert refuted["bound"] is None
     assert refuted["replay"]["engine"] == "reproduced"
-    assert main(["replay", refuted["trace"], "--json"]) == 0
+    assert main(["trace", "replay", refuted["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reproduced"] is True
     for wrong in (["--at-most", "1/2"], [], ["--at-most", "2", "--model", "ideal"]):
         refused([*arguments, *wrong])

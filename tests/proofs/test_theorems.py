@@ -152,16 +152,16 @@ def test_a_true_claim_has_no_lasso_of_two_traces() -> None:
 
 
 def test_the_command_looks_for_lassos(refused, answer) -> None:
-    asked = ["verify", "theorem", str(SMALL), "--lasso"]
-    data = answer([*asked, "1", "--bound", "inflight_bdp=20", "--json"])
+    asked = ["verify", "theorem", str(SMALL), "-s"]
+    data = answer([*asked, "lasso=1", "-s", "bounds.inflight_bdp=20", "--json"])
     assert (data["verdict"], data["traces_joined"]) == ("none found", 1)
     assert data["claims"] == {"inflight_bdp": data["claims"]["inflight_bdp"] | {"bound": 20.0, "found": "none", "traces": []}}
-    for wrong, said in (("utilization=1", "utilisation"), ("utilisation", "CLAIM=X"), ("utilisation=x", "utilisation")):
-        refused([*asked, "1", "--bound", wrong], said)
+    for wrong, said in (("utilization=1", "utilisation"), ("utilisation", "KEY=VALUE"), ("utilisation=x", "utilisation")):
+        refused([*asked, "lasso=1", "-s", f"bounds.{wrong}"], said)
     for wrong in ("0", "9"):
         refused([*asked, wrong], "1 to 4")
     assert main([*asked, "1", "--grid"]) == 2
-    assert main(["verify", "theorem", str(SMALL), "--bound", "utilisation=1"]) == 2
+    assert main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
@@ -242,6 +242,8 @@ def test_an_answer_about_lassos_is_not_undone_by_a_shorter_limit() -> None:
     told = {"bound": 0.9, "found": "none", "reason": "", "seconds": 1.0, "sha256": "x", "traces": ["x"]}
     report = {"theorem": "a", "traces_joined": 2, "claims": {"utilisation": told}}
     first = merge_lassos([], [report])
-    assert first[0]["command"] == "ccenv verify theorem a --lasso 2 --bound utilisation=9/10 --json" and "traces" not in first[0]
+    assert (
+        first[0]["command"] == "ccenv verify theorem a -s lasso=2 -s bounds.utilisation=9/10 --json" and "traces" not in first[0]
+    )
     assert merge_lassos(first, [{**report, "claims": {"utilisation": told | {"found": "unknown"}}}]) == first
     assert list(lassos({"lassos": first})[0].values()) == ["a", "2", "", "less than 0.9 of the link", ""]

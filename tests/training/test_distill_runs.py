@@ -185,7 +185,7 @@ def test_constant_policy_is_imitated_exactly() -> None:
     assert ProgramSender("x", build(result.template, result.numbers, "x")).program.inputs() >= {"C_L"}
 
 
-SMALL = ("--paths", "8", "--generations", "1")
+SMALL = ("-s", "n_paths=8", "-s", "generations=1")
 
 
 def nominal(n_paths: int) -> Objective:
@@ -350,9 +350,9 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
         (["nothing.safetensors"], "cannot be read"),
         (["still.safetensors", "--prove", "--recheck", "yice"], "Did you mean 'yices'?"),
         (["still.safetensors", "--recheck", "yices"], "give --prove too"),
-        (["still.safetensors", "--prove", "--timeouts", "paper2"], "Did you mean 'paper'?"),
-        (["still.safetensors", "--timeouts", "paper"], "give --prove too"),
-        (["still.safetensors", "--prove", "--rounds", "0"], "rounds is 0; it must be at least 1"),
+        (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
+        (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
+        (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
         (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
         (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0"),
     ],

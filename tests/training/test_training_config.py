@@ -115,16 +115,16 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys, refused):
     import json
 
     from ccenv.training import records as record
+    from ccenv.training.run import default_folder, train
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     small = ["num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=64", "evaluation.n_paths=4"]
-    command = ["train", "quick_sender", *small, "--seeds", "0,1", "--record", "learning.json", "--json"]
-    assert main(command) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 2
-    data = json.loads((tmp_path / "learning.json").read_text())
-    assert sorted(data["runs"]) == ["quick_sender:0", "quick_sender:1"]
-    entry = data["runs"]["quick_sender:1"]
+    assert main(["train", "quick_sender", *small, "--seeds", "0,1", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)
+    assert [run["settings"]["seed"] for run in runs] == [0, 1] and runs[0]["settings"]["ppo"]["hidden"] == [4]
+    config = load_config("quick_sender", [*small, "seed=1"])
+    entry = record.make_entry(config, train(config, default_folder(config)))
     assert {scene: (case["set"], case["seen"]) for scene, case in entry["worst"].items()} == {
         "deep": ("training", "in range"),
         "shallow": ("training", "in range"),
@@ -136,7 +136,8 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys, refused):
     assert entry["evaluation"]["path_set"] == entry["common"]["path_set"] == "report"
     assert "/" not in json.dumps(entry)  # no path of this machine
     (tmp_path / "learning.json").write_text("{}")
-    refused(command, "not a record")
+    with pytest.raises(InputError, match="not a record"):
+        record.read_data(tmp_path / "learning.json")
     assert main(["train", "quick_sender", "--seeds", "0,x"]) == 2
 
 
@@ -280,7 +281,7 @@ def test_what_the_oracle_is_worth() -> None:
         evaluate_sender(sender, 64, beliefs="untolt")
 
 
-QUICK = ["--adversary", "corners", "--warmup-rtts", "4", "--window-rtts", "4", "--steps-per-rtt", "2", "--budget", "10000"]
+QUICK = ["--adversary", "corners", "-s", "warmup_rtts=4", "-s", "window_rtts=4", "-s", "steps_per_rtt=2", "--budget", "10000"]
 
 
 def test_every_scene_is_in_one_set() -> None:

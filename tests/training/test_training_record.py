@@ -9,9 +9,10 @@ from tables import training
 from ccenv.agents.learned.zoo import trained_on_scenes
 from ccenv.attacks.scenes import scene_of, scene_set
 from ccenv.base.config import shipped_names
+from ccenv.base.errors import InputError
 from ccenv.network.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
-from ccenv.training.records import ATTACK_SCENES, read_data
+from ccenv.training.records import ATTACK_SCENES, check_record, read_data
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -91,8 +92,9 @@ def test_ones_own_loop_stays_within_sixty_lines():
     ("record", "said"),
     [("page.md", "not valid JSON"), ("none/rec.json", "in an existing folder"), (".", "in an existing folder")],
 )
-def test_a_record_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch, refused, record, said):
+def test_a_record_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch, record, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "page.md").write_text("# A page")
-    refused(["train", "quick_sender", "--record", record], said)
+    with pytest.raises(InputError, match=said):
+        check_record(Path(record))
     assert not (tmp_path / "runs").exists()

@@ -93,17 +93,22 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, refused) -> No
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
 def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer) -> None:
     pytest.importorskip("ray")
+    from ccenv.base.config import validate
     from ccenv.training import records as record
+    from ccenv.training.config import load_data
+    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import train_rllib
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary
     from ccenv.agents import make_sender
 
     arguments = [a for c in [*SMALL, "environment.episode_rtts=8", "num_envs=4"] for a in ("--set", c)]
-    arguments += ["--seeds", "3", "--record", str(tmp_path / "record.json")]
+    arguments += ["--seeds", "3"]
     result = answer(["train", name, "--out", str(tmp_path / "run"), "--json", *arguments])
     assert result["iterations"] == 2 and result["steps"] >= 128 and result["cpu_seconds"] > 0
-    run = record.read_data(tmp_path / "record.json")["runs"][f"{name}:3"]
+    config = validate(RllibConfig, *load_data(name, [*arguments[1:-2:2], "seed=3"]))
+    run = record.make_entry(config, train_rllib(config, tmp_path / "run"))  # finished: nothing is trained again
     assert run["evaluation"] == result["evaluation"] and 0 <= run["worst"]["deep"]["utilisation"] <= 1
     assert (run["duel"] is None) == (name == "rllib_sender")
     assert make_sender(str(tmp_path / "run")).name == name

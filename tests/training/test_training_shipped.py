@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import runpy
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
-from ccenv.cli.main import main
 from ccenv.training import records
 from ccenv.training import records as record
 from ccenv.training.config import CONFIGS, load_config
@@ -81,37 +81,21 @@ def test_a_run_of_other_code_is_not_recorded(tmp_path: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr("ccenv.training.run.code_hash", lambda *entries: "of yesterday")
         train(config, tmp_path / "run")
-    longer = load_config("quick_sender", [*SMALL, "total_steps=128"])
+    longer = load_config("quick_sender", [*(one for one in SMALL if "total" not in one), "total_steps=128"])
     result = train(longer, tmp_path / "run")  # goes on
     with pytest.raises(InputError, match="trained by other code than this"):
-        record.record(tmp_path / "record.json", longer, result)
-    record.record(tmp_path / "record.json", longer, train(longer, tmp_path / "run", restart=True))
+        record.make_entry(longer, result)
+    assert record.make_entry(longer, train(longer, tmp_path / "run", restart=True))["learns"]
 
 
-def test_the_command_writes_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_writes_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(records, "shipped_names", lambda *_: ["quick_sender"])
-    command = ["train", "--shipped", "--record", "r.json", "--json"]
-    assert main([*command, *(a for text in SMALL for a in ("--set", text))]) == 0
-    assert json.loads(capsys.readouterr().out) == {"record": "r.json", "runs": 2}
+    monkeypatch.setattr("sys.argv", ["record_training.py", "r.json", "quick_sender", *SMALL])
+    runpy.run_path(str(Path(__file__).parents[2] / "docs" / "tables" / "record_training.py"))
+    assert capsys.readouterr().out == "wrote r.json: 2 runs\n"
     assert set(json.loads((tmp_path / "r.json").read_text())["runs"]) == {"quick_sender:0", "quick_sender:1"}
     shutil.rmtree(tmp_path / "runs")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "a CONFIG is missing"),
-        (["--shipped"], "give --record"),
-        (["quick_sender", "--shipped", "--record", "r.json"], "no CONFIG"),
-        (["quick_sender", "--jobs", "2"], "--jobs is for --shipped"),
-        (["--shipped", "--record", "r.json", "--jobs", "0"], "it must be 1 to"),
-    ],
-)
-def test_wrong_use_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1 and not (tmp_path / "runs").exists()
+    with pytest.raises(InputError, match="it must be 1 to"):
+        train_shipped(tmp_path / "r.json", jobs=0)
+    with pytest.raises(InputError, match="unknown config"):
+        train_shipped(tmp_path / "r.json", names=["quick_sendr"])

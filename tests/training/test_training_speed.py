@@ -1,4 +1,4 @@
-"""``ccenv bench speed --train``: its keys; no machine's time is asserted."""
+"""``ccenv bench speed train``: its keys; no machine's time is asserted."""
 
 import pytest
 

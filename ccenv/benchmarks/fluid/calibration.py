@@ -136,7 +136,7 @@ def _kernel_case(name: str, records: list[dict[str, Any]]) -> Case:
 
 
 def packet_cases(cells: Path, sweep: Sweep) -> list[Case]:
-    """Return the cases of a packet record of a sweep (``ccenv ode statements --packet-record``). Raises InputError."""
+    """Return the cases of a packet record of a sweep (of ``docs/tables/record_fluid.py statements``). Raises InputError."""
     try:
         rows = read_json(cells)["packets"]
         return [_packet_case(row, sweep) for row in rows]

@@ -397,7 +397,7 @@ def statements_table(columns: Mapping[str, Sequence[dict[str, Any]]]) -> list[di
 
 
 def read_packets(record: Path) -> list[dict[str, Any]]:
-    """Return the packet cells of a record that ``ccenv ode statements -o`` wrote. Raises InputError for another file."""
+    """Return the packet cells of a record (``docs/tables/record_fluid.py``). Raises InputError for another file."""
     data = read_json(record)
     cells = data.get(PACKETS) if isinstance(data, dict) else None
     if not isinstance(cells, list) or not all(

@@ -87,5 +87,5 @@ def read_records(folder: FilePath) -> list[dict[str, Any]]:
     """Read all records of a folder, by name. Raises InputError if there are none."""
     records = [read_record(child) for child in sorted(folder.iterdir()) if (child / RECORD).exists()] if folder.is_dir() else []
     if not records:
-        raise InputError(f"{folder}: holds no records; make one with: ccenv bench report DIR --record {folder}")
+        raise InputError(f"{folder}: holds no records; make some with: python docs/tables/record_bench.py {folder} RUN")
     return records

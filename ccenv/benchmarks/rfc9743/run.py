@@ -186,19 +186,16 @@ def _evaluate(
     if not playable:
         raise InputError(f"{player.label} can be played in no cell: {next(iter(refused.values()))}")
     answers, n_answers = Answers(stored, player), len(criteria.worst_cases) + len(criteria.proofs)
-    try:
-        manifest = run_suite(
-            suite,
-            folder / CELLS,
-            extra_agents=list(dict.fromkeys([sender, criteria.baseline])),
-            only=[f"{glob.escape(case)}/*" for case in playable],
-            backend="local" if jobs == 1 else "processes",
-            workers=jobs,
-            pictures=False,
-            progress=lambda done, total: progress(done, total + n_answers),
-        )
-    except InputError as error:  # the folder of the cells is the command's --folder
-        raise InputError(str(error).replace("--out", "--folder")) from None
+    manifest = run_suite(
+        suite,
+        folder / CELLS,
+        extra_agents=list(dict.fromkeys([sender, criteria.baseline])),
+        only=[f"{glob.escape(case)}/*" for case in playable],
+        backend="local" if jobs == 1 else "processes",
+        workers=jobs,
+        pictures=False,
+        progress=lambda done, total: progress(done, total + n_answers),
+    )
     records = [record for record in load_cells(folder / CELLS) if record["agent"] in (player.label, criteria.baseline)]
     broken = next((f"{one['agent']}: {one['error']}" for one in manifest["failed"]), "")
     done, total = manifest["n_cells"], manifest["n_cells"] + n_answers

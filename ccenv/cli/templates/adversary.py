@@ -1,6 +1,6 @@
 """An adversary: the network's moves, numbers in [0, 1] that the engines map into what is legal.
 
-Try it: ccenv attack copa --adversary {name}.py, or ccenv compare copa bbr3 --network {name}.py --jitter 20ms.
+Try it: ccenv attack copa --adversary {name}.py, or ccenv compare copa bbr3 --network {name}.py -s jitter=20ms.
 """
 
 from __future__ import annotations

@@ -42,15 +42,15 @@ class Limits:
     def __post_init__(self) -> None:
         """Refuse invalid limits."""
         if not 0 < self.cpu_s <= 1e7:
-            raise InputError(f"--cell-cpu is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
+            raise InputError(f"cell_cpu_s is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
         if not 256 << 20 <= self.memory_bytes <= _MOST_GIB << 30:
-            raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
+            raise InputError(f"cell_memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
 
 
 def make_limits(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
     """Return the limits of command line options. Raises InputError for invalid ones."""
     if not cell_memory_gib <= _MOST_GIB:  # NaN, too
-        raise InputError(f"--cell-memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
+        raise InputError(f"cell_memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
     return Limits(cell_cpu_s, int(cell_memory_gib * 2**30))
 
 

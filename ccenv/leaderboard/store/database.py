@@ -108,10 +108,10 @@ class BoardStore:
             self._engine = sqlalchemy.create_engine(url)
         except (exc.ArgumentError, exc.NoSuchModuleError) as error:
             raise InputError(
-                f"--database {_hide_credentials(url)}: not a URL of a database that is known here ({_first_line(error)})"
+                f"database {_hide_credentials(url)}: not a URL of a database that is known here ({_first_line(error)})"
             ) from None
         except ModuleNotFoundError as error:
-            raise InputError(f"--database {_hide_credentials(url)}: its driver is not installed ({error})") from None
+            raise InputError(f"database {_hide_credentials(url)}: its driver is not installed ({error})") from None
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _sqlite_connect)
             event.listen(self._engine, "begin", _sqlite_begin)

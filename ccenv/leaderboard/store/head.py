@@ -117,13 +117,13 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
     """
     if re.fullmatch(r"[0-9a-f]{64}", text):
         if signer is not None:
-            raise InputError(f"--signer {signer}: a hash is not signed; give the file of a head")
+            raise InputError(f"-s signer={signer}: a hash is not signed; give the file of a head")
         return Expected(text, None, "--expect-head")
     if not is_file(text):
         raise InputError(f"--expect-head is {text!r}; 64 hexadecimal digits or the file of a head are needed")
     head = read_head(FilePath(text))
     if signer is not None and head.signed_by != signer:
-        raise InputError(f"{text}: signed by {head.signed_by or 'nobody'}; --signer is {signer}")
+        raise InputError(f"{text}: signed by {head.signed_by or 'nobody'}; the signer must be {signer}")
     return head
 
 

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import locked, make_folder, write_atomic
-from ccenv.base.foreign import read_text
+from ccenv.base.foreign import is_file, read_text, read_yaml
 from ccenv.base.provenance import now
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.store.database import BoardStore, Readable, TakenError, sqlite_url
@@ -30,6 +31,23 @@ from ccenv.leaderboard.store.records import DATABASE, PlayedContent, RecordConte
 
 WORK = "work"
 _SECRET_BYTES = 32
+
+
+class BoardConfig(StrictModel):
+    """What an operator may say in ``board.yaml``, in the folder of a board.
+
+    Attributes:
+        database: SQLAlchemy URL, if the database is not a SQLite file in that folder.
+    """
+
+    database: str | None = None
+
+
+def home_of(folder: FilePath) -> Home:
+    """Return the board in a folder: CCENV_DATABASE before its board.yaml. Raises InputError for a wrong board.yaml."""
+    file = folder / "board.yaml"
+    config = validate(BoardConfig, read_yaml(file) or {}, str(file)) if is_file(file) else BoardConfig()
+    return Home(folder, os.environ.get("CCENV_DATABASE") or config.database)
 
 
 @dataclass(frozen=True)

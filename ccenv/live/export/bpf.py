@@ -146,7 +146,7 @@ def require_chooser(program: Program, chooser: str | PolicySender | None) -> Non
     """Raise ExportError for a contract without a chooser, a program with one, or an unknown chooser."""
     choosers = ", ".join([*POSITIONS, USER, COMPILED])
     if program.is_contract and chooser is None:
-        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {choosers}")
+        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give -s chooser={choosers}")
     if not program.is_contract and chooser is not None:
         chooser_name = chooser if isinstance(chooser, str) else chooser.name
         raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(chooser_name)}")
@@ -157,10 +157,10 @@ def require_chooser(program: Program, chooser: str | PolicySender | None) -> Non
 def kernel_name(name: str) -> str:
     """Return the name of a congestion control. Raises ExportError if the kernel cannot have it."""
     if not _NAME.fullmatch(name):
-        raise ExportError(f"the kernel takes names of letters, digits and _, not {shown(name)}; give --name")
+        raise ExportError(f"the kernel takes names of letters, digits and _, not {shown(name)}; give -s name=...")
     if len(name) > LONGEST_NAME:
         raise ExportError(
-            f"the kernel takes names of at most {LONGEST_NAME} characters, {shown(name)} has {len(name)}; give --name"
+            f"the kernel takes names of at most {LONGEST_NAME} characters, {shown(name)} has {len(name)}; give -s name=..."
         )
     return name
 

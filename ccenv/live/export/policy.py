@@ -54,7 +54,7 @@ class WholePolicy:
             (not largest < LARGEST_WEIGHT, f"a weight is {largest:g}; below {LARGEST_WEIGHT} fit"),
         ):
             if wrong:
-                raise PolicyDoesNotFit(f"policy {policy.name} cannot be compiled in: {why}; a process can choose: --chooser user")
+                raise PolicyDoesNotFit(f"policy {policy.name} cannot be compiled in: {why}; a process can choose: chooser=user")
         layers = tuple(
             (np.rint(weights * _ONE).astype(np.int64), np.rint(bias * _ONE).astype(np.int64))
             for weights, bias in zip(policy.weights, policy.biases, strict=True)

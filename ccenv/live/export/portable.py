@@ -34,7 +34,7 @@ def export_portable(
         ExportError: as :func:`ccenv.live.export.bpf.export_bpf`, and for a chooser in another process.
     """
     if chooser == USER:
-        raise ExportError(f"{program.name}: no process chooses for a QUIC stack; give --chooser: lo, middle, hi or policy")
+        raise ExportError(f"{program.name}: no process chooses for a QUIC stack; give -s chooser=lo, middle, hi or policy")
     text = export_bpf(program, name="ccenv", rtt_s=rtt_s, jitter_s=jitter_s, chooser=chooser)
     host = resources.files(__package__).joinpath("host.h").read_text(encoding="utf-8")
     head, _, body = text.partition("\n */\n")

@@ -148,7 +148,7 @@ class Program:
         number = number or ctypes.get_errno()
         log = "".join(self._lines)
         if number == errno.EEXIST:
-            return LiveError(f"a congestion control named {self.name} is loaded already; unregister it or give --name")
+            return LiveError(f"a congestion control named {self.name} is loaded already; unregister it or give -s name=...")
         if number in (errno.EPERM, errno.EACCES) and "BEGIN PROG LOAD LOG" not in log:
             return LiveError(f"loading {self.name} needs CAP_BPF and CAP_PERFMON; run as root")
         last = _last_reason(log) or f"{os.strerror(number)} ({step})"

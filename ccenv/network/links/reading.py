@@ -224,7 +224,7 @@ def _check_times(times_s: np.ndarray, repeats_allowed: bool, where: str, max_gap
     if gaps.max() > max_gap_s:
         row = int(np.argmax(gaps))
         raise InputError(
-            f"{where}: a gap of {gaps[row]:g} s before row {row + 1}; at most {max_gap_s:g} s are taken as they are (--max-gap)"
+            f"{where}: a gap of {gaps[row]:g} s before row {row + 1}; at most {max_gap_s:g} s are taken as they are (max_gap_s)"
         )
     if times_s[-1] > LONGEST_S:
         raise InputError(f"{where}: a trace of {times_s[-1]:g} s; at most {LONGEST_S:g} are read")

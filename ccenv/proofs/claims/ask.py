@@ -122,7 +122,7 @@ def setting_of(
 ) -> tuple[Setting, str]:
     """Return the setting of some options and its name, by default ``history`` if the sender's rate is bounded, else sound."""
     upper, lambda_form, loss_detection = rules
-    for option, value, allowed in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
+    for option, value, allowed in (("upper", upper, ("paper", "exact")), ("lambda_form", lambda_form, ("paper", "grid"))):
         if value not in allowed:
             raise unknown_name(f"value of {option}", value, allowed)
     beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ class Suite(StrictModel):
         lambda_extra_steps: how C_L_lambda reads delays off the grid.
         states: named formulas.
         at_T: trace length -> differences; the constants hold for the default length and, as far as tried, longer ones.
-        properties: names under which ``ccenv verify steady NAME --property`` finds lemmas, with their best constant.
+        properties: names under which ``ccenv verify property NAME --property`` finds lemmas, with their best constant.
     """
 
     name: str

@@ -147,7 +147,7 @@ _WIDEST_REM = 24.0
 def check_report(file: FilePath) -> None:
     """Raise InputError for a name that does not end in .html, MissingExtraError without Jinja2."""
     if file.suffix != ".html":
-        raise InputError(f"--report is {str(file)!r}; the page ends in '.html'")
+        raise InputError(f"-s report is {str(file)!r}; the page ends in '.html'")
     require_extra("jinja2", "board")
 
 

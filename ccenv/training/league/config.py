@@ -14,6 +14,7 @@ from ccenv.attacks.catalog import SEARCHES, make_search
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import read_yaml
+from ccenv.base.settings import put
 from ccenv.envs.curve.distribution import LogRange, PathDistribution, Range
 from ccenv.envs.curve.settings import RewardWeights
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
@@ -207,7 +208,7 @@ def load_league(name: str, overrides: dict[str, Any] | None = None) -> LeagueCon
     data = read_yaml(file)
     if not isinstance(data, dict):
         raise InputError(f"{file}: a mapping of keys to values is needed")
-    data = {"name": FilePath(file).stem, **data, **(overrides or {})}
+    data = put({"name": FilePath(file).stem, **data}, overrides or {})
     if isinstance(data.get("training"), str):
         data["training"] = load_config(data["training"])
     return validate(LeagueConfig, data, str(file))

@@ -273,7 +273,7 @@ def _learning(content: bytes, folder: Path) -> object:
 
 
 def _replay(content: bytes, folder: Path) -> object:
-    """Read a solver's trace and turn it into moves of the engine, as ``ccenv replay`` does."""
+    """Read a solver's trace and turn it into moves of the engine, as ``ccenv trace replay`` does."""
     from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import moves_of
 

@@ -307,7 +307,7 @@ def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss
 
 
 def test_command_line_numeric_with_unequal_rtts():
-    out = run("equilibrium", "bbr2", "--flows", "2", "--rtt-ms", "30", "--rtt-ms", "40", "--numeric")
+    out = run("equilibrium", "bbr2", "--flows", "2", "-s", "rtt_ms=30,40", "-s", "numeric=true")
     assert out["regime"] == "numeric"
     assert out["x_btl_Bps"][0] < out["x_btl_Bps"][1]
 

@@ -154,9 +154,9 @@ def test_what_has_no_linearisation(change, message):
 
 
 def test_network_command(refused):
-    result = CliRunner().invoke(app, ["network", "parking_lot_reno", "--stability", "--simulate", "--json"])
+    result = CliRunner().invoke(app, ["equilibrium", "parking_lot_reno", "--stability", "-s", "simulate=true", "--json"])
     assert result.exception is None, result.exception
     out = json.loads(result.output)
     assert out["stability"]["verdict"] == "asymptotically stable"
     np.testing.assert_allclose(out["simulated"]["rate_Bps"], out["equilibrium"]["rate_Bps"], rtol=2e-3)
-    refused(["ode", "network", "parking_lot"])
+    refused(["ode", "equilibrium", "parking_lot"])

@@ -345,7 +345,7 @@ def test_files_and_command_line(tmp_path, capsys) -> None:
     scenario = tmp_path / "two.yaml"
     scenario.write_text(json.dumps({"duration_s": 2, "links": [TRACED_LINK], "flows": FLOWS}), encoding="utf-8")
     files = [tmp_path / name for name in ("log.npz", "trace.npz")]
-    assert main(["sim", str(scenario), "--packet-log", str(files[0]), "--trace", str(files[1]), "--json"]) == 0
+    assert main(["sim", str(scenario), "-s", f"packet_log={files[0]}", "--trace", str(files[1]), "--json"]) == 0
     capsys.readouterr()
     with np.load(files[0], allow_pickle=False) as data:
         header = json.loads(bytes(data["header"]))

@@ -119,7 +119,7 @@ def test_the_text_is_the_same_in_every_process(tmp_path: Path) -> None:
     text = export_bpf(shipped_program("cc_probe_qdel"), name="same", rtt_s=0.04, jitter_s=0.02)
     code = (
         "from ccenv.cli.main import main; import sys;"
-        "sys.exit(main(['export', 'cc_probe_qdel', '--name', 'same', '--rtt-ms', '40', '--jitter-ms', '20', '-o', 'same.c']))"
+        "sys.exit(main('export cc_probe_qdel -s name=same -s rtt_s=40ms -s jitter_s=20ms -o same.c'.split()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "wrote same.c\n"
@@ -162,10 +162,13 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
     [
         (
             ["learned_robust_d4"],
-            "export: the kernel takes names of at most 15 characters, 'learned_robust_d4' has 17; give --name",
+            "export: the kernel takes names of at most 15 characters, 'learned_robust_d4' has 17; give -s name=...",
         ),
-        (["cc_qdel", "--name", "my-cca"], "export: the kernel takes names of letters, digits and _, not 'my-cca'; give --name"),
-        (["cc_qdel", "--name", ""], "export: the kernel takes names of letters, digits and _, not ''; give --name"),
+        (
+            ["cc_qdel", "-s", "name=my-cca"],
+            "export: the kernel takes names of letters, digits and _, not 'my-cca'; give",
+        ),
+        (["cc_qdel", "-s", "name="], "export: the kernel takes names of letters, digits and _, not ''; give -s name=..."),
         (
             ["wide.json"],
             "export: wide: coefficients need 31 bits over their common denominator; at most 28 fit 64-bit integers exactly",
@@ -178,12 +181,12 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
         ),
         (["cc_qdell"], "unknown agent 'cc_qdell'. Did you mean"),
         (["cc_qdel", "--target", "bfp"], "unknown export target 'bfp'. Did you mean 'bpf'?"),
-        (["cc_qdel", "--jitter=-1"], "--jitter is '-1'"),
-        (["cc_qdel", "--jitter-ms", "nan"], "--jitter is 'nan'"),
-        (["cc_qdel", "--rtt-ms", "0"], "export: an RTT of 0 s; it must be from 1 us to 1000 s"),
-        (["cc_qdel", "--rtt", "inf"], "--rtt is 'inf'"),
+        (["cc_qdel", "-s", "jitter_s=-1"], "-s jitter_s is '-1'"),
+        (["cc_qdel", "-s", "jitter_s=nan"], "-s jitter_s is 'nan'"),
+        (["cc_qdel", "-s", "rtt_s=0"], "export: an RTT of 0 s; it must be from 1 us to 1000 s"),
+        (["cc_qdel", "-s", "rtt_s=inf"], "-s rtt_s is 'inf'"),
         (
-            ["cc_qdel", "--rtt-ms", "1", "--jitter-ms", "17"],
+            ["cc_qdel", "-s", "rtt_s=1ms", "-s", "jitter_s=17ms"],
             "export: a jitter of 0.017 s; beside an RTT of 0.001 s it must be at most 0.016 s",
         ),
     ],

@@ -114,7 +114,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(InputError) as error:
         read_trace(file)
     assert said in str(error.value)
-    assert main(["paths", "import", str(file), "--json", "-o", str(tmp_path / "out.json")]) == 2
+    assert main(["links", "import", str(file), "--json", "-o", str(tmp_path / "out.json")]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and str(error.value)[-40:] in printed.err
     assert not (tmp_path / "out.json").exists()
@@ -139,7 +139,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_import_tells_format_and_rates(tmp_path: Path, answer) -> None:
     file, out = tmp_path / "t.csv", tmp_path / "o.json"
     file.write_text("time_s,rate_mbps,delay_ms\n" + "".join(f"{t},{8 if t % 2 else 4},{t % 3}\n" for t in range(20)))
-    found = answer(["paths", "import", str(file), "--json", "-o", str(out)])
+    found = answer(["links", "import", str(file), "--json", "-o", str(out)])
     assert (found["format"], found["kind"], found["lines"], found["length_s"]) == ("csv", "rate", 20, 20.0)
     assert found["mean_mbps"] == pytest.approx(6.0) and found["peak_mbps"] == pytest.approx(8.0)
     assert found["largest_delay_s"] == 0.002

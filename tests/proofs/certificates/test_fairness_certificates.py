@@ -219,7 +219,7 @@ def test_command(capsys, answer, tmp_path, genuine):
     told = json.loads(capsys.readouterr().out)
     assert told["sentence"] is None
     assert told["refusals"][0]["lemma"] == "L2 spread"
-    assert main(["certificate", "check", str(file), "--proofs"]) == 2
+    assert main(["certificate", "check", str(file), "-s", "proofs=true"]) == 2
 
 
 @pytest.mark.slow

@@ -65,8 +65,8 @@ def test_a_proof_checker_that_is_missing_is_named_in_one_line(tmp_path, monkeypa
     checker(tmp_path, "correct")
     monkeypatch.setenv(ETHOS, str(tmp_path / "ethos"))
     monkeypatch.delenv(RULES, raising=False)
-    refused(["certificate", "check", "cc_probe_drain", "--proofs"], RULES)
-    refused(["certificate", "check", "cc_probe_drain", "--proofs", "--solve"], "give one of them")
+    refused(["certificate", "check", "cc_probe_drain", "-s", "proofs=true"], RULES)
+    refused(["certificate", "check", "cc_probe_drain", "-s", "proofs=true", "--solve"], "give one of them")
 
 
 def test_a_certificate_is_undecided_where_a_proof_is_not_accepted(tmp_path) -> None:

@@ -132,7 +132,7 @@ def test_the_search_equals_decisions_one_by_one(quick: Run) -> None:
 
 
 def test_plain_cegis_is_about_one_flow(refused) -> None:
-    refused(["synth", "quick_two_flows", "--plain"], "takes one flow")
+    refused(["synth", "quick_two_flows", "-s", "plain=true"], "takes one flow")
 
 
 def test_why_knows_two_flows_and_registered_names(
@@ -143,7 +143,7 @@ def test_why_knows_two_flows_and_registered_names(
     told = json.loads(capsys.readouterr().out)
     assert told["missed"] == "fairness"
     assert told["engine"] == "reproduced"
-    assert main(["replay", told["trace"], "--json"]) == 0
+    assert main(["trace", "replay", told["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["legal"]
     refused(["synth", "why", "quick_two_flows", "cc_qdell"], "Did you mean 'cc_qdel'")
     refused(["synth", "why", "quick_two_flows", "reno"], "is no belief program")

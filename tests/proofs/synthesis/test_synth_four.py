@@ -302,7 +302,7 @@ def test_exit_code_and_page_of_an_answer_that_stays_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["synth", "quick_four", "--budget", "0.000001", "--report", "page.html", "--json"]) == 3
+    assert main(["synth", "quick_four", "--budget", "0.000001", "-s", "report=page.html", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["complete"] is False
     assert "boxed" in (tmp_path / "page.html").read_text()
 

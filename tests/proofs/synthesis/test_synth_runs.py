@@ -172,7 +172,7 @@ def test_why_prints_a_replayable_counterexample(
     told = json.loads(capsys.readouterr().out)
     assert told["status"] == "refuted"
     assert told["engine"] == "reproduced"
-    replayed = answer(["replay", told["trace"], "--json"])
+    replayed = answer(["trace", "replay", told["trace"], "--json"])
     assert replayed["legal"]
     assert replayed["reproduced"]
 
@@ -198,7 +198,7 @@ def test_a_proof_that_the_second_solver_leaves_open_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_module, "recheck", lambda task, solver: {"confirmed": False, "seconds": 0.0})
-    assert main(["synth", "quick", "--recheck", "yices", "--json"]) == 3
+    assert main(["synth", "quick", "-s", "recheck=yices", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["recheck"]["confirmed"] == 0
 
 
@@ -213,14 +213,14 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["quick", "--plain", "--recheck", "yices", "--jobs", "2"], "--plain does not take --jobs, --recheck"),
+        (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
         (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
-        (["quick", "--report", "page.txt"], "ends in '.html'"),
+        (["quick", "-s", "report=page.txt"], "ends in '.html'"),
         (["quick", "--recheck", "yice"], "Did you mean 'yices'"),
         (["quick", "--jobs", "0"], "1 to 256"),
         (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
         (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
-        (["g6", "--plain"], "has C_L_lambda, q_U/Rm"),
+        (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"),
     ],
 )
 def test_bad_arguments_end_with_one_line(
@@ -273,7 +273,7 @@ def test_plain_cegis_finds_the_same(name: str, tmp_path: Path) -> None:
 
 def test_bounds_report_and_second_solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer) -> None:
     monkeypatch.chdir(tmp_path)
-    data = answer(["synth", "quick", "--bounds", "1", "--report", "page.html", "--recheck", "yices", "--json"])
+    data = answer(["synth", "quick", "--bounds", "1", "-s", "report=page.html", "-s", "recheck=yices", "--json"])
     (row,) = data["ranking"]
     assert 0.5 <= row["utilisation"]["proved"] < 1
     assert row["utilisation"]["refuted"] > row["utilisation"]["proved"]

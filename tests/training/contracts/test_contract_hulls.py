@@ -16,7 +16,7 @@ from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import load_suite
 from ccenv.training.contracts.boxes import directions, widen_program
 from ccenv.training.contracts.hull import hull
-from ccenv.training.contracts.report import frontier_picture, read_data
+from ccenv.training.contracts.report import frontier_picture, read_data, write_report
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
@@ -80,8 +80,8 @@ def test_a_solution_is_widened_inside_the_hull_of_all_solutions(tmp_path, capsys
     assert main(["contract", "hull", str(solutions), "--out", str(hulled), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["is_contract"] and (told["programs"], told["left_out"]) == (4, 0)
-    args = ["contract", "widen", str(sorted(solutions.glob("*.json"))[1]), "--utilisation", "0.4", "--lemmas", str(suite)]
-    assert main([*args, "--inside", str(hulled), "--out", str(out), "--json"]) == 0
+    args = ["contract", "widen", str(sorted(solutions.glob("*.json"))[1]), "--utilisation", "0.4", "-s", f"lemmas={suite}"]
+    assert main([*args, "-s", f"inside={hulled}", "--out", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["verified"] and told["finished"] and 0 < told["width_log2"] <= told["width_at_most"] + 1e-9
     around, found = load_program(hulled), load_program(out / "contract.json")
@@ -95,9 +95,9 @@ def test_a_solution_is_widened_inside_the_hull_of_all_solutions(tmp_path, capsys
     assert main(["verify", "lemmas", str(out / "lemmas.yaml"), "--json", "--out", str(tmp_path / "v")]) == 0
     lemmas = {row["name"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["lemmas"]}
     assert lemmas == {"F.1 C_L": "verified", "F.7 utilisation": "verified", "paper": "refuted"}
-    assert main([*args, "--inside", "cc_probe_fast", "--out", str(tmp_path / "p")]) == 2
+    assert main([*args, "-s", "inside=cc_probe_fast", "--out", str(tmp_path / "p")]) == 2
     assert "ask different things" in capsys.readouterr().err
-    assert main([*args, "--inside", "cc_qdel", "--out", str(tmp_path / "p")]) == 2
+    assert main([*args, "-s", "inside=cc_qdel", "--out", str(tmp_path / "p")]) == 2
     assert "is not inside 'cc_qdel'" in capsys.readouterr().err and not (tmp_path / "p" / "contract.json").exists()
 
 
@@ -119,18 +119,18 @@ def test_a_hull_from_the_command_line(tmp_path, capsys):
     assert told["is_contract"] is False and parse_program(out.read_text()).rule == QDEL.rule
 
 
-def test_a_folder_without_a_result_has_no_report(tmp_path, capsys):
-    assert main(["contract", "report", str(tmp_path), "--out", str(tmp_path / "r")]) == 2
-    assert "result.json" in capsys.readouterr().err
+def test_a_folder_without_a_result_has_no_report(tmp_path):
+    with pytest.raises(InputError, match=r"result\.json"):
+        write_report([tmp_path], tmp_path / "r", 8)
     assert not (tmp_path / "r").exists()
 
 
 def test_the_picture_of_the_page_is_that_of_the_shipped_contract(tmp_path, capsys):
     out = tmp_path / "i.svg"
-    assert main(["contract", "plot", "learned_contract_u80", "--out", str(out)]) == 0
+    assert main(["show", "learned_contract_u80", "-o", str(out)]) == 0
     page = Path(__file__).parents[3] / "docs" / "images" / "contract-interval.svg"
-    assert out.read_bytes() == page.read_bytes(), "stale: ccenv contract plot learned_contract_u80 makes it"
-    assert main(["contract", "plot", "cc_qdel", "--out", str(tmp_path / "i.txt")]) == 2
+    assert out.read_bytes() == page.read_bytes(), "stale: ccenv show learned_contract_u80 makes it"
+    assert main(["show", "cc_qdel", "-o", str(tmp_path / "i.txt")]) == 2
     assert "ends in '.txt'" in capsys.readouterr().err
 
 

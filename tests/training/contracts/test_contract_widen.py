@@ -143,7 +143,7 @@ def test_what_the_solver_gives_up_on_is_not_asked_again(tmp_path, fake, monkeypa
 
 
 def test_a_suite_of_ones_own_is_kept_but_for_its_utilisation(tmp_path, fake, capsys):
-    args = ["contract", "widen", "cc_qdel", "--utilisation", "0.7", "--lemmas", "learned_contract_u80", "--json"]
+    args = ["contract", "widen", "cc_qdel", "--utilisation", "0.7", "-s", "lemmas=learned_contract_u80", "--json"]
     assert main([*args, "--out", str(tmp_path / "o")]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] is True
     assert "F.4 C_L" in fake.asked
@@ -161,7 +161,7 @@ def test_a_suite_of_ones_own_is_kept_but_for_its_utilisation(tmp_path, fake, cap
     ):
         text = text.replace(now, other)
     (tmp_path / "other.yaml").write_text(text)
-    assert main([*args[:-2], str(tmp_path / "other.yaml"), "--out", str(tmp_path / "p")]) == 2
+    assert main([*args[:-2], f"lemmas={tmp_path}/other.yaml", "--out", str(tmp_path / "p")]) == 2
     assert "no constant 'utilisation'" in capsys.readouterr().err
 
 
@@ -169,7 +169,7 @@ def test_time_outs_are_part_of_what_a_widening_keeps(tmp_path, fake, capsys):
     """The lemmas are those of a suite with time-outs, gamma_L is what a time-out leaves, and answers are kept apart."""
     args = ["contract", "widen", "learned_nominal_u78", "--utilisation", "0.77", "--out", str(tmp_path / "o"), "--json"]
     fake.limits["F.3 C_L"] = (Fraction(3, 5), Fraction(9))
-    assert main([*args, "--timeouts", "artefact"]) == 0
+    assert main([*args, "-s", "timeouts=artefact"]) == 0
     assert json.loads(capsys.readouterr().out)["finished"] is True
     assert {"F.1 C_L at a time-out", "F.2 C_U", "F.3 C_L", "F.4 C_U"} <= set(fake.asked)
     assert ends_of(parse_program(json.loads((tmp_path / "o" / "result.json").read_text())["contract"], "here"))[0] >= Fraction(
@@ -211,9 +211,9 @@ def test_a_program_that_is_not_proved_is_no_base(tmp_path, fake, capsys):
         (["--utilisation", "0.7", "--jobs", "0"], "jobs"),
         (["--utilisation", "nan"], "between 0 and 1"),
         (["--utilisation", "0.7", "--budget", "nan"], "budget"),
-        (["--utilisation", "0.7", "--lemmas", "cc_qdle"], "Did you mean 'cc_qdel'"),
-        (["--utilisation", "0.7", "--timeouts", "artefacts"], "Did you mean 'artefact'"),
-        (["--utilisation", "0.7", "--timeouts", "paper", "--lemmas", "cc_qdel"], "says itself whether beliefs time out"),
+        (["--utilisation", "0.7", "-s", "lemmas=cc_qdle"], "Did you mean 'cc_qdel'"),
+        (["--utilisation", "0.7", "-s", "timeouts=artefacts"], "Did you mean 'artefact'"),
+        (["--utilisation", "0.7", "-s", "timeouts=paper", "-s", "lemmas=cc_qdel"], "says itself whether beliefs time out"),
     ],
 )
 def test_bad_numbers_are_refused_in_one_line(tmp_path, capsys, more, said):
@@ -222,7 +222,7 @@ def test_bad_numbers_are_refused_in_one_line(tmp_path, capsys, more, said):
 
 
 def test_a_frontier_has_a_row_per_point_also_where_nothing_is_proved(tmp_path, fake, capsys):
-    args = ["contract", "frontier", "cc_qdel", "--utilisations", "0.7,0.6", "--paths", "8", "--out", str(tmp_path), "--json"]
+    args = ["contract", "frontier", "cc_qdel", "--utilisations", "0.7,0.6", "-s", "n_paths=8", "--out", str(tmp_path), "--json"]
     assert main(args) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["utilisation"] for row in rows] == [0.7, 0.6] and all(row["finished"] for row in rows)

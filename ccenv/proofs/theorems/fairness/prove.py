@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
@@ -34,20 +34,15 @@ SHIPPED: dict[str, dict[str, float]] = {
 """Designs whose certificates ship; the first is the default."""
 
 
-def values_of(assignments: list[str]) -> dict[str, float]:
-    """Return the values that a user gives as NAME=X. Raises InputError for another form."""
+def values_of(texts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values of a design as numbers; a text may be a fraction, such as 1/4. Raises InputError for anything else."""
     values = {}
-    for text in assignments:
-        name, sign, value = text.partition("=")
-        if not sign or not value:
-            raise InputError(f"--set is {text!r}; it must be NAME=X, such as jitter=1/4")
-        if name in values:
-            raise InputError(f"--set {name} is given twice")
-        over, slash, under = value.partition("/")
-        number = parse_number(over, f"--set {name}")
-        divisor = parse_number(under, f"--set {name}") if slash else 1.0
+    for name, text in texts.items():
+        over, slash, under = str(text).partition("/")
+        number = parse_number(over, f"-s {name}")
+        divisor = parse_number(under, f"-s {name}") if slash else 1.0
         if divisor == 0:
-            raise InputError(f"--set is {text!r}; its divisor is 0")
+            raise InputError(f"-s {name} is {text!r}; its divisor is 0")
         values[name] = number / divisor
     return values
 

@@ -1,0 +1,18 @@
+"""Train shipped configs with their seeds and record them, or go on with that; of all, the zoo's policies are measured too.
+
+``python docs/tables/record_training.py docs/data/learning.json [JOBS] [CONFIG ...] [KEY=VALUE ...]``; outdated runs are repeated.
+"""
+
+import sys
+from pathlib import Path
+
+from ccenv.cli.shared import progress_bar
+from ccenv.training.records import train_shipped
+
+file, *words = sys.argv[1:] or sys.exit(__doc__)
+overrides = [word for word in words if "=" in word]
+jobs = next((int(word) for word in words if word.isdigit()), 1)
+names = [word for word in words if "=" not in word and not word.isdigit()] or None
+with progress_bar("train shipped configs") as report:
+    n_runs = train_shipped(Path(file), names=names, overrides=overrides, jobs=jobs, report=report)
+print(f"wrote {file}: {n_runs} runs")

@@ -1,0 +1,40 @@
+"""Record this kernel on a plain link, as a reference of the packet engine: ``python tests/live/record_kernel.py CC... -o FILE``.
+
+A run that is not valid is repeated; nothing is written if no try is valid. A line is added to the file.
+"""
+
+import argparse
+from pathlib import Path
+
+from ccenv.base.units import MBPS, SECONDS, buffer_units, positive, quantity
+from ccenv.live.kernel_records import append_record, make_record, parse_thinning, record_scenario
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("cc", nargs="+", help="congestion controls of the kernel, one per flow")
+parser.add_argument("-o", "--out", type=Path, required=True, help="records, one JSON line each")
+parser.add_argument("--name", help="of the record; by default its senders, rate and buffer")
+parser.add_argument("--rate", default="20mbps")
+parser.add_argument("--rtt", default="40ms")
+parser.add_argument("--buffer", default="1bdp")
+parser.add_argument("--duration", default="60s", help="of the run; its last three quarters are measured")
+parser.add_argument("--stagger", default="0s", help="between the starts of two flows")
+parser.add_argument("--thin", action="append", default=[], metavar="FLOW:PACKETS", help="an ACK of this flow for so many packets")
+options = parser.parse_args()
+rate_mbps, stagger_s = quantity("--rate", options.rate, MBPS), quantity("--stagger", options.stagger, SECONDS)
+rtt_s = quantity("--rtt", options.rtt, SECONDS)
+bdp_bytes = rate_mbps * MBPS_IN_BPS * rtt_s
+buffer_bytes = positive("--buffer", options.buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))
+scenario = record_scenario(
+    options.cc,
+    rate_mbps=rate_mbps,
+    rtt_ms=1e3 * rtt_s,
+    buffer_bytes=buffer_bytes,
+    duration_s=quantity("--duration", options.duration, SECONDS),
+    stagger_s=stagger_s,
+    thinning=parse_thinning(options.thin),
+)
+name = options.name or f"{'+'.join(options.cc)}/{rate_mbps:g}/{buffer_bytes / bdp_bytes:g}"
+record = make_record(name, scenario, stagger_s)
+append_record(options.out, record)
+print(f"added {name} to {options.out}: {record['throughput_mbps']} Mbit/s, mean queue {record['mean_queue_packets']:g} packets")
