@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from ccenv.agents import callbacks as signals
@@ -590,7 +591,8 @@ def _show_settings(command: str, json: bool) -> None:
     if not command:
         print_json(list(SOURCES)) if json else print_text("\n".join(f"ccenv show settings {one}" for one in SOURCES))
         return
-    table = [asdict(row) for row in rows(command)]
+    find_command = click.get_current_context().obj  # of ccenv.cli.main, which knows all commands
+    table = [asdict(row) for row in rows(command, find_command(command))]
     if json:
         print_json({"command": command, "settings": table})
     else:

@@ -6,14 +6,14 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from ccenv.base.errors import CcenvError, CcenvWarning, did_you_mean, one_line
+from ccenv.base.errors import CcenvError, CcenvWarning, InputError, UnknownNameError, did_you_mean, one_line
 from ccenv.base.interrupts import interrupted, watch
 from ccenv.base.provenance import VERSION
 from ccenv.cli import COMMAND_LINE
@@ -200,6 +200,45 @@ def _describe_system_error(error: OSError) -> str:
     return f"the system refused to read or write ({reason}): is the disk full, is it read-only?"
 
 
+def list_commands() -> dict[str, Any]:
+    """Return all commands by their full names, hidden ones left out."""
+    out: dict[str, Any] = {}
+    for group in GROUPS:
+        out |= dict(_list_leaves(group.name, typer.main.get_command(build_app(group.name)).commands[group.name]))  # type: ignore[attr-defined]
+    return out
+
+
+def _list_leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+    for word, below in (inner or {}).items():
+        if not below.hidden:
+            yield from _list_leaves(f"{name} {word}", below)
+
+
+def find_command(name: str) -> Any:
+    """Return a command by its full name.
+
+    Raises:
+        UnknownNameError: if there is none.
+        InputError: for a group; names its commands.
+    """
+    first, *words = name.split() or [""]
+    names = [group.name for group in GROUPS]
+    if first not in names:
+        raise UnknownNameError(f"unknown command {first!r}.{did_you_mean(first, names)}")
+    command = typer.main.get_command(build_app(first)).commands[first]  # type: ignore[attr-defined]
+    for word in words:
+        inner = getattr(command, "commands", {})
+        if word not in inner:
+            raise UnknownNameError(f"unknown command {name!r}.{did_you_mean(word, inner)}")
+        command = inner[word]
+    if getattr(command, "commands", None):
+        raise InputError(f"{name}: give one of its commands: {', '.join(f'{name} {word}' for word in command.commands)}")
+    return command
+
+
 def _run(arguments: list[str]) -> int:
     typed = _completed_words() if "_CCENV_COMPLETE" in os.environ else arguments
     invoked = next((argument for argument in typed if not argument.startswith("-")), None)
@@ -208,7 +247,7 @@ def _run(arguments: list[str]) -> int:
         from ccenv.cli.settings import former_command
 
         raise CcenvError(former_command(invoked) or f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
-    result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False)
+    result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False, obj=find_command)
     return result if isinstance(result, int) else 0
 
 

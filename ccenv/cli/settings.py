@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic import BaseModel, Field
 
-from ccenv.base.errors import InputError, UnknownNameError, did_you_mean
 from ccenv.base.registry import load_target
 from ccenv.base.settings import kinds_of, read_meanings, read_pairs, read_settings, settings_of, unknown_setting
 
@@ -364,9 +363,8 @@ class Row:
     example: str
 
 
-def rows(command: str) -> list[Row]:
-    """Return the options and settings of a command. Raises UnknownNameError for a command that there is not."""
-    found = _find(command)
+def rows(command: str, found: Any) -> list[Row]:
+    """Return the options and settings of a command, given by name and as Click has it."""
     listed = [_option_row(parameter, found.help or "") for parameter in found.params if parameter.param_type_name == "option"]
     listed = [row for row in listed if row.key not in ("--help", "--install-completion", "--show-completion")]
     if command in SOURCES:
@@ -374,42 +372,6 @@ def rows(command: str) -> list[Row]:
         for model in (model_of(command), *([config] if config else [])):
             listed += _field_rows(model, "", source)
     return listed
-
-
-def commands() -> dict[str, Any]:
-    """Return all commands by their full names, hidden ones left out."""
-    groups, build_app = load_target("ccenv.cli.main:GROUPS"), load_target("ccenv.cli.main:build_app")
-    out: dict[str, Any] = {}
-    for group in groups:
-        command = typer.main.get_command(build_app(group.name)).commands[group.name]  # type: ignore[attr-defined]
-        out |= dict(_leaves(group.name, command))
-    return out
-
-
-def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield name, command
-    for word, below in (inner or {}).items():
-        if not below.hidden:
-            yield from _leaves(f"{name} {word}", below)
-
-
-def _find(command: str) -> Any:
-    groups, build_app = load_target("ccenv.cli.main:GROUPS"), load_target("ccenv.cli.main:build_app")
-    first, *words = command.split() or [""]
-    names = [group.name for group in groups]
-    if first not in names:
-        raise UnknownNameError(f"unknown command {first!r}.{did_you_mean(first, names)}")
-    found = typer.main.get_command(build_app(first)).commands[first]  # type: ignore[attr-defined]
-    for word in words:
-        inner = getattr(found, "commands", {})
-        if word not in inner:
-            raise UnknownNameError(f"unknown command {command!r}.{did_you_mean(word, inner)}")
-        found = inner[word]
-    if getattr(found, "commands", None):
-        raise InputError(f"{command}: give one of its commands: {', '.join(f'{command} {word}' for word in found.commands)}")
-    return found
 
 
 _READ_WHOLE = ("training",)

@@ -12,10 +12,10 @@ import pytest
 from ccenv.base.errors import InputError
 from ccenv.base.registry import load_target
 from ccenv.base.settings import put, read_pairs, read_settings
-from ccenv.cli.main import main
-from ccenv.cli.settings import OLD_COMMANDS, SOURCES, commands, model_of, rows
+from ccenv.cli.main import list_commands, main
+from ccenv.cli.settings import OLD_COMMANDS, SOURCES, model_of, rows
 
-COMMANDS = commands()
+COMMANDS = list_commands()
 FORMER = Path(__file__).with_name("former_options.txt").read_text().splitlines()
 
 
@@ -29,7 +29,7 @@ def test_the_surface_is_small() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_and_setting_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    table = rows(command)
+    table = rows(command, COMMANDS[command])
     assert [row.key for row in table if not row.meaning or not row.example or not row.type] == []
     takes_settings = any(row.key == "--set" for row in table)
     assert takes_settings == (command in SOURCES)
@@ -41,7 +41,7 @@ def test_every_option_and_setting_is_told(command: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("command", SOURCES)
 def test_examples_of_settings_are_allowed_and_defaults_are_the_functions(command: str) -> None:
     source, model = SOURCES[command], model_of(command)
-    for row in rows(command):
+    for row in rows(command, COMMANDS[command]):
         if row.key in model.model_fields:
             held = read_settings(model, read_pairs([row.example.removeprefix("-s ")]), command)
             assert set(held) == set(model.model_fields)
