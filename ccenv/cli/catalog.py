@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from ccenv.agents import callbacks as signals
@@ -495,6 +494,7 @@ def list_command(
 
 
 def show_command(
+    context: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -521,7 +521,7 @@ def show_command(
     ccenv show run.npz -o run.png; ccenv show settings verify property
     """
     if name == "settings":
-        _show_settings(" ".join(command or ()), json)
+        _show_settings(" ".join(command or ()), context.obj, json)
         return
     if out is not None:
         _draw(name, out, json)
@@ -584,14 +584,16 @@ def _draw(name: str, out: Path, json: bool) -> None:
         print_text(f"wrote {out}")
 
 
-def _show_settings(command: str, json: bool) -> None:
-    """Print the options and settings of a command, or which commands have settings."""
+def _show_settings(command: str, find_command: Callable[[str], Any], json: bool) -> None:
+    """Print the options and settings of a command, or which commands have settings.
+
+    ``find_command`` is that of ccenv.cli.main, which knows all commands.
+    """
     from ccenv.cli.settings import SOURCES, rows
 
     if not command:
         print_json(list(SOURCES)) if json else print_text("\n".join(f"ccenv show settings {one}" for one in SOURCES))
         return
-    find_command = click.get_current_context().obj  # of ccenv.cli.main, which knows all commands
     table = [asdict(row) for row in rows(command, find_command(command))]
     if json:
         print_json({"command": command, "settings": table})

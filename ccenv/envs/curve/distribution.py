@@ -48,6 +48,7 @@ class PathDistribution(StrictModel):
         buffer_bdp: beta in units of C*Rm, log-uniform.
         link_rate_min_share: smallest link rate that the ``strong`` model may choose, as a share of C; C is the largest.
         seeded_share: share of episodes that start at a C_L drawn log-uniformly from [MSS/Rm, C] instead of MSS/Rm.
+        mss_bytes: segment size.
     """
 
     link_rate_mss_per_rtt: LogRange = (5.0, 5000.0)
