@@ -68,7 +68,7 @@ def make_stages(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "-s", "backend=processes")
-    question = ("--model", "ccac", "-s", "buffer=infinite", "--property", "invariant", "--T", str(plan.samples))
+    question = ("--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", str(plan.samples))
     verify = ("verify", "property", plan.program, *question)
     return [
         DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _summarize_training),

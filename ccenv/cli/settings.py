@@ -422,9 +422,7 @@ def _field_rows(model: type[BaseModel], above: str, source: Source) -> list[Row]
         if group is not None and key not in _READ_WHOLE:
             out += _field_rows(group, f"{key}.", source)
             continue
-        default = None if field_.is_required() else field_.default
-        if default is None and field_.default_factory is not None:
-            default = field_.default_factory()  # type: ignore[call-arg]
+        default = None if field_.is_required() else field_.get_default(call_default_factory=True)
         value = EXAMPLES.get(key, "") if above else ""
         value = value or _example(kinds, default) or _shipped_example(source.configs, key) or EXAMPLES.get(name, "")
         if source.configs and isinstance(default, (list, tuple)) and not value.startswith("["):
