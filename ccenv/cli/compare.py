@@ -184,6 +184,8 @@ def run_report(
     from ccenv.cli.shared import progress_bar
 
     is_page = out is not None and out.suffix == ".html"
+    if out is not None and not is_page and out.suffix in (".htm", ".pdf", ".png", ".svg", ".json", ".md", ".txt"):
+        raise InputError(f"--out is {out}; it must end in .html, or be a folder")
     with progress_bar(f"report {sender}") as show:
         data = report_on(
             sender,

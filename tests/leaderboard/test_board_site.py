@@ -309,6 +309,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "verifications": 1,
         "theorems": 1,
         "leagues": 0,
+        "settings": {"certificates": [], "league": []},
     }
     refused(["board", "add", str(tmp_path / "absent.json")], "cannot be read")
 

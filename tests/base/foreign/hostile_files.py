@@ -223,7 +223,7 @@ TRACES: dict[str, tuple[Make, str]] = {
     "header_rtt_of_1e_300": (lambda: header_with(path={"link_rate_Bps": 1.0, "flows": [{"rtt_s": 1e-300}]}), "rtt_s"),
     "nothing_but_nan": (lambda: with_member("A.npy", npy(np.full((9, 1), np.nan))), "A"),
 }  # fmt: skip
-TRACE_READERS = {"check": "trace check {file}", "replay": "replay {file}"}
+TRACE_READERS = {"check": "trace check {file}", "replay": "trace replay {file}"}
 
 
 def export_line(content: bytes) -> Make:

@@ -216,7 +216,7 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
         (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
         (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
         (["quick", "-s", "report=page.txt"], "ends in '.html'"),
-        (["quick", "--recheck", "yice"], "Did you mean 'yices'"),
+        (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
         (["quick", "--jobs", "0"], "1 to 256"),
         (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
         (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
