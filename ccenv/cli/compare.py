@@ -180,6 +180,7 @@ def run_report(
 
     ccenv report mine.py -o mine.html
     """
+    from ccenv.base.errors import InputError
     from ccenv.benchmarks.rfc9743 import report_on
     from ccenv.cli.shared import progress_bar
 

@@ -380,7 +380,8 @@ _READ_WHOLE = ("training",)
 EXAMPLES: dict[str, str] = {
     "environment.adversary": "kind", "--against": "cubic", "--rtt": "40ms", "--jitter": "20ms",
     "--name": "mine", "--stack": "aioquic", "--rate": "24mbps", "--buffer": "2bdp", "--adversary": "kind", "--chooser": "middle",
-    "--tag": "classic", "--moves": "runs/attack/cubic/corners.moves.npz", "--kind": "agents", "--out": "runs/mine", "--seeds": "0,1,2", "--set": "settings.yaml",
+    "--tag": "classic",
+    "--moves": "runs/attack/cubic/corners.moves.npz", "--kind": "agents", "--out": "runs/mine", "--seeds": "0,1,2", "--set": "settings.yaml",
     "--only": "deep/*", "--limit": "100", "--jobs": "2", "--sign": "~/.ssh/id_ed25519", "--suite": "quick", "--seed": "1",
     "--agent": "mine.json", "--setting": "history", "--at-most": "1.5", "--recheck": "yices", "--T": "7", "--budget": "10min",
     "--time-limit": "60s", "--plot": "picture.svg", "--trace": "run.npz", "--duration": "10s", "--params": "artefact",

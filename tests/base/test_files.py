@@ -187,7 +187,8 @@ VERSIONS = {
     "ccenv-demo": (1,), "ccenv-distillation": (2,), "ccenv-fairness-certificate": (1,), "ccenv-league": (1,),
     "ccenv-league-part": (2,), "ccenv-learning-record": (2,), "ccenv-live-record": (1,), "ccenv-moves": (1,),
     "ccenv-packet-attack": (1,), "ccenv-part": (1,), "ccenv-policy": (1,), "ccenv-preference-policy": (1,),
-    "ccenv-program": (1, 2), "ccenv-quic-suite": (1,), "ccenv-relu": (1,), "ccenv-report": (1,), "ccenv-report-further": (1,), "ccenv-run": (2,),
+    "ccenv-program": (1, 2), "ccenv-quic-suite": (1,),
+    "ccenv-relu": (1,), "ccenv-report": (1,), "ccenv-report-further": (1,), "ccenv-run": (2,),
     "ccenv-submission": (1,), "ccenv-trace": (1,), "ccenv-withdrawal": (1,),
 }  # fmt: skip
 FORMATS = stored_formats()
