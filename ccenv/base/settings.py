@@ -22,24 +22,25 @@ _UNITS = {"_s": SECONDS, "_ms": MILLISECONDS, "_mbps": MBPS}
 _SUMMARY = re.compile(r"(?:Args|Attributes):\n((?: {4}.*\n|\n)+)")
 
 
-def read_pairs(texts: Sequence[str]) -> dict[str, Any]:
+def read_pairs(texts: Sequence[str], *, last_wins: bool = False) -> dict[str, Any]:
     """Read settings as typed after ``-s``.
 
     Args:
         texts: ``KEY=VALUE`` with dots between the keys of groups, or names of YAML files; what is typed goes before a file's.
+        last_wins: a key that is typed twice has its last value, as keys of configs do.
 
     Returns:
         dict: dotted key -> text after ``=``, or the value of the file.
 
     Raises:
-        InputError: for another form, a key that is typed twice, or a file that is no table.
+        InputError: for another form, a key that is typed twice without ``last_wins``, or a file that is no table.
     """
     typed: dict[str, Any] = {}
     from_files: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if equals and _KEY.fullmatch(key):
-            if key in typed:
+            if key in typed and not last_wins:
                 raise InputError(f"-s {key} is given twice")
             typed[key] = value
         elif not equals and text.endswith((".yaml", ".yml")):

@@ -317,7 +317,7 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
     data["name"] = data.get("name", file.stem)
-    put(data, read_pairs(overrides))
+    put(data, read_pairs(overrides, last_wins=True))
     contract = data.pop("contract", None)
     if contract is not None:
         group = "packet" if data.get("packet") is not None else "environment"

@@ -159,7 +159,7 @@ def test_the_command_looks_for_lassos(refused, answer) -> None:
     for wrong, said in (("utilization=1", "utilisation"), ("utilisation", "KEY=VALUE"), ("utilisation=x", "utilisation")):
         refused([*asked, "lasso=1", "-s", f"bounds.{wrong}"], said)
     for wrong in ("0", "9"):
-        refused([*asked, wrong], "1 to 4")
+        refused([*asked, f"lasso={wrong}"], "1 to 4")
     assert main([*asked, "1", "--grid"]) == 2
     assert main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
 
