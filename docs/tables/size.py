@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parents[2]
 LEAST_LINES = 6
@@ -88,21 +87,10 @@ def duplicates(folder: Path) -> list[tuple[str, str]]:
 
 
 def commands() -> tuple[int, int]:
-    """Return the number of commands and of their options."""
-    import typer
+    """Return the number of commands, hidden ones left out, and of their options."""
+    from ccenv.cli.main import list_commands
 
-    from ccenv.cli.main import GROUPS, build_app
-
-    def walk(command: Any) -> Iterator[Any]:
-        below = getattr(command, "commands", None)
-        if below is None:
-            yield command
-        else:
-            for one in below.values():
-                yield from walk(one)
-
-    groups = [typer.main.get_command(build_app(group.name)).commands[group.name] for group in GROUPS]  # type: ignore[attr-defined]
-    leaves = [leaf for group in groups for leaf in walk(group)]
+    leaves = list_commands().values()
     return len(leaves), sum(parameter.param_type_name == "option" for leaf in leaves for parameter in leaf.params)
 
 

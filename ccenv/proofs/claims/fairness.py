@@ -81,6 +81,7 @@ def step_query(ratio: Fraction, name: str = "step", samples: int = 3, flows: int
         return all_of([_alike(v), v.alpha <= LARGEST_INCREASE * least, within(v, v.last - 1), _readings_agree(v, v.last - 1)])
 
     assumed = f"decisions together at readings at most D apart, MSS/Rm at most {LARGEST_INCREASE} of the map's least rate"
+    assumed += f", rates at least {sender.factor} of it"
     text = f"rates at most {ratio} apart stay at most {ratio} apart ({assumed})"
     claim = Property("fairness", text, lambda v: within(v, v.last), sender.needs(setting), premise)
     return Query(name, setting, sender, claim, flows=flows)
