@@ -78,7 +78,6 @@ class MlpAdversary:
     """A frozen policy over the Network-v0 observation, evaluated in the kernel.
 
     Attributes:
-        name: its origin.
         weights: one (n_in, n_out) float64 array per layer; n_in is the length of the observation for the number of flows.
         biases: one (n_out,) float64 array per layer.
         activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear.
@@ -114,18 +113,7 @@ FORMAT = Format("ccenv-moves", 1, "stored moves", rules=JsonRules(max_bytes=1 <<
 
 
 class MovesHeader(StrictModel):
-    """Header of a file of moves.
-
-    Attributes:
-        path: the path of the attack.
-        model: its network model.
-        steps_per_rtt: K: a row is one step.
-        dt_s: length of a step.
-        first_row: step after which the measured window starts.
-        sender: the attacked sender.
-        adversary: the attacker.
-        utilisation: of the attacked run, in the measured window.
-    """
+    """Header of a file of moves: the attacked run, a row a step; the window of ``utilisation`` starts after ``first_row``."""
 
     path: Path
     model: str
@@ -152,12 +140,9 @@ class StoredMoves:
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write the file atomically."""
         header = {**FORMAT.head, **self.header.model_dump(), "path": self.header.path.to_dict()}
+        content = np.frombuffer(canonical_json(header).encode(), np.uint8)
         buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            header=np.frombuffer(canonical_json(header).encode(), np.uint8),
-            moves=np.ascontiguousarray(self.moves, dtype="<f8"),
-        )
+        np.savez_compressed(buffer, header=content, moves=np.ascontiguousarray(self.moves, dtype="<f8"))
         write_atomic(file, buffer.getvalue())
 
 

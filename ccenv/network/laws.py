@@ -94,13 +94,9 @@ class Curves:
         return self.fifo(np.minimum(self.G, self.E_total))
 
     def fifo(self, total: Floats) -> tuple[Floats, Floats]:
-        """Split the first ``total`` bytes of the queue over the flows in the order of arrival.
+        """Split the first ``total`` bytes of the queue, (T+1,), over the flows in the order of arrival.
 
-        Args:
-            total: (T+1,) cumulative bytes of all flows that left by each row: they arrived by then.
-
-        Returns:
-            Least and most bytes per flow, (T+1, N) each. They differ only for bytes that arrived before row 0.
+        Returns least and most bytes per flow, (T+1, N) each. They differ only for bytes that arrived before row 0.
         """
         arrivals = np.maximum.accumulate(self.E_total)
         rows = np.arange(len(arrivals))
@@ -131,7 +127,6 @@ DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, wa
 
 _NEVER = -math.inf  # the amount where a law does not apply
 _DEFINITION = "definition of the curves"
-_LISTING = "[CCmatic] Listing 3"
 
 Measure = Callable[[Curves], Floats]
 
@@ -141,80 +136,42 @@ class Law:
     """One law of the network, or of what makes a trace.
 
     Attributes:
-        name: used in violations.
-        measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.
+        meaning: one sentence.
         formula: for messages and documentation.
         source: paper and equation.
-        applies: whether it applies to a trace; by default to all.
+        measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.
         compares_rates: the tolerance is relative to the bytes of one step at the link rate instead of those at stake.
     """
 
     name: str
-    measure: Measure
+    meaning: str
     formula: str
     source: str
+    measure: Measure
     applies: Callable[[Curves], bool] = lambda c: True
     compares_rates: bool = False
 
 
-LAWS: list[Law] = []
-"""All laws, in the order in which violations of the same step are listed: curves, sending, tokens, loss, service."""
+def _knows_past(c: Curves) -> bool:
+    return c.knows_past
 
 
-def _law(
-    formula: str, source: str, applies: Callable[[Curves], bool] = lambda c: True, compares_rates: bool = False
-) -> Callable[[Measure], Measure]:
-    """Register a function in the table of laws under its own name."""
-
-    def enter(measure: Measure) -> Measure:
-        LAWS.append(Law(measure.__name__, measure, formula, source, applies, compares_rates))
-        return measure
-
-    return enter
+def _hoards(c: Curves) -> bool:
+    return c.model.hoards_tokens
 
 
-@_law("A = L = S = G = 0 at row 0", _DEFINITION, applies=lambda c: c.knows_past)
-def initial_state(c: Curves) -> Floats:
-    """Nothing happened before row 0."""
+def _wastes(c: Curves) -> bool:
+    return not c.model.hoards_tokens
+
+
+def _initial_state(c: Curves) -> Floats:
     out = np.full_like(c.A, _NEVER)
     out[0] = np.maximum.reduce([np.abs(curve[0]) for curve in (c.A, c.L, c.L_free, c.S)])
     out[0] = np.maximum(out[0], abs(c.G[0]))
     return out
 
 
-@_law("A_i(k) >= A_i(k-1)", _DEFINITION)
-def sent_monotone(c: Curves) -> Floats:
-    """Bytes sent stay sent."""
-    return -c.sent
-
-
-@_law("L_i(k) >= L_i(k-1)", _DEFINITION)
-def lost_monotone(c: Curves) -> Floats:
-    """Bytes lost stay lost."""
-    return -c.lost
-
-
-@_law("Lfree_i(k) >= Lfree_i(k-1)", _DEFINITION)
-def free_loss_monotone(c: Curves) -> Floats:
-    """Bytes lost without congestion stay lost."""
-    return -c.lost_free
-
-
-@_law("S_i(k) >= S_i(k-1)", _DEFINITION)
-def delivered_monotone(c: Curves) -> Floats:
-    """Bytes delivered stay delivered."""
-    return -step(c.S)
-
-
-@_law("G(k) >= G(k-1)", _DEFINITION)
-def tokens_monotone(c: Curves) -> Floats:
-    """Tokens admitted stay admitted."""
-    return -step(c.G)
-
-
-@_law("C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5", compares_rates=True)
-def link_rate_legal(c: Curves) -> Floats:
-    """The link rate is the path's; only the strong model chooses it, within its bounds."""
+def _link_rate_legal(c: Curves) -> Floats:
     low, high = link_rate_bounds(c)
     rate = c.trace.link_rate_Bps
     return np.maximum(low - rate, rate - high) * c.dt_s
@@ -240,23 +197,13 @@ def link_rate_bounds(c: Curves) -> tuple[Floats, Floats]:
     return low, high
 
 
-@_law("G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", f"{_LISTING} (B.4)")
-def tokens_within_link_rate(c: Curves) -> Floats:
-    """No more tokens than the link rate makes; the same as: tokens wasted stay wasted."""
-    return -c.wasted
-
-
-@_law("A_i(k) - A_i(k-1) <= rate_i(k) dt", _DEFINITION)
-def sent_within_rate(c: Curves) -> Floats:
-    """A step sends at most what the rate in force allows."""
+def _sent_within_rate(c: Curves) -> Floats:
     out = c.sent - c.trace.rate_Bps * c.dt_s
     out[0] = _NEVER
     return out
 
 
-@_law("A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7")
-def sent_within_window(c: Curves) -> Floats:
-    """A step sends within the window in force; bytes delivered an Rm ago or lost before the step no longer count against it."""
+def _sent_within_window(c: Curves) -> Floats:
     left = np.concatenate((c.L[:1], c.L[:-1]))
     for i, steps in enumerate(c.trace.grid.rtt_steps):
         before = 0.0 if c.knows_past else np.inf
@@ -264,9 +211,7 @@ def sent_within_window(c: Curves) -> Floats:
     return np.minimum(c.sent, c.A - left - c.trace.cwnd_bytes)
 
 
-@_law("A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION)
-def sent_while_active(c: Curves) -> Floats:
-    """A flow sends only between its start and its stop."""
+def _sent_while_active(c: Curves) -> Floats:
     out = np.full_like(c.sent, _NEVER)
     fuzz_s = GRID_TOLERANCE * c.dt_s
     ends_s = c.trace.times_s
@@ -276,9 +221,7 @@ def sent_while_active(c: Curves) -> Floats:
     return out
 
 
-@_law("A_i(k) <= offered_i(t_k) + L_i(k-1)", _DEFINITION, applies=lambda c: c.knows_past)
-def sent_within_workload(c: Curves) -> Floats:
-    """A flow sends what its application has offered so far, plus retransmissions of what was lost by the step before."""
+def _sent_within_workload(c: Curves) -> Floats:
     out = np.full_like(c.A, _NEVER)
     again = np.concatenate((c.L[:1], c.L[:-1]))
     for i, flow in enumerate(c.path.flows):
@@ -301,59 +244,7 @@ def _in_on_phase(flow: FlowPath, c: Curves) -> np.ndarray:
     return (begins_s < flow.workload.on_s) | (begins_s + c.dt_s - 2 * fuzz_s > period_s)
 
 
-@_law("L_i(k) - L_i(k-1) <= A_i(k) - A_i(k-1)", "drop-tail, [CCmatic] s.3")
-def lost_within_sent(c: Curves) -> Floats:
-    """A step loses at most what it sent: a byte in the queue is never dropped."""
-    return c.lost - c.sent
-
-
-@_law("Lfree_i(k) - Lfree_i(k-1) <= L_i(k) - L_i(k-1)", _DEFINITION)
-def free_loss_within_lost(c: Curves) -> Floats:
-    """Loss without congestion is part of the step's loss."""
-    return c.lost_free - c.lost
-
-
-@_law("Lfree_i(k) <= eps_i A_i(k)", "[Starvation] s.5.4")
-def free_loss_budget(c: Curves) -> Floats:
-    """Loss without congestion stays within the flow's budget."""
-    return c.L_free - np.array([flow.loss_budget for flow in c.path.flows]) * c.A
-
-
-@_law("W(k) > W(k-1) => E(k) <= G(k)", f"{_LISTING} (B.5), (B.6)")
-def waste_only_when_idle(c: Curves) -> Floats:
-    """Tokens are wasted only while nothing waits for one."""
-    return np.minimum(c.wasted, c.E_total - c.G)
-
-
-@_law("ideal, cbr_delay, strong: G(k) <= E(k)", "[CCmatic] s.3", applies=lambda c: not c.model.hoards_tokens)
-def no_hoarding(c: Curves) -> Floats:
-    """A link that may not hoard wastes every token that no byte uses."""
-    return c.G - c.E_total
-
-
-@_law("E(k) - G(k) <= beta", "[CCmatic] s.3")
-def buffer_bound(c: Curves) -> Floats:
-    """The buffer holds at most beta bytes: overflow is lost."""
-    return c.E_total - c.G - c.path.buffer_bytes
-
-
-@_law(
-    "congestive loss = max(0, X(k) - G(k) - beta), X = bytes offered to the buffer",
-    "[CCmatic] s.3",
-    applies=lambda c: c.path.red is None,
-)
-def drop_tail_loss(c: Curves) -> Floats:
-    """Drop-tail loses the overflow of the buffer and nothing else."""
-    return np.abs(c.lost_congestive_total - c.overflow)
-
-
-@_law(
-    "congestive loss = max(p(avg) arrivals, X(k) - G(k) - beta)",
-    "[BBR-fluid] text above (6); Floyd, Jacobson 1993",
-    applies=lambda c: c.path.red is not None,
-)
-def red_loss(c: Curves) -> Floats:
-    """RED loses its share of the arrivals, and drop-tail behind it the remaining overflow."""
+def _red_loss(c: Curves) -> Floats:
     lost, reached = c.lost_congestive_total, c.reached.sum(axis=1)
     least = np.maximum(red_share(c, 0.0, -c.roundoff) * reached, c.overflow)
     unknown_past_bytes = 0.0 if c.knows_past else min(c.path.buffer_bytes, sys.float_info.max)
@@ -366,10 +257,8 @@ def red_loss(c: Curves) -> Floats:
 def red_share(c: Curves, average_bytes: float, margin_bytes: Floats) -> Floats:
     """Return the share of each step's arrivals that RED drops, (T+1,).
 
-    Args:
-        c: curves of a path with RED.
-        average_bytes: averaged queue before row 0.
-        margin_bytes: (T+1,) added to the averaged queue, for roundoff at the thresholds.
+    ``average_bytes`` is the averaged queue before row 0; ``margin_bytes``, (T+1,), is added to the average, for roundoff at the
+    thresholds.
     """
     red = c.path.red
     if red is None:
@@ -383,59 +272,18 @@ def red_share(c: Curves, average_bytes: float, margin_bytes: Floats) -> Floats:
     return np.where(average > red.max_bytes, 1.0, np.clip(ramp, 0.0, 1.0))
 
 
-@_law("congestive loss of flow i in proportion to its arrivals", "drop-tail, fluid form")
-def loss_split(c: Curves) -> Floats:
-    """Congestive loss hits the flows in proportion to what each brought to the bottleneck in the step."""
+def _loss_split(c: Curves) -> Floats:
     reached = c.reached.sum(axis=1, keepdims=True)
     share: Floats = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
     return np.abs(c.lost_congestive - share * c.lost_congestive_total[:, None])
 
 
-@_law("S_i(k) <= E_i(k) = A_i(k) - L_i(k)", f"{_LISTING} (B.2)")
-def delivered_within_entered(c: Curves) -> Floats:
-    """Only what was sent and not lost is delivered."""
-    return c.S - c.E
-
-
-@_law("S(k) <= G(k)", f"{_LISTING} (B.1)")
-def delivered_within_tokens(c: Curves) -> Floats:
-    """Every byte delivered used a token."""
-    return c.S_total - c.G
-
-
-@_law("ccac: S(k) >= G(k-D)", f"{_LISTING} (B.3)", applies=lambda c: c.model.hoards_tokens)
-def tokens_used_in_time(c: Curves) -> Floats:
-    """A token is used within D of its admission."""
-    return c.delayed(c.G, c.token_steps) - c.S_total
-
-
-@_law(
-    "ccac: S_i(k) = E_i(tau) where E(tau) = S(k)",
-    "first in, first out; [Starvation] App. C",
-    applies=lambda c: c.model.hoards_tokens,
-)
-def fifo_order(c: Curves) -> Floats:
-    """Bytes are delivered in the order of arrival."""
+def _fifo_order(c: Curves) -> Floats:
     least, most = c.fifo(c.S_total)
     return np.maximum(least - c.S, c.S - most)
 
 
-@_law(
-    "ideal, cbr_delay, strong: S_i(k) <= P_i(k)", "[CCmatic] s.3, [Starvation] s.3", applies=lambda c: not c.model.hoards_tokens
-)
-def delivered_after_departure(c: Curves) -> Floats:
-    """A flow's bytes are delivered after they leave the first-in-first-out bottleneck."""
-    _, most = c.departed
-    return c.S - most
-
-
-@_law(
-    "ideal: S_i(k) >= P_i(k); cbr_delay, strong: S_i(k) >= P_i(k-D_i)",
-    "[CCmatic] s.3, [Starvation] s.3",
-    applies=lambda c: not c.model.hoards_tokens,
-)
-def delivered_within_jitter(c: Curves) -> Floats:
-    """A flow's bytes are delivered at most D_i after they leave the bottleneck; at once without jitter."""
+def _delivered_within_jitter(c: Curves) -> Floats:
     least, _ = c.departed
     out = np.full_like(c.S, _NEVER)
     for i, steps in enumerate(c.jitter_steps):
@@ -443,18 +291,75 @@ def delivered_within_jitter(c: Curves) -> Floats:
     return out
 
 
+LAWS = (
+    Law("initial_state", "Nothing happened before row 0.",
+        "A = L = S = G = 0 at row 0", _DEFINITION, _initial_state, _knows_past),
+    Law("sent_monotone", "Bytes sent stay sent.", "A_i(k) >= A_i(k-1)", _DEFINITION, lambda c: -c.sent),
+    Law("lost_monotone", "Bytes lost stay lost.", "L_i(k) >= L_i(k-1)", _DEFINITION, lambda c: -c.lost),
+    Law("free_loss_monotone", "Bytes lost without congestion stay lost.",
+        "Lfree_i(k) >= Lfree_i(k-1)", _DEFINITION, lambda c: -c.lost_free),
+    Law("delivered_monotone", "Bytes delivered stay delivered.", "S_i(k) >= S_i(k-1)", _DEFINITION, lambda c: -step(c.S)),
+    Law("tokens_monotone", "Tokens admitted stay admitted.", "G(k) >= G(k-1)", _DEFINITION, lambda c: -step(c.G)),
+    Law("link_rate_legal", "The link rate is the path's; only the strong model chooses it, within its bounds.",
+        "C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5",
+        _link_rate_legal, compares_rates=True),
+    Law("tokens_within_link_rate", "No more tokens than the link rate makes; the same as: tokens wasted stay wasted.",
+        "G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", "[CCmatic] Listing 3 (B.4)", lambda c: -c.wasted),
+    Law("sent_within_rate", "A step sends at most what the rate in force allows.",
+        "A_i(k) - A_i(k-1) <= rate_i(k) dt", _DEFINITION, _sent_within_rate),
+    Law("sent_within_window",
+        "A step sends within the window in force; bytes delivered an Rm ago or lost before the step no longer count against it.",
+        "A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7", _sent_within_window),
+    Law("sent_while_active", "A flow sends only between its start and its stop.",
+        "A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION, _sent_while_active),
+    Law("sent_within_workload",
+        "A flow sends what its application has offered so far, plus retransmissions of what was lost by the step before.",
+        "A_i(k) <= offered_i(t_k) + L_i(k-1)", _DEFINITION, _sent_within_workload, _knows_past),
+    Law("lost_within_sent", "A step loses at most what it sent: a byte in the queue is never dropped.",
+        "L_i(k) - L_i(k-1) <= A_i(k) - A_i(k-1)", "drop-tail, [CCmatic] s.3", lambda c: c.lost - c.sent),
+    Law("free_loss_within_lost", "Loss without congestion is part of the step's loss.",
+        "Lfree_i(k) - Lfree_i(k-1) <= L_i(k) - L_i(k-1)", _DEFINITION, lambda c: c.lost_free - c.lost),
+    Law("free_loss_budget", "Loss without congestion stays within the flow's budget.",
+        "Lfree_i(k) <= eps_i A_i(k)", "[Starvation] s.5.4",
+        lambda c: c.L_free - np.array([flow.loss_budget for flow in c.path.flows]) * c.A),
+    Law("waste_only_when_idle", "Tokens are wasted only while nothing waits for one.",
+        "W(k) > W(k-1) => E(k) <= G(k)", "[CCmatic] Listing 3 (B.5), (B.6)", lambda c: np.minimum(c.wasted, c.E_total - c.G)),
+    Law("no_hoarding", "A link that may not hoard wastes every token that no byte uses.",
+        "ideal, cbr_delay, strong: G(k) <= E(k)", "[CCmatic] s.3", lambda c: c.G - c.E_total, _wastes),
+    Law("buffer_bound", "The buffer holds at most beta bytes: overflow is lost.",
+        "E(k) - G(k) <= beta", "[CCmatic] s.3", lambda c: c.E_total - c.G - c.path.buffer_bytes),
+    Law("drop_tail_loss", "Drop-tail loses the overflow of the buffer and nothing else.",
+        "congestive loss = max(0, X(k) - G(k) - beta), X = bytes offered to the buffer", "[CCmatic] s.3",
+        lambda c: np.abs(c.lost_congestive_total - c.overflow), lambda c: c.path.red is None),
+    Law("red_loss", "RED loses its share of the arrivals, and drop-tail behind it the remaining overflow.",
+        "congestive loss = max(p(avg) arrivals, X(k) - G(k) - beta)", "[BBR-fluid] text above (6); Floyd, Jacobson 1993",
+        _red_loss, lambda c: c.path.red is not None),
+    Law("loss_split", "Congestive loss hits the flows in proportion to what each brought to the bottleneck in the step.",
+        "congestive loss of flow i in proportion to its arrivals", "drop-tail, fluid form", _loss_split),
+    Law("delivered_within_entered", "Only what was sent and not lost is delivered.",
+        "S_i(k) <= E_i(k) = A_i(k) - L_i(k)", "[CCmatic] Listing 3 (B.2)", lambda c: c.S - c.E),
+    Law("delivered_within_tokens", "Every byte delivered used a token.",
+        "S(k) <= G(k)", "[CCmatic] Listing 3 (B.1)", lambda c: c.S_total - c.G),
+    Law("tokens_used_in_time", "A token is used within D of its admission.",
+        "ccac: S(k) >= G(k-D)", "[CCmatic] Listing 3 (B.3)", lambda c: c.delayed(c.G, c.token_steps) - c.S_total, _hoards),
+    Law("fifo_order", "Bytes are delivered in the order of arrival.",
+        "ccac: S_i(k) = E_i(tau) where E(tau) = S(k)", "first in, first out; [Starvation] App. C", _fifo_order, _hoards),
+    Law("delivered_after_departure", "A flow's bytes are delivered after they leave the first-in-first-out bottleneck.",
+        "ideal, cbr_delay, strong: S_i(k) <= P_i(k)", "[CCmatic] s.3, [Starvation] s.3", lambda c: c.S - c.departed[1], _wastes),
+    Law("delivered_within_jitter",
+        "A flow's bytes are delivered at most D_i after they leave the bottleneck; at once without jitter.",
+        "ideal: S_i(k) >= P_i(k); cbr_delay, strong: S_i(k) >= P_i(k-D_i)", "[CCmatic] s.3, [Starvation] s.3",
+        _delivered_within_jitter, _wastes),
+)  # fmt: skip
+"""All laws, in the order in which violations of the same step are listed: curves, sending, tokens, loss, service."""
+
+
 @dataclass(frozen=True)
 class Violation:
     """The first violation of a law in a trace.
 
-    Attributes:
-        law: name of the law.
-        flow: index; None for laws about all flows together.
-        step: row of the trace, the end of the step.
-        time_s: time of that row.
-        amount_bytes: excess at that row.
-        steps_broken: number of rows that break the law.
-        message: one line for people.
+    ``flow`` is None for laws about all flows together; ``step`` is the row at the end of the step, ``amount_bytes`` the excess
+    there. ``steps_broken`` counts the rows that break the law.
     """
 
     law: str
@@ -473,13 +378,9 @@ class Violation:
 def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes: float = 0.0) -> list[Violation]:
     """Check a trace against every law of its model.
 
-    Args:
-        trace: of any model.
-        tolerance: in [0, 1), beyond float64's resolution, relative to the bytes at stake; for the link rate to those of one step.
-        slack_bytes: further tolerance at every row: the difference between whole packets and the fluid of the laws.
-
-    Returns:
-        The first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace.
+    Returns the first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace.
+    ``tolerance``, in [0, 1), is beyond float64's resolution and relative to the bytes at stake; for the link rate to those of one
+    step. ``slack_bytes`` is tolerated at every row: the difference between whole packets and the fluid of the laws.
 
     Raises:
         InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.

@@ -169,13 +169,9 @@ class Path(StrictModel):
 
 @dataclass(frozen=True)
 class Grid:
-    """A path on the time grid of the curve engine: every delay is a whole number of steps.
+    """A path on the time grid of the curve engine: Rm (>= 1) and D (>= 0) of each flow are whole numbers of steps.
 
-    Attributes:
-        dt_s: length of a step, the smallest Rm of the path divided by steps_per_rtt.
-        steps_per_rtt: K.
-        rtt_steps: Rm per flow, in steps, >= 1.
-        jitter_steps: D per flow, in steps, >= 0.
+    ``dt_s`` is the length of a step, the smallest Rm of the path divided by ``steps_per_rtt``, K.
     """
 
     dt_s: float
@@ -217,15 +213,7 @@ def make_path(
     n_flows: int = 1,
     mss_bytes: float = DEFAULT_MSS_BYTES,
 ) -> Path:
-    """Build a path from Mbit/s, ms and BDP.
-
-    Args:
-        link_rate_mbps: C in Mbit/s.
-        rtt_ms: Rm in ms, one value or one per flow.
-        jitter_ms: D in ms, one value or one per flow.
-        buffer_bdp: buffer in units of C * smallest Rm; infinite by default.
-        n_flows: number of flows; lists must have this length.
-        mss_bytes: segment size.
+    """Build a path; Rm and D are one value or one per flow, the buffer is in units of C * smallest Rm.
 
     Raises:
         PathError: for impossible values.
@@ -253,7 +241,6 @@ class Model:
     """A network model: what the adversary may choose per step. ``MODELS`` lists them, weakest first.
 
     Attributes:
-        name: used in configs and traces.
         index: position in the order of strength; a sender that works on a higher one works on a lower one.
         has_jitter: may hold served bytes, up to D.
         hoards_tokens: may keep spare tokens for later instead of wasting them (CCAC).

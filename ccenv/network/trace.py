@@ -47,9 +47,6 @@ class TraceHeader(StrictModel):
     """Header of a trace.
 
     Attributes:
-        format: always ``"ccenv-trace"``.
-        version: of the format, 1.
-        path: of the run.
         model: network model, a key of ``ccenv.network.path.MODELS``.
         timing: ``"engine"``, or ``"smt"`` for proof timing.
         steps_per_rtt: K, steps per smallest Rm.
@@ -58,10 +55,7 @@ class TraceHeader(StrictModel):
         past_rows: rows before the start of the trace proper: in a solver's counterexample they explain the initial state, with
             bytes that the sender's rule did not choose.
         senders: one name per flow.
-        adversary: its name.
-        seed: of the run, or None where there is none.
         ccenv_version: version that wrote the trace.
-        notes: free text.
     """
 
     format: Literal["ccenv-trace"] = "ccenv-trace"
@@ -116,9 +110,6 @@ class Trace(TableResult):
             object.__setattr__(self, name, _freeze(name, getattr(self, name)))
         object.__setattr__(self, "beliefs", {name: _freeze(name, array) for name, array in self.beliefs.items()})
         _check_header(self.header)
-        self._check_arrays()
-
-    def _check_arrays(self) -> None:
         rows = self.G.shape[0] if self.G.ndim == 1 else 0
         if rows < 2:
             raise TraceError(f"array G has shape {self.G.shape}; it must be (T+1,) with at least one step")

@@ -40,7 +40,7 @@ flows:
 def all_modules() -> Iterator[Any]:
     """Import every module of the package."""
     for module in pkgutil.walk_packages(ccenv.__path__, "ccenv."):
-        if not module.name.endswith(("__main__", ".worker")) and ".templates" not in module.name:
+        if not module.name.endswith(("__main__", ".worker")) and not {"templates", "adapters"} & set(module.name.split(".")):
             yield importlib.import_module(module.name)
 
 

@@ -105,57 +105,44 @@ class LinkTrace:
 
 
 def of_rates(times_s: np.ndarray, rates_Bps: np.ndarray, delays_s: np.ndarray | None, length_s: float, where: str) -> LinkTrace:
-    """Return a trace of rates.
+    """Return a trace of rates >= 0 from ascending times on, (n,), the first 0; ``length_s`` is above the last one.
 
-    Args:
-        times_s: (n,) ascending, the first is 0.
-        rates_Bps: (n,) >= 0.
-        delays_s: (n,) additional one-way delays; None: none.
-        length_s: above the last time.
-        where: for messages.
+    ``delays_s``, (n,), are additional one-way delays.
 
     Raises:
         InputError: for numbers out of range, or a link that never carries anything.
     """
     _require_range(rates_Bps, MAX_RATE_Bps, "a rate", "bytes/s", where)
-    before = np.concatenate([[0.0], np.cumsum(rates_Bps[:-1] * np.diff(times_s))])
-    return _build("rate", times_s, rates_Bps, before, delays_s, length_s, where)
+    return _build("rate", times_s, rates_Bps, rates_Bps[:-1] * np.diff(times_s), delays_s, length_s, where)
 
 
 def of_opportunities(
     times_s: np.ndarray, opportunity_bytes: np.ndarray, delays_s: np.ndarray | None, length_s: float, where: str
 ) -> LinkTrace:
-    """Return a trace of opportunities, those of one time as one.
+    """Return a trace of opportunities >= 0 at times >= 0 that do not descend, (n,); those of one time count as one.
 
-    Args:
-        times_s: (n,) not descending, 0 or later.
-        opportunity_bytes: (n,) 0 or more.
-        delays_s: (n,) as in ``of_rates``; of those of one time the last counts.
-        length_s: the last time or later.
-        where: for messages.
-
-    Raises:
-        InputError: as ``of_rates``.
+    ``length_s`` is the last time or later; of the delays of one time the last counts. Raises as :func:`of_rates`.
     """
     _require_range(opportunity_bytes, MAX_RATE_Bps, "an opportunity", "bytes", where)
     first = np.flatnonzero(np.append(True, np.diff(times_s) > 0))
     summed = np.add.reduceat(opportunity_bytes, first)
     last = np.append(first[1:] - 1, len(times_s) - 1)
-    before = np.concatenate([[0.0], np.cumsum(summed[:-1])])
-    return _build("opportunities", times_s[first], summed, before, None if delays_s is None else delays_s[last], length_s, where)
+    delays = None if delays_s is None else delays_s[last]
+    return _build("opportunities", times_s[first], summed, summed[:-1], delays, length_s, where)
 
 
 def _build(
     kind: Kind,
     times_s: np.ndarray,
     values: np.ndarray,
-    before: np.ndarray,
+    carried: np.ndarray,
     delays_s: np.ndarray | None,
     length_s: float,
     where: str,
 ) -> LinkTrace:
     rows = np.zeros((len(times_s), ROW_WIDTH))
-    rows[:, ROW_TIME_S], rows[:, ROW_VALUE], rows[:, ROW_BEFORE_BYTES] = times_s, values, before
+    rows[:, ROW_TIME_S], rows[:, ROW_VALUE] = times_s, values
+    rows[1:, ROW_BEFORE_BYTES] = np.cumsum(carried)
     if delays_s is not None:
         _require_range(delays_s, LONGEST_DELAY_S, "a delay", "s", where)
         rows[:, ROW_DELAY_S] = delays_s

@@ -15,10 +15,7 @@ UNDEFINED = math.nan
 
 
 def jain(shares: Any) -> float:
-    """Return Jain's index (sum x)^2 / (N sum x^2) of N shares >= 0 in any unit.
-
-    Returns:
-        float: in [1/N, 1], 1 for equal shares; not a number if all shares are 0.
+    """Return Jain's index (sum x)^2 / (N sum x^2), in [1/N, 1], of N shares >= 0 in any unit; not a number if all are 0.
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -41,8 +38,7 @@ def percent(part: float, whole: float) -> float:
 def starvation_ratio(throughputs: Any) -> float:
     """Return the largest over the smallest of N throughputs >= 0 in any unit.
 
-    Returns:
-        float: >= 1, infinite if a flow got nothing and another something; not a number if none got anything or N = 1.
+    It is infinite if a flow got nothing and another something; not a number if none got anything or N = 1.
 
     Reference: [Starvation] s.4.2, definition 2, and s.5.
     """
@@ -55,15 +51,9 @@ def starvation_ratio(throughputs: Any) -> float:
 def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
     """Return the smallest s for which a run looks s-fair: the largest ratio of throughputs over its second half.
 
-    The throughput of a flow at time t is what was delivered from 0 to t over t. A network is s-fair if from some finite time on
-    the ratio stays below s; of a finite run the second half stands for "from some time on".
-
-    Args:
-        times_s: (T,) ascending.
-        delivered_bytes: (T, N) cumulative bytes per flow.
-
-    Returns:
-        float: >= 1, infinite if a flow has got nothing; not a number for one flow.
+    A network is s-fair if from some finite time on the ratio stays below s; of a finite run the second half stands for "from
+    some time on". ``delivered_bytes``, (T, N), are cumulative at ascending times, (T,). The ratio is infinite if a flow has got
+    nothing; not a number for one flow.
 
     Reference: [Starvation] s.4.2, definition 2.
     """
@@ -74,16 +64,10 @@ def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
 
 
 def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
-    """Return how much worse a flow fares with a competitor than alone, as a share.
+    """Return how much worse a flow fares with a competitor than alone, as a share; negative if the competitor helps.
 
-    Args:
-        alone: its metric without the competitor, > 0.
-        together: its metric with the competitor, >= 0.
-        sign: 1 if higher is better, as for throughput; -1 if lower is, as for delay.
-
-    Returns:
-        float: (alone - together) / alone for throughput, (together - alone) / together for delay; 0: no harm, 1: nothing left;
-            negative if the competitor helps.
+    That is (alone - together) / alone of a metric where higher is better (``sign`` 1, as for throughput), and
+    (together - alone) / together where lower is (-1, as for delay).
 
     Raises:
         InputError: if the flow had nothing alone.
@@ -120,17 +104,9 @@ def power(utilisation: float, rtt_s: float, queueing_delay_s: float) -> float:
 
 
 def convergence_time_s(times_s: Any, values: Any, target: float, *, tolerance: float = 0.2, hold_s: float = 1.0) -> float:
-    """Return the first time from which a series stays within a tolerance of a target for a while.
+    """Return when a series first stays within a tolerance, a share of a target > 0, for ``hold_s``; not a number if never.
 
-    Args:
-        times_s: (T,) ascending, of the ends of the intervals that values are averages of.
-        values: (T,) e.g. a rate.
-        target: what it is to reach, > 0.
-        tolerance: as a share of the target.
-        hold_s: how long it must stay.
-
-    Returns:
-        float: seconds from the first of times_s; not a number if it never happens.
+    ``values``, (T,), are averages over the intervals that end at the ascending ``times_s``; the result counts from the first.
 
     Reference: the settling time of control engineering.
     """
@@ -170,17 +146,10 @@ def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
 
 
 def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, every_s: float, start_s: float) -> list[float]:
-    """Return how long each finished transfer of a flow took; transfer k is offered at start_s + k * every_s.
+    """Return how long each finished transfer of a flow took, in seconds; transfer k is offered at start_s + k * every_s.
 
-    Args:
-        times_s: (T,) ascending.
-        delivered_bytes: (T,) cumulative bytes of the flow at its receiver.
-        size_bytes: of each transfer; counted in full when all of it and of those before it are there.
-        every_s: between two transfers.
-        start_s: when the first is offered.
-
-    Returns:
-        list: seconds, as exact as the spacing of times_s.
+    A transfer is finished when all of it and of those before it has been delivered. ``delivered_bytes``, (T,), are cumulative at
+    ascending times, whose spacing limits the accuracy.
 
     Reference: Dukkipati, McKeown, "Why Flow-Completion Time is the Right Metric for Congestion Control", CCR 2006.
     """

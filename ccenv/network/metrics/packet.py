@@ -25,11 +25,7 @@ class RunFlow:
     Attributes:
         name: of its group; flows of the same name are measured together.
         rtt_s: propagation round-trip time Rm.
-        start_s: when it starts.
-        stop_s: when it stops sending; infinite: never.
-        workload: type of its workload; ``finite`` and ``batches`` are transfers that end.
-        size_bytes: of each transfer.
-        every_s: between two transfers of ``batches``.
+        workload: ``finite`` (one transfer), ``batches`` (one every ``every_s``), or another type, without transfers that end.
         finished_s: when a finite transfer was acknowledged; infinite: not.
         transfers: of a flow that stands for many short ones: (n, 3) bytes, begin and end in seconds; NaN: not done.
         link_Bps: rate of the slowest link of its route.
@@ -49,15 +45,7 @@ class RunFlow:
 
 @dataclass(frozen=True)
 class AppRun:
-    """Quality of an application in a run.
-
-    Attributes:
-        kind: of the application.
-        name: of its flows.
-        flows: their indices.
-        values: over the whole run, by name (``ccenv.simulation.applications.play``).
-        series: rows of time and values over time, by name.
-    """
+    """Quality of an application in a run: values over the whole run and rows of time and values over time, by name."""
 
     kind: str
     name: str
@@ -73,12 +61,7 @@ class PacketRun:
     Attributes:
         flow_log: (rows, flows) records: newest values and cumulative counts, row k at time k * log_s.
         link_log: (rows, links) records.
-        flows: one for each column of flow_log.
-        log_s: interval of the logs.
-        duration_s: length of the run.
-        mss_bytes: size of a segment.
         buffer_bytes: of the first link; may be infinite.
-        applications: their quality.
     """
 
     flow_log: np.ndarray
@@ -356,8 +339,6 @@ def fair_share(window: RunWindow) -> float:
 def harm(window: RunWindow) -> float:
     """Return what competition costs these flows: 1 - their bytes / the bytes that the link could have carried, 0 to 1.
 
-    For two competing flows, fair is about a half.
-
     Reference: Ware et al., "Beyond Jain's Fairness Index", HotNets 2019, s.4 (``ccenv.network.metrics.measures.harm``).
     Deviation: the flow alone is taken to fill the link.
     """
@@ -392,10 +373,7 @@ def power(window: RunWindow) -> float:
 
 
 def fair_power(window: RunWindow) -> float:
-    """Return power times Jain's index: the nominal score of ``standard-v1``.
-
-    Between 0 and about 1: full link, empty queue, equal shares. A sender that starves its competitor loses as much as one that
-    is starved.
+    """Return power times Jain's index, 0 to about 1: the nominal score of ``standard-v1``.
 
     Reference: power: Kleinrock 1979; the product with Jain's index is ccenv's own.
     """
@@ -413,9 +391,7 @@ def least_share(window: RunWindow) -> float:
 
 
 def even_power(window: RunWindow) -> float:
-    """Return power times the smallest share: the nominal score of ``standard-v2``.
-
-    Between 0 and about 1. A sender that starves another, or is starved, gets 0, where Jain's index of two flows stays at 1/2.
+    """Return power times the smallest share, 0 to about 1: the nominal score of ``standard-v2``.
 
     Reference: power: Kleinrock 1979; the product with the smallest share is ccenv's own.
     """
@@ -460,8 +436,6 @@ def _time_to_share_s(window: RunWindow, share: float) -> float:
 def settling_time_s(window: RunWindow) -> float:
     """Return when the first of these flows comes within 20 % of its mean rate in the window's last quarter, for a second.
 
-    Counted from the window's begin; with a window per step of the link's rate it says how fast a sender follows the link.
-
     Reference: settling time; [CCmatic] figures 18 and 19.
     """
     begin, end = window.spans_s[0]
@@ -476,9 +450,7 @@ def settling_time_s(window: RunWindow) -> float:
 def open_window_share(window: RunWindow) -> float:
     """Return the share of the log's times at which a flow's window is above two segments.
 
-    For a 4CP flow in a bad phase it is the false positive rate of its detector.
-
-    Reference: [4CP] s.5.1, figure 16.
+    Reference: [4CP] s.5.1, figure 16: the false positive rate of a 4CP flow's detector in a bad phase.
     """
     log, least = window.run.flow_log["cwnd_bytes"], 2 * window.run.mss_bytes
     seen = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
@@ -523,22 +495,22 @@ def sending_rates_Bps(window: RunWindow) -> np.ndarray:
     return np.array([window.grown(flow, "sent_bytes") for flow in window.flows]) / window.span_s
 
 
-def sending_jain(window: RunWindow) -> float:
+def jain(window: RunWindow) -> float:
     """Return Jain's index of the rates at which the flows send, 1 if none sends. Reference: [BBR-fluid] s.4.3.1."""
     return measures.jain_or_one(sending_rates_Bps(window))
 
 
-def link_loss_pct(window: RunWindow) -> float:
+def loss_pct(window: RunWindow) -> float:
     """Return the bytes that the first link dropped over the bytes that arrived at it. Reference: [BBR-fluid] s.4.3.2."""
     return measures.percent(window.link_grown("dropped_bytes"), window.link_grown("arrived_bytes"))
 
 
-def link_occupancy_pct(window: RunWindow) -> float:
+def occupancy_pct(window: RunWindow) -> float:
     """Return the mean queue of the first link over its buffer. Reference: [BBR-fluid] s.4.3.3."""
     return measures.percent(window.link_grown("queue_byte_s"), window.run.buffer_bytes * window.span_s)
 
 
-def link_utilisation_pct(window: RunWindow) -> float:
+def utilisation_pct(window: RunWindow) -> float:
     """Return the bytes that the first link served over the bytes that it could have carried. Reference: [BBR-fluid] s.4.3.4."""
     return measures.percent(window.link_grown("served_bytes"), float(window.link("rate_Bps").mean()) * window.span_s)
 
@@ -631,17 +603,12 @@ NAMES = (
 
 
 def quality(name: str) -> Callable[[RunWindow], float]:
-    """Return the metric of an application's value: the mean over the window's applications that have it.
-
-    Reference: ``ccenv.simulation.applications.play`` defines each value and names its source.
-    """
+    """Return the metric of an application's value: the mean over the window's applications that have it."""
 
     def measure(window: RunWindow) -> float:
         flows = set(window.flows)
         values = [app.values[name] for app in window.run.applications if set(app.flows) <= flows and name in app.values]
         return sum(values) / len(values) if values else UNDEFINED
 
-    measure.__doc__ = (
-        f"Return {name} of the applications of these flows, the mean over them (``ccenv.simulation.applications.play``)."
-    )
+    measure.__doc__ = f"Return {name} of the applications of these flows, the mean over them (``ccenv.simulation.applications``)."
     return measure

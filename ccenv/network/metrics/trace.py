@@ -18,11 +18,7 @@ QUANTILE_BISECTIONS = 40
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The part of a trace that is measured, from first_row to last_row > first_row; usually everything after the warm-up.
-
-    Raises:
-        InputError: if the rows are not in the trace or in the wrong order.
-    """
+    """The part of a trace that is measured, from first_row to last_row > first_row. Raises InputError for rows outside."""
 
     trace: Trace
     first_row: int
@@ -56,13 +52,10 @@ class Window:
 
     @cached_property
     def delays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Queueing plus jitter delay of the delivered bytes of all flows.
+        """Queueing plus jitter delay of all delivered bytes: in each segment that of its first and its last byte, and its bytes.
 
         A byte's delay is the horizontal distance between its flow's curves E (entered the bottleneck) and S (delivered), both
-        taken as straight between rows. Between two neighbouring corners of E and S the delay changes linearly with the byte.
-
-        Returns:
-            tuple: per segment between corners the delay of its first and of its last byte in seconds, and its bytes.
+        taken as straight between rows. Between two neighbouring corners of E and S, a segment, it changes linearly with the byte.
         """
         parts = [self._flow_delays(flow) for flow in range(self.trace.n_flows)]
         first, last, size = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -123,12 +116,7 @@ def loss_fraction(window: Window) -> float:
 
 
 def jain_index(window: Window) -> float:
-    """Return (sum x)^2 / (N sum x^2) of the bytes x delivered to N flows: 1 for equal shares, 1/N if one flow has all.
-
-    It is not a number if nothing was delivered.
-
-    Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
-    """
+    """Return Jain's index of the bytes delivered to the flows. Reference: Jain, Chiu, Hawe 1984 (``measures.jain``)."""
     return measures.jain(window.delivered_bytes)
 
 
@@ -141,12 +129,9 @@ def starvation_ratio(window: Window) -> float:
 
 
 def power(window: Window) -> float:
-    """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
+    """Return utilisation * Rm / (Rm + mean queueing delay), 0 if nothing was delivered.
 
-    Rm is the mean over the delivered bytes if flows differ. A sender that delivers nothing has power 0.
-
-    Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
-        ICC 1979, here relative to its value for an ideal sender.
+    Rm is the mean over the delivered bytes if flows differ. Reference: Kleinrock 1979 (``measures.power``).
     """
     delivered = window.delivered_bytes
     if delivered.sum() <= 0:

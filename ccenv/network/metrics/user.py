@@ -34,24 +34,17 @@ class OwnMetric:
 
 
 def load_metric(spec: str) -> OwnMetric:
-    """Load a user's metric, which runs the user's code, and register it in this process.
-
-    Args:
-        spec: ``FILE.py`` or ``FILE.py:ATTRIBUTE``, or the name of a plugin.
-
-    Returns:
-        OwnMetric: named after the file or the attribute.
+    """Load a user's metric, ``FILE.py``, ``FILE.py:ATTRIBUTE`` or the name of a plugin, and register it in this process.
 
     Raises:
         UnknownNameError: if there is no such plugin.
         InputError: one line with file and line, if the code cannot be run or does not define a metric.
     """
     loaded = USER_METRICS.load(spec)
-    metric, path = loaded.value, loaded.file
-    name = metric.name
-    guarded = replace(metric, of_trace=_guard(metric.of_trace, name, path), of_run=_guard(metric.of_run, name, path))
-    add_metric(guarded, loaded.sha256)
-    return OwnMetric(name, spec, loaded.sha256)
+    metric = loaded.value
+    functions = {label: _guard(getattr(metric, label), metric.name, loaded.file) for label in ("of_trace", "of_run")}
+    add_metric(replace(metric, **functions), loaded.sha256)
+    return OwnMetric(metric.name, spec, loaded.sha256)
 
 
 def require_metric(metric: OwnMetric) -> None:
