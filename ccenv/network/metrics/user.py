@@ -42,8 +42,8 @@ def load_metric(spec: str) -> OwnMetric:
     """
     loaded = USER_METRICS.load(spec)
     metric = loaded.value
-    functions = {label: _guard(getattr(metric, label), metric.name, loaded.file) for label in ("of_trace", "of_run")}
-    add_metric(replace(metric, **functions), loaded.sha256)
+    of_trace, of_run = (_guard(function, metric.name, loaded.file) for function in (metric.of_trace, metric.of_run))
+    add_metric(replace(metric, of_trace=of_trace, of_run=of_run), loaded.sha256)
     return OwnMetric(metric.name, spec, loaded.sha256)
 
 
