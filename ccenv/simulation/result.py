@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.figure import line_picture
+from ccenv.base.figure import finish, line_picture, panels, save, thin
 from ccenv.base.random import uniform
 from ccenv.base.results import TableResult
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
@@ -20,9 +20,11 @@ from ccenv.network.metrics.packet import AppRun, PacketRun, RunFlow, RunWindow
 from ccenv.network.metrics.table import run_metric
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
-from ccenv.simulation.figure import plot_run
 from ccenv.simulation.packet_trace import packet_trace, save_packet_log
 from ccenv.simulation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Profile = Literal["plain", "linux"]
 BURST_S = 0.001  # tcp_tso_autosize: sk_pacing_shift 10, a burst is 2**-10 s at the pacing rate
@@ -106,11 +108,9 @@ class Result(TableResult):
             inflight_bytes, rtt_s (newest sample), and cumulative counts; row k is time k * log_s.
         link_log: (rows, links) structs with the fields of ``LINK_LOG``.
         finished_s: (flows,) when a finite transfer was acknowledged; infinite: not.
-        events: processed.
         wall_s: time that the kernel took.
         packet_log: events of each packet, structs of ``ccenv.engine.packet.layout.LOG_DTYPE`` in order of time; None: not kept.
         profile: of the original scenario.
-        applications: their quality.
         transfers: of the flows with arrivals, by flow: (n, 3) bytes, begin and end in seconds; NaN: not done.
         turned_away: transfers that found no free slot, by flow; they count as not done.
     """
@@ -160,6 +160,7 @@ class Result(TableResult):
         flows = [self._flow(index, name) for index, name in enumerate(self.names())]
         links = [self._link(index) for index in range(len(scenario.links))]
         rates = [flow["throughput_mbps"] for flow in flows]
+        applications = [{"kind": app.kind, "name": app.name, **app.values} for app in self.applications]
         return {
             "name": scenario.name,
             "duration_s": scenario.duration_s,
@@ -169,7 +170,11 @@ class Result(TableResult):
             "flows": flows,
             "ratio": _divide(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
-            **({"applications": [_describe_application(app) for app in self.applications]} if self.applications else {}),
+            **(
+                {"applications": [{"kind": app.kind, "name": app.name, **app.values} for app in self.applications]}
+                if self.applications
+                else {}
+            ),
             "reference": scenario.reference.model_dump() if scenario.reference else None,
             "notes": scenario.notes,
             "events": self.events,
@@ -221,8 +226,35 @@ class Result(TableResult):
         return PacketRun(self.flow_log, self.link_log, flows, *shape, self.applications)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""
-        plot_run(path, self.scenario, self.names(), self.flow_log, self.link_log, self.applications)
+        """Draw rate, window, RTT, queue, retransmissions and applications over time into a .png or .svg file.
+
+        Equal runs make equal files. The panel of an application shows bitrate and buffer of a video, delays of a call's frames,
+        times of a page's visits.
+
+        Raises:
+            InputError: unless the file ends in ``.png`` or ``.svg``.
+        """
+        scenario, time_s = self.scenario, self.time_s
+        rates_mbps = np.diff(self.flow_log["goodput_bytes"], axis=0) / scenario.log_s / MBPS_IN_BPS
+        rows = 5 + len(self.applications)
+        figure, (rate, window, rtt, queue, resent, *further) = panels(rows, 1, (9, 2.2 * rows), sharex=True)
+        for index, name in enumerate(self.names()):
+            log, mss_bytes = self.flow_log[:, index], scenario.mss_of(index)
+            rate.plot(*thin(time_s[1:], rates_mbps[:, index]), label=name, linewidth=1)
+            window.plot(*thin(time_s, log["cwnd_bytes"] / mss_bytes), linewidth=1)
+            seen = log["rtt_s"] > 0
+            rtt.plot(*thin(time_s[seen], 1e3 * log["rtt_s"][seen]), linewidth=1)
+            resent.plot(*thin(time_s, log["resent_bytes"] / mss_bytes), linewidth=1)
+        for index, link in enumerate(scenario.links):
+            queue.plot(*thin(time_s, self.link_log["queue_bytes"][:, index] / scenario.mss_bytes), label=link.name, linewidth=1)
+        labels = ("throughput (Mbit/s)", "window (packets)", "RTT (ms)", "queue (packets)", "retransmitted (packets)")
+        for axis, label in zip((rate, window, rtt, queue, resent), labels, strict=True):
+            finish(axis, y=label, zero=True, loc="upper right")
+        for axis, application in zip(further, self.applications, strict=True):
+            _plot_application(axis, application)
+        (further or [resent])[-1].set_xlabel("time (s)")
+        figure.suptitle(scenario.name)
+        save(figure, path)
 
     def save_packet_log(self, path: str | os.PathLike[str]) -> None:
         """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
@@ -302,8 +334,15 @@ class Result(TableResult):
         }
 
 
-def _describe_application(app: AppRun) -> dict[str, Any]:
-    return {"kind": app.kind, "name": app.name, **app.values}
+def _plot_application(axis: Axes, application: AppRun) -> None:
+    for name, rows in application.series.items():
+        data = np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+        if application.kind == "video" and len(data):
+            axis.step(data[:, 0], data[:, 2], where="post", linewidth=1, label="bitrate (Mbit/s)")
+            axis.plot(data[:, 0], data[:, 1], linewidth=1, label="buffer (s)")
+        elif len(data):
+            axis.plot(*thin(data[:, 0], data[:, 1]), ".-", markersize=3, linewidth=0.8, label=f"{name.removesuffix('_s')} (s)")
+    finish(axis, y=f"{application.kind} {application.name}", zero=True, loc="upper right")
 
 
 def _divide(part: float, total: float) -> float | None:

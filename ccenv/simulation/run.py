@@ -19,8 +19,7 @@ from ccenv.engine.packet.spec import WorkloadSpec
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.metrics.measures import UNDEFINED
 from ccenv.network.metrics.packet import AppRun
-from ccenv.simulation.applications.play import PagePlay, VideoPlay, call_outcome
-from ccenv.simulation.applications.spec import Call, Page, Video
+from ccenv.simulation.applications import Call, Page, PagePlay, Video, VideoPlay, call_outcome
 from ccenv.simulation.result import Result, as_run, check_profile
 from ccenv.simulation.scenario import Scenario, carrier, load_scenario, read_scenario
 
@@ -123,9 +122,6 @@ def simulate(
         senders: further senders by their names in the scenario: ``{"mine": ccenv.from_sb3(model)}``.
         packet_log: keep the events of each packet, ``ccenv.engine.packet.layout.DEFAULT_ROWS`` at most.
         progress: called with the simulated time after every simulated second.
-
-    Returns:
-        Result: time series and summary.
 
     Raises:
         InputError: if the scenario is not valid.

@@ -14,7 +14,7 @@ from ccenv.base.foreign import is_finite, parse_number, read_text, read_yaml, re
 from ccenv.engine.packet.rates.spec import with_mean_rate
 from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
-from ccenv.simulation.applications.spec import Application, Page
+from ccenv.simulation.applications import Application, Page
 
 CONFIGS = "ccenv.configs.sim"
 MAX_DELAYS_BYTES = 16 << 20
@@ -47,7 +47,7 @@ class Scenario(NetworkSpec):
         log_s: interval of the time series.
         seed: of all random numbers.
         profile: behaviour of hosts beyond their CCA (``ccenv.simulation.result``): ``plain``, none; ``linux``, a Linux host.
-        applications: they decide what their flows send (``ccenv.simulation.applications.spec``).
+        applications: they decide what their flows send (``ccenv.simulation.applications``).
         reference: published measurements.
     """
 

@@ -18,7 +18,7 @@ from ccenv.cli.main import main
 from ccenv.engine.packet.engine import TICK_S, PacketEngine
 from ccenv.engine.packet.spec import CURVES, Arrivals, NetworkSpec
 from ccenv.simulation import Result, read_scenario, simulate
-from ccenv.simulation.applications.spec import MEDIAN_PAGE
+from ccenv.simulation.applications import MEDIAN_PAGE
 
 LINK = {"rate_Bps": 1.5e6, "buffer_bytes": 30_000}
 SHORT = {"kind": "poisson", "flows": 60, "slots": 40, "load": 0.7, "sizes": "pareto", "size_bytes": 15_000}

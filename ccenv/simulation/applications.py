@@ -1,4 +1,7 @@
-"""Running applications: each turns its flows' deliveries into the bytes to send next. Also the bitrate rules of video players."""
+"""Applications with a quality of experience as strict data in SI units (page, video, call), and the code that runs them.
+
+A running application turns its flows' deliveries into the bytes to send next.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,130 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from ccenv.simulation.applications.spec import Call, Page, Video
+from ccenv.base.config import StrictModel
+from ccenv.network.path import MBPS_IN_BPS
+
+Seconds = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+Bytes = Annotated[float, Field(gt=0, le=1e10, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e11, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10_000, strict=True)]
+MAX_OBJECTS = 10_000
+
+
+class Objects(StrictModel):
+    """Objects of a page that are requested together.
+
+    Attributes:
+        count: number of objects.
+        size_bytes: of each.
+    """
+
+    count: Count
+    size_bytes: Bytes
+
+
+# Median desktop page of the HTTP Archive, Web Almanac 2024, ch. 16: 2,652 kB in 71 requests, of which HTML 18 kB, CSS 78 kB,
+# scripts 613 kB in 24 requests, fonts 131 kB, images 1,054 kB in 18; the rest (758 kB) is media and others. That CSS are 8, fonts
+# 4 and the others 16 requests, and which wave they are in, is ccenv's.
+MEDIAN_PAGE = (
+    (Objects(count=1, size_bytes=18_000),),
+    (Objects(count=8, size_bytes=78_000 / 8), Objects(count=24, size_bytes=613_000 / 24)),
+    (
+        Objects(count=18, size_bytes=1_054_000 / 18),
+        Objects(count=4, size_bytes=131_000 / 4),
+        Objects(count=16, size_bytes=758_000 / 16),
+    ),
+)
+
+
+class Page(StrictModel):
+    """Visits to a web page over the connections of a browser.
+
+    Each connection loads one object at a time; its request takes the propagation delay of the return path. A wave of objects is
+    requested when the previous one is complete. Connections stay open between visits.
+
+    Attributes:
+        kind: ``page``.
+        flows: name of the connections' flows.
+        waves: the objects; by default the median desktop page.
+        every_s: between the starts of two visits; the next follows at once after a longer one.
+        setup_rtts: round trips before the first request of a connection: TCP (RFC 9293 s.3.5) and TLS 1.3 (RFC 8446 s.2).
+    """
+
+    kind: Literal["page"]
+    flows: str
+    waves: tuple[tuple[Objects, ...], ...] = Field(default=MEDIAN_PAGE, min_length=1, max_length=64)
+    every_s: Seconds = 10.0
+    setup_rtts: float = Field(default=2.0, ge=0, le=100, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Page:
+        if any(not wave for wave in self.waves):
+            raise ValueError("a wave of a page has no objects")
+        total = sum(objects.count for wave in self.waves for objects in wave)
+        if total > MAX_OBJECTS:
+            raise ValueError(f"a page of {total} objects; at most {MAX_OBJECTS}")
+        return self
+
+
+# The ladder of Netflix in 2014 in Mbit/s: Huang et al., SIGCOMM 2014, s.4.
+LADDER_MBPS = (0.235, 0.375, 0.56, 0.75, 1.05, 1.75, 2.35, 3.0, 4.3, 5.8)
+
+
+class Video(StrictModel):
+    """A video in chunks with adaptive bitrate; one request at a time.
+
+    Attributes:
+        kind: ``video``.
+        flow: name of the flow that carries it.
+        abr: bitrate rule (``RULES``): fixed (the highest), buffer, throughput or bola.
+        ladder_Bps: bitrates in bytes/s, ascending (``ladder_mbps`` in Mbit/s).
+        chunk_s: length of a chunk.
+        buffer_s: a chunk is requested when it fits into this buffer.
+    """
+
+    kind: Literal["video"]
+    flow: str
+    abr: Literal["fixed", "buffer", "throughput", "bola"] = "bola"
+    ladder_Bps: tuple[Rate, ...] = Field(default=tuple(MBPS_IN_BPS * mbps for mbps in LADDER_MBPS), min_length=1, max_length=64)
+    chunk_s: Seconds = 4.0
+    buffer_s: Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Video:
+        if list(self.ladder_Bps) != sorted(set(self.ladder_Bps)):
+            raise ValueError(f"ladder: the bitrates must ascend, not {[rate / MBPS_IN_BPS for rate in self.ladder_Bps]} Mbit/s")
+        if self.buffer_s < 2 * self.chunk_s:
+            raise ValueError(f"buffer_s {self.buffer_s:g} holds no two chunks of {self.chunk_s:g} s")
+        return self
+
+
+class Call(StrictModel):
+    """One direction of a call: an encoder that follows its sender's rate, frame by frame.
+
+    A frame is what the flow sends between two frame times; it is complete when as many new bytes have arrived.
+
+    Attributes:
+        kind: ``call``.
+        flow: name of the flow that carries it; its sender sets the rate (``gcc``).
+        frames_per_s: of the camera.
+        deadline_s: largest delay from the capture of a frame to its last byte; 0.15: ITU-T G.114, acceptable to most.
+    """
+
+    kind: Literal["call"]
+    flow: str
+    frames_per_s: float = Field(default=30.0, ge=1, le=240, allow_inf_nan=False)
+    deadline_s: Seconds = 0.15
+
+
+Application = Annotated[Page | Video | Call, Field(discriminator="kind")]
+"""One of the applications."""
+
 
 RESERVOIR_SHARE, UPPER_SHARE = 90 / 240, 216 / 240  # of the buffer: Huang et al., SIGCOMM 2014, s.4.2: 90 s and 216 s of 240 s
 PAST_CHUNKS = 5  # Yin et al., SIGCOMM 2015, s.7.1.1
@@ -71,17 +193,13 @@ def bola(ladder_Bps: Sequence[float], player: Player) -> int:
 
 
 RULES: dict[str, Callable[[Sequence[float], Player], int]] = {
-    "fixed": fixed,
-    "buffer": buffer_based,
-    "throughput": throughput_based,
-    "bola": bola,
-}
+    "fixed": fixed, "buffer": buffer_based, "throughput": throughput_based, "bola": bola,
+}  # fmt: skip
 """Rules by name."""
 
-
+Outcome = tuple[dict[str, float], dict[str, list[list[float]]]]
 REBUFFER_PENALTY = 4.3  # Mbit/s per second of stall: QoE_lin of Mao et al., "Pensieve", SIGCOMM 2017, s.5.1
 ROUND_OFF_BYTES = 0.5
-MBPS_IN_BPS = 125e3
 
 
 class PagePlay:
@@ -123,7 +241,7 @@ class PagePlay:
                 self._due[i] = None
         return offers
 
-    def outcome(self, end_s: float) -> tuple[dict[str, float], dict[str, list[list[float]]]]:
+    def outcome(self, end_s: float) -> Outcome:
         """Return values over the whole run, and pairs of time and value over time.
 
         ``page_load_s`` is the mean over the finished visits, ``page_load_max_s`` the longest, ``page_loads`` their number; if
@@ -150,7 +268,7 @@ class VideoPlay:
         self._now_s = start_s
 
     def step(self, now_s: float, delivered_bytes: Sequence[float]) -> list[float]:
-        """Return the bytes that the flow is to send from now on; as :meth:`PagePlay.step`."""
+        """Return the bytes that the flow is to send from now on."""
         if now_s < self.start_s:
             return [0.0]
         self._play(now_s - self._now_s)
@@ -185,7 +303,7 @@ class VideoPlay:
         self.played_s += played_s
         self.stalled_s += elapsed_s - played_s
 
-    def outcome(self, end_s: float) -> tuple[dict[str, float], dict[str, list[list[float]]]]:
+    def outcome(self, end_s: float) -> Outcome:
         """Return values over the whole run, and time, buffer (s) and bitrate (Mbit/s) over time.
 
         ``video_bitrate_mbps`` is the mean of the delivered chunks, ``video_stall_s`` the stall time including the start-up,
@@ -207,33 +325,19 @@ class VideoPlay:
         return values, {"video": self.series}
 
 
-Play = PagePlay | VideoPlay
-Outcome = tuple[dict[str, float], dict[str, list[list[float]]]]
-
-
 def call_outcome(call: Call, time_s: Any, sent_new_bytes: Any, delivered_bytes: Any, start_s: float, end_s: float) -> Outcome:
-    """Return the quality of a call, from the curves of its flow.
+    """Return the quality of a call, from the cumulative curves of its flow's new bytes, (rows,) each.
 
-    Args:
-        call: the application.
-        time_s: (rows,) of the log.
-        sent_new_bytes: (rows,) cumulative, without retransmissions.
-        delivered_bytes: (rows,) cumulative new bytes at the receiver.
-        start_s: begin of the call.
-        end_s: of the run.
-
-    Returns:
-        tuple: ``call_bitrate_mbps`` (delivered), ``call_delay_mean_s`` and ``call_delay_p95_s`` of frames (from the frame's time
-        to its last byte; a frame that never completes counts until the end), ``call_on_time`` (share within the deadline); and
-        time and delay of each frame. Frames without bytes are left out; the last second is, too.
+    That is ``call_bitrate_mbps`` (delivered), ``call_delay_mean_s`` and ``call_delay_p95_s`` of frames (from the frame's time to
+    its last byte; a frame that never completes counts until the end), ``call_on_time`` (share within the deadline); and time and
+    delay of each frame. Frames without bytes are left out; the last second is, too.
     """
     frames = np.arange(start_s, end_s - 1.0, 1.0 / call.frames_per_s)
     captured = np.interp(frames, time_s, sent_new_bytes)
     fresh = np.diff(captured, prepend=0.0) > ROUND_OFF_BYTES
     frames, captured = frames[fresh], captured[fresh]
     if not len(frames):
-        nothing = {"call_bitrate_mbps": 0.0, "call_on_time": 0.0}
-        return nothing, {"call_delay_s": []}
+        return {"call_bitrate_mbps": 0.0, "call_on_time": 0.0}, {"call_delay_s": []}
     at = np.searchsorted(delivered_bytes, captured - ROUND_OFF_BYTES)
     done_s = np.where(at < len(time_s), np.asarray(time_s)[np.minimum(at, len(time_s) - 1)], end_s)
     delays = np.maximum(0.0, done_s - frames)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError
-from ccenv.simulation.applications.play import RULES, PagePlay, Player, VideoPlay, call_outcome
-from ccenv.simulation.applications.spec import Call, Objects, Page, Video
+from ccenv.simulation.applications import RULES, Call, Objects, Page, PagePlay, Player, Video, VideoPlay, call_outcome
 
 STEP_S = 0.01
 SEGMENT = 1500.0
