@@ -170,11 +170,7 @@ class Result(TableResult):
             "flows": flows,
             "ratio": _divide(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
-            **(
-                {"applications": [{"kind": app.kind, "name": app.name, **app.values} for app in self.applications]}
-                if self.applications
-                else {}
-            ),
+            **({"applications": applications} if applications else {}),
             "reference": scenario.reference.model_dump() if scenario.reference else None,
             "notes": scenario.notes,
             "events": self.events,
