@@ -98,8 +98,7 @@ def _find_metric(name: str) -> Metric:
 def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
     """Return the suite of a manifest; metrics of a user come from their descriptions in the manifest; no code of the user runs.
 
-    Raises:
-        InputError: with the key, the value seen and what is allowed.
+    Raises InputError with the key, the value seen and what is allowed.
     """
     for data in manifest.get(USER_METRICS, ()):
         description = validate(UserMetricDescription, data, f"{where}: {USER_METRICS}")
@@ -150,9 +149,7 @@ def make_columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
     """Write cells atomically as Parquet for pandas, DuckDB and R; equal cells make equal bytes.
 
-    Raises:
-        MissingExtraError: without pyarrow.
-        CcenvError: if the file cannot be written.
+    Raises MissingExtraError without pyarrow; CcenvError if the file cannot be written.
     """
     require_extra("pyarrow", "bench")
     import pyarrow

@@ -424,10 +424,8 @@ PLAIN = "g1_t5"
 def measure_synthesis(queries: Sequence[str] = QUERIES, plain: str = PLAIN) -> dict[str, float]:
     """Return CPU seconds from the YAML of each query to its solutions, and the number of keys; compilation and import excluded.
 
-    The pipeline has one worker; the query ``plain`` also runs by generator and verifier alone, for comparison.
-
-    Raises:
-        CcenvError: if a query is not answered within its limits: a time without an answer is none.
+    The pipeline has one worker; the query ``plain`` also runs by generator and verifier alone, for comparison. Raises CcenvError
+    if a query is not answered within its limits: a time without an answer is none.
     """
     warm_up()
     out: dict[str, float] = {}

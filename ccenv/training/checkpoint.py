@@ -86,11 +86,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
 
 
 def read_checkpoint(folder: FilePath) -> TrainingState | None:
-    """Read the checkpoint of a folder; None if there is none.
-
-    Raises:
-        InputError: if it is damaged or foreign.
-    """
+    """Read the checkpoint of a folder; None if there is none. Raises InputError if it is damaged or foreign."""
     card_file = folder / STATE
     if not card_file.is_file():
         return None
@@ -119,11 +115,7 @@ def pack_torch(policy: Any, optimizers: dict[str, Any]) -> dict[str, np.ndarray]
 
 
 def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-    """Put weights and moments back into a policy of the same shape.
-
-    Raises:
-        InputError: if names or shapes do not fit.
-    """
+    """Put weights and moments back into a policy of the same shape. Raises InputError if names or shapes do not fit."""
     import torch
 
     current = policy.state_dict()

@@ -133,8 +133,7 @@ class EvaluationLog:
 def read_evaluations(folder: FilePath) -> list[dict[str, float]]:
     """Read evaluations.jsonl; an empty list if there is none.
 
-    Raises:
-        InputError: if a line is not an object of numbers with ``steps``.
+    Raises InputError if a line is not an object of numbers with ``steps``.
     """
     file = folder / EVALUATIONS
     if not file.is_file():

@@ -47,9 +47,8 @@ NOTHING = Look()
 def check_look(config: TrainConfig) -> None:
     """Check that the networks of the logs fit the config's world, before a run writes anything.
 
-    Raises:
-        InputError: for a network that does not, such as one for a single flow where there are two; for a video of packets that
-            no trace can show.
+    Raises InputError for a network that does not, such as one for a single flow where there are two; for a video of packets that
+    no trace can show.
     """
     if config.packet is not None:
         if config.log.video:

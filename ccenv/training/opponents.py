@@ -71,9 +71,8 @@ class Counterexample:
 def load_counterexamples(config: TrainConfig) -> list[Counterexample]:
     """Read the counterexamples of a config in its order, files of a folder by name.
 
-    Raises:
-        InputError: for a file of another format, an empty folder, moves of another grid, of another model or with several flows,
-            in an attack scenario that is not trained on, or longer than an episode; for fixed paths.
+    Raises InputError for a file of another format, an empty folder, moves of another grid, of another model or with several
+    flows, in an attack scenario that is not trained on, or longer than an episode; for fixed paths.
     """
     robust = config.robust
     if robust is None or not robust.counterexamples:

@@ -91,8 +91,7 @@ def training_code(by_rllib: bool) -> str:
 def make_entry(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
     """Return the entry of a finished run; a sender trained alone on its link is attacked for it.
 
-    Raises:
-        InputError: if the run was trained, or begun, by other code than today's.
+    Raises InputError if the run was trained, or begun, by other code than today's.
     """
     code = training_code(isinstance(config, RllibConfig))
     if read_code(result.folder) != [code]:
@@ -167,11 +166,7 @@ def group_by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, 
 
 
 def record_zoo(file: FilePath | str) -> None:
-    """Measure the policies of the zoo and write them into a record; its runs stay.
-
-    Raises:
-        InputError: if the file is no record.
-    """
+    """Measure the policies of the zoo and write them into a record; its runs stay. Raises InputError if the file is no record."""
     data = read_data(FilePath(file))
     data["zoo"] = {name: zoo_entry(name) for name in AGENTS.names("learned")}
     FORMAT.write(FilePath(file), data | {"versions": versions(), "machine": machine()})

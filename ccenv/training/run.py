@@ -326,8 +326,7 @@ class _RunRecord:
 def read_code(folder: FilePath) -> list[str]:
     """Return the hashes of the code that trained a run, oldest first; empty if unknown.
 
-    Raises:
-        InputError: if run.json is not JSON.
+    Raises InputError if run.json is not JSON.
     """
     file = FilePath(folder) / RECORD
     data = read_json(file) if file.is_file() else {}
@@ -336,9 +335,5 @@ def read_code(folder: FilePath) -> list[str]:
 
 
 def read_record(folder: FilePath) -> dict[str, Any]:
-    """Read run.json of a run's folder.
-
-    Raises:
-        InputError: if there is none, or not one of this format.
-    """
+    """Read run.json of a run's folder. Raises InputError if there is none, or not one of this format."""
     return FORMAT.read(FilePath(folder) / RECORD)

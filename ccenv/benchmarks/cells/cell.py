@@ -65,9 +65,7 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
     """Return the player of a sender spec, labelled in tables by the sender's name unless a label is given.
 
     With ``code`` the spec may name a Python file or plugin, whose code then runs: set it only for specs that the user gave.
-
-    Raises:
-        InputError: for senders that only an environment can drive.
+    Raises InputError for senders that only an environment can drive.
     """
     sender = load_sender(spec) if code else make_sender(spec)
     if isinstance(sender, ExternalSender):
@@ -79,8 +77,7 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
 def adversary_player(spec: str, *, code: bool = False) -> Player:
     """Return the player of an adversary spec; ``code`` as in :func:`agent_player`.
 
-    Raises:
-        InputError: for an adversary that only an environment can drive.
+    Raises InputError for an adversary that only an environment can drive.
     """
     adversary = load_adversary(spec) if code else make_adversary(spec)
     if isinstance(adversary, ExternalAdversary):
@@ -167,9 +164,8 @@ class Cell(ABC):
     def run(self) -> dict[str, Any]:
         """Play the cell and return its record.
 
-        Raises:
-            InputError: if a player's file changed since the cell was made.
-            EngineError: if the run breaks a law of its model: such a number would mean nothing.
+        Raises InputError if a player's file changed since the cell was made; EngineError if the run breaks a law of its model:
+        such a number would mean nothing.
         """
 
     @property

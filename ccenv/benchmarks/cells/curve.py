@@ -55,11 +55,8 @@ class CurveCell(TraceCell):
         """Play the cell and return its legal trace.
 
         Each cell has its own engine: ring lengths and random keys of a batch depend on all members, so the numbers of a cell
-        would change with the backend, a filter or a resumed run.
-
-        Raises:
-            InputError: if a player's file changed since the cell was made.
-            EngineError: if the trace breaks a law of its model.
+        would change with the backend, a filter or a resumed run. Raises InputError if a player's file changed since the cell was
+        made; EngineError if the trace breaks a law of its model.
         """
         flows = [self.agent] * self.n_flows + list(self.competitors)
         engine = CurveEngine(
@@ -89,8 +86,7 @@ class CurveCell(TraceCell):
 def make_curve_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[CurveCell]:
     """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
 
-    Raises:
-        InputError: for unknown agents or adversaries, or a path that does not fit the grid.
+    Raises InputError for unknown agents or adversaries, or a path that does not fit the grid.
     """
     adversaries = [*(adversary_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
@@ -172,8 +168,7 @@ def search_player(spec: str) -> Player:
 def make_attack_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[AttackCell]:
     """Return all attacks of a suite for some agents, with the user's additions, in its order.
 
-    Raises:
-        InputError: for unknown agents or adversaries.
+    Raises InputError for unknown agents or adversaries.
     """
     adversaries = [*(search_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     warm_up = round(suite.warm_up_rtts or 0)

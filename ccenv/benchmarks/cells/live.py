@@ -51,8 +51,7 @@ class LiveCell(Cell):
     def run(self) -> dict[str, Any]:
         """Repeat the run until it is valid; return its record with the simulated utilisation and the emulator's punctuality.
 
-        Raises:
-            CcenvError: where this machine cannot run it, or no run is valid.
+        Raises CcenvError where this machine cannot run it, or no run is valid.
         """
         for user_metric in self.own_metrics:
             require_metric(user_metric)

@@ -70,9 +70,8 @@ class PacketCell(Cell):
     def play(self) -> Result:
         """Play the cell.
 
-        Raises:
-            InputError: if the sender's file changed since the cell was made, or cannot run per packet.
-            EngineError: if a sender leaves the positive numbers.
+        Raises InputError if the sender's file changed since the cell was made, or cannot run per packet; EngineError if a sender
+        leaves the positive numbers.
         """
         senders = {} if self.agent == FIXED else {self.agent.spec: build_sender(self.agent)}
         try:
@@ -90,8 +89,7 @@ class PacketCell(Cell):
 def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
     """Return all cells of a suite for some agents, with the user's metrics, in the order of the suite.
 
-    Raises:
-        InputError: for a network that cannot be, or unknown senders.
+    Raises InputError for a network that cannot be, or unknown senders.
     """
     if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays networks packet by packet: it takes no --adversary")

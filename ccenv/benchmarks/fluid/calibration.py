@@ -65,8 +65,7 @@ def in_training(name: str) -> bool:
 def kernel_cases(records: Path) -> list[Case]:
     """Return the cases of kernel records (one JSON object a line); those with thinned ACKs are left out, a fluid has no ACKs.
 
-    Raises:
-        InputError: for a file that cannot be read, or a record without what is needed.
+    Raises InputError for a file that cannot be read, or a record without what is needed.
     """
     try:
         lines = records.read_text(encoding="utf-8").splitlines()
@@ -171,10 +170,8 @@ def score(errors: Sequence[dict[str, float]]) -> float:
 def fit(kernel: Sequence[Case], packets: Sequence[Case], progress: Callable[[int, int], None] | None = None) -> dict[str, float]:
     """Return the constants of the least error on the training halves, by search along one constant after the other.
 
-    The error is the mean of the kernel cases' score and of the packet cases' score. Ties keep the earlier value.
-
-    Raises:
-        InputError: if a training half is empty.
+    The error is the mean of the kernel cases' score and of the packet cases' score. Ties keep the earlier value. Raises
+    InputError if a training half is empty.
     """
     halves = [[case for case in cases if case.train] for cases in (kernel, packets)]
     if not all(halves):

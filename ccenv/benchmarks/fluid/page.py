@@ -45,11 +45,7 @@ class Table:
         self._cells = {(c["mix"], c["discipline"], float(c["buffer_bdp"])): c for c in cells}
 
     def values(self, metric: str, mixes: str | Iterable[str], discipline: str, buffers: Iterable[float]) -> list[float]:
-        """Return one metric over mixes and buffers, mix by mix.
-
-        Raises:
-            KeyError: for a cell that the sweep does not have.
-        """
+        """Return one metric over mixes and buffers, mix by mix. Raises KeyError for a cell that the sweep does not have."""
         names = (mixes,) if isinstance(mixes, str) else mixes
         return [self._cells[mix, discipline, float(b)][metric] for mix in names for b in buffers]
 

@@ -54,8 +54,7 @@ def trace_figure(runs: Sequence[Run]) -> Figure:
 def variables_figure(run: Run, flow: int = 0) -> Figure:
     """Draw one BBR flow's variables over time as in Fig. 2: rates, inflight and its bounds, modes.
 
-    Raises:
-        InputError: for a run without trace or a flow that is not there.
+    Raises InputError for a run without trace or a flow that is not there.
     """
     _require_trace(run)
     if not 0 <= flow < len(run.scenario.flows):

@@ -40,11 +40,8 @@ def write_worst_traces(
 ) -> None:
     """Replay the worst case of each sender, compare it with its record, and store its trace and plot in the run folder.
 
-    Adds ``trace`` and ``plot``, file names relative to the run folder ``out``, to the worst cases of ``summary`` in place.
-
-    Raises:
-        EngineError: if a repeated cell has other metrics than its record.
-        CcenvError: if a file cannot be written.
+    Adds ``trace`` and ``plot``, file names relative to the run folder ``out``, to the worst cases of ``summary`` in place. Raises
+    EngineError if a repeated cell has other metrics than its record; CcenvError if a file cannot be written.
     """
     by_key = {cell.key: cell for cell in cells}
     metrics_of = {record["key"]: record["metrics"] for record in records}
@@ -74,8 +71,7 @@ def _write_trace(out: FilePath, cell: TraceCell, metrics: dict[str, Any], worst:
 def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list[dict[str, Any]], file: FilePath) -> None:
     """Draw utilisation against queueing delay per sender and adversary, and the nominal scores with their intervals, as a .png.
 
-    Raises:
-        CcenvError: if the file cannot be written.
+    Raises CcenvError if the file cannot be written.
     """
     figure, (left, right) = panels(1, 2, (12, 5.2))
     _scatter(suite, records, [entry["agent"] for entry in summary], left)

@@ -21,9 +21,7 @@ _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_
 def write_record(folder: FilePath, out: FilePath) -> FilePath:
     """Write the record of a finished run (a folder of ``ccenv bench run``) to ``out/SUITE``, and return that folder.
 
-    Raises:
-        InputError: if the run is not complete.
-        CcenvError: if a file cannot be written.
+    Raises InputError if the run is not complete; CcenvError if a file cannot be written.
     """
     manifest = read_manifest(folder)
     if not manifest.get("complete"):

@@ -19,10 +19,8 @@ FAILED = "failed"
 def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
     """Play a cell and return its record; for code of a user that fails a record of the failure.
 
-    ``broken`` maps the hash of user code that failed to its error; such code is not played again.
-
-    Raises:
-        CcenvError: if a sender that comes with ccenv, a program or a policy fails.
+    ``broken`` maps the hash of user code that failed to its error; such code is not played again. Raises CcenvError if a sender
+    that comes with ccenv, a program or a policy fails.
     """
     if cell.agent.kind != FILE:
         return cell.run()

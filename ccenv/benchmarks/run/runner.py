@@ -237,8 +237,7 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
 def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[Cell]:
     """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
 
-    Raises:
-        InputError: for unknown agents or adversaries, or an invalid network.
+    Raises InputError for unknown agents or adversaries, or an invalid network.
     """
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):

@@ -100,10 +100,8 @@ def evaluate(
     """Do tasks one after the other; store each result or failure, and return the stored records.
 
     A failure caused by a submission becomes a record and the queue continues; one caused by the board, its folder or its settings
-    is raised, and records stored before stay.
-
-    Raises:
-        CcenvError: if the board or its folder fails, or another process evaluates this board.
+    is raised, and records stored before stay. Raises CcenvError if the board or its folder fails, or another process evaluates
+    this board.
     """
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)

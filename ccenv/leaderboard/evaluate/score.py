@@ -71,8 +71,7 @@ def score_sender(
 ) -> dict[str, Any]:
     """Play a sender on a suite and return its summary in the form of a stored evaluation.
 
-    Raises:
-        InputError: for a folder that breaks a rule, an adversary, or invalid seeds.
+    Raises InputError for a folder that breaks a rule, an adversary, or invalid seeds.
     """
     played = load_suite(suite or SUITES[0])
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,11 +88,7 @@ _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_na
 
 
 def make_record(report: Any, where: str, agent: str | None = None) -> Verification:
-    """Turn a report into a record.
-
-    Raises:
-        InputError: if the report is invalid, or about another sender than ``agent``.
-    """
+    """Turn a report into a record. Raises InputError if the report is invalid, or about another sender than ``agent``."""
     if not isinstance(report, dict):
         raise InputError(f"{where}: not a report of ccenv verify")
     missing = [key for key in _NEEDED if key not in report]
@@ -157,9 +152,7 @@ def _counterexample(name: Any, record: Verification, where: str) -> bytes:
 def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
     """Store a report and its counterexample, replacing the same question about the same sender; return the record's folder.
 
-    Raises:
-        InputError: if the report or its trace file is invalid.
-        CcenvError: if it cannot be written.
+    Raises InputError if the report or its trace file is invalid; CcenvError if it cannot be written.
     """
     record = make_record(report, where, agent)
     parts = [

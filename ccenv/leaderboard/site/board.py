@@ -144,8 +144,7 @@ class Board:
 def make_board(records: Records, certified: Certified) -> Board:
     """Build the board from records; the newest run of a sender in a suite counts.
 
-    Raises:
-        InputError: if the checker refuses a certificate.
+    Raises InputError if the checker refuses a certificate.
     """
     benches = sorted(records.benches, key=lambda b: b.order)
     tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]

@@ -25,9 +25,7 @@ FORMAT = Format("ccenv-board-export", 1, "an export of a board", "format_version
 def export_board(store: BoardStore, file: FilePath) -> int:
     """Write all records and files of a board and return the number of records; equal boards give equal bytes.
 
-    Raises:
-        EditedRecordError: if something was edited.
-        CcenvError: if the file cannot be written.
+    Raises EditedRecordError if something was edited; CcenvError if the file cannot be written.
     """
     count = store.check()
     records = store.records()
@@ -52,9 +50,7 @@ class Export:
 def read_export(file: FilePath) -> Export:
     """Read an export, check all hashes and contents, and render every page once; nothing is written.
 
-    Raises:
-        InputError: if the file is damaged, or a record is invalid.
-        EditedRecordError: if a hash does not match.
+    Raises InputError if the file is damaged, or a record is invalid; EditedRecordError if a hash does not match.
     """
     require_extra("jinja2", "board")
     from ccenv.leaderboard.site.board import make_board
@@ -74,8 +70,7 @@ def read_export(file: FilePath) -> Export:
 def import_board(store: BoardStore, home: Home, export: Export) -> int:
     """Fill an empty board and begin a round with a new secret, in one transaction; return the number of imported records.
 
-    Raises:
-        InputError: if the board is not empty.
+    Raises InputError if the board is not empty.
     """
     if store.records():
         raise InputError("the board is not empty: import into a new one, see --board")

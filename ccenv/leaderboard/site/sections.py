@@ -122,8 +122,7 @@ class League:
 def read_leagues(files: list[FilePath]) -> list[League]:
     """Read the records of leagues.
 
-    Raises:
-        InputError: if one of them is no record of a finished league, or two have the same name and seed.
+    Raises InputError if one of them is no record of a finished league, or two have the same name and seed.
     """
     leagues: dict[str, League] = {}
     for file in files:

@@ -101,9 +101,7 @@ def _hang_up(connection: socket.socket) -> None:
 def make_server(site: FilePath, port: int) -> ThreadingHTTPServer:
     """Return a server for 127.0.0.1, not yet running.
 
-    Raises:
-        InputError: if the folder is no site or the port is invalid.
-        CcenvError: if the port is taken.
+    Raises InputError if the folder is no site or the port is invalid; CcenvError if the port is taken.
     """
     if not (site / DATA).is_file():
         raise InputError(f"{site}: there is no site; make one: ccenv board build --out {site}")

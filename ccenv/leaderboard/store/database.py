@@ -235,11 +235,7 @@ class BoardStore:
         self._on_append(parse_row(last))
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
-        """Return records in the order in which they were stored.
-
-        Raises:
-            EditedRecordError: if one was edited.
-        """
+        """Return records in the order in which they were stored. Raises EditedRecordError if one was edited."""
         from sqlalchemy import select
 
         from ccenv.leaderboard.store.schema import RECORDS
@@ -272,11 +268,7 @@ class BoardStore:
             return [dict(row) for row in connection.execute(select(RECORDS).order_by(RECORDS.c.number)).mappings()]
 
     def file(self, sha256: str) -> bytes:
-        """Return a file by its hash.
-
-        Raises:
-            EditedRecordError: if it is missing or was edited.
-        """
+        """Return a file by its hash. Raises EditedRecordError if it is missing or was edited."""
         from sqlalchemy import select
 
         from ccenv.leaderboard.store.schema import FILES
@@ -292,8 +284,7 @@ class BoardStore:
     def check(self) -> int:
         """Check every record, the chain and every file; return how many records there are.
 
-        Raises:
-            EditedRecordError: with the first that was edited.
+        Raises EditedRecordError with the first that was edited.
         """
         records = self.records()
         _check_chain(records)
@@ -305,8 +296,7 @@ class BoardStore:
 def check_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
     """Return rows (:func:`make_row`) as records.
 
-    Raises:
-        EditedRecordError: if a row or the chain does not match its hash, a slot occurs twice, or a file is missing.
+    Raises EditedRecordError if a row or the chain does not match its hash, a slot occurs twice, or a file is missing.
     """
     records = [parse_row(row) for row in rows]
     _check_chain(records)

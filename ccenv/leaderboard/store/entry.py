@@ -105,8 +105,7 @@ class CheckedSubmission:
 def recheck_submission(content: Any, read: ReadFile, where: str) -> CheckedSubmission:
     """Parse a submission by every rule of today, and compare document, card, player, signer and files with its record.
 
-    Raises:
-        InputError: if it breaks a rule, or differs from its record.
+    Raises InputError if it breaks a rule, or differs from its record.
     """
     record = validate(SubmissionRecord, content, where)
     name = record.card.name
@@ -172,8 +171,7 @@ def _first(files: dict[str, str]) -> str:
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:
     """Check the key of an author: the first key that signed for an author must sign all later entries.
 
-    Raises:
-        InputError: if an earlier entry of an author with the same folded name was signed with another key.
+    Raises InputError if an earlier entry of an author with the same folded name was signed with another key.
     """
     signed = [other for other in others if other.signed_by is not None and fold_text(other.card.author) == fold_text(author)]
     if signed and signed[0].signed_by != signed_by:

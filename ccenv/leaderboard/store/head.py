@@ -76,8 +76,7 @@ def current_head(store: Readable, signed_with: str | None = None) -> Head:
 def write_head(store: Readable, file: FilePath, key: FilePath | None = None) -> Head:
     """Write the head of a board, signed where a key is given; the signature lies beside it as ``FILE.sig``.
 
-    Raises:
-        CcenvError: if it cannot be signed or written.
+    Raises CcenvError if it cannot be signed or written.
     """
     head = current_head(store, read_fingerprint(key) if key is not None else None)
     content = _text(head)
@@ -94,8 +93,7 @@ def write_head(store: Readable, file: FilePath, key: FilePath | None = None) -> 
 def read_head(file: FilePath) -> Expected:
     """Read a head and check its signature, where it names a key.
 
-    Raises:
-        InputError: if it is damaged, or not signed by the key that it names.
+    Raises InputError if it is damaged, or not signed by the key that it names.
     """
     content = read_bounded(file, MAX_BYTES)
     head = validate(Head, FORMAT.parse(content, str(file)), str(file))
@@ -112,8 +110,7 @@ def read_head(file: FilePath) -> Expected:
 def expected_head(text: str, signer: str | None = None) -> Expected:
     """Return the head of a command line option: 64 hexadecimal digits, or a file of ``ccenv board head``, signed by ``signer``.
 
-    Raises:
-        InputError: for anything else.
+    Raises InputError for anything else.
     """
     if re.fullmatch(r"[0-9a-f]{64}", text):
         if signer is not None:

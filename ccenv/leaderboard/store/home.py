@@ -101,10 +101,7 @@ class Home:
         """Return the secret of a round that is not stored yet, from the system's generator, in a file readable by its owner only.
 
         A valid secret file is kept: it belongs to an interrupted start, or to another process that begins the same round. An
-        invalid one was never committed to, because a round is stored after its secret.
-
-        Raises:
-            CcenvError: if it cannot be written.
+        invalid one was never committed to, because a round is stored after its secret. Raises CcenvError if it cannot be written.
         """
         file = self._secret_file(number)
         with locked(file.parent, "beginning of a round", wait=True):
@@ -234,8 +231,7 @@ def close_round(store: BoardStore, home: Home) -> dict[str, Any]:
 def find_secret(store: Readable, home: Home, number: int) -> bytes:
     """Return the secret of a round: the revealed one, or else the operator's file, checked against the commitment.
 
-    Raises:
-        CcenvError: if it is missing or does not match.
+    Raises CcenvError if it is missing or does not match.
     """
     revealed_secret = revealed_secrets(store).get(number)
     secret = bytes.fromhex(revealed_secret) if revealed_secret else home.secret(number)

@@ -423,10 +423,7 @@ def parse_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
     """Return a recorded suite, after comparing its text with its recorded hash.
 
     The stored text is hashed, not the parsed suite: later versions of the format may add keys. The hash is that of the played
-    part; older records have a hash of all keys.
-
-    Raises:
-        InputError: if the hashes differ.
+    part; older records have a hash of all keys. Raises InputError if the hashes differ.
     """
     digest = played_hash(data)
     if sha256 not in (digest, hash_value(data)):

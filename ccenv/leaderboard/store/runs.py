@@ -58,8 +58,7 @@ def published_suite(content: PlayedContent, where: str) -> SuiteBase:
 def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **changes: Any) -> SuiteBase:
     """Return a suite as played: the published one of a record with other seeds, as many, and with ``changes``.
 
-    Raises:
-        InputError: if ``played`` is another suite, or a published one poses as one that ccenv ships.
+    Raises InputError if ``played`` is another suite, or a published one poses as one that ccenv ships.
     """
     suite = published_suite(content, where)
     if played_hash(played) != played_hash({**content.suite, "seeds": played.get("seeds"), **changes}):
@@ -73,9 +72,8 @@ def played_suite(content: PlayedContent, played: dict[str, Any], where: str, **c
 def check_published(suite: SuiteBase, where: str) -> SuiteBase:
     """Return a suite that a board can publish and read back from a record unchanged.
 
-    Raises:
-        InputError: if a scenario has no flow of the sender under test, ccenv ships another suite of the same name and version, or
-            the names of its cases depend on the order of keys, which records sort.
+    Raises InputError if a scenario has no flow of the sender under test, ccenv ships another suite of the same name and version,
+    or the names of its cases depend on the order of keys, which records sort.
     """
     name, shipped = f"{suite.name}/{suite.version}", _load_shipped(suite.name)
     if not isinstance(suite, (Suite, PacketSuite)) or not all(getattr(one, "uses_agent", True) for one in suite.scenarios):

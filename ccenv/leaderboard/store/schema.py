@@ -135,11 +135,7 @@ STEPS: tuple[tuple[int, str, Callable[[Connection], None]], ...] = (
 
 
 def migrate(connection: Connection) -> None:
-    """Bring a database to the newest version.
-
-    Raises:
-        InputError: if it is newer than this ccenv.
-    """
+    """Bring a database to the newest version. Raises InputError if it is newer than this ccenv."""
     if not inspect(connection).has_table(VERSIONS.name):
         VERSIONS.create(connection)
     done = set(connection.execute(select(VERSIONS.c.version)).scalars())

@@ -85,8 +85,7 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
 def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Store a submission folder on the board.
 
-    Raises:
-        InputError: if it breaks a rule, is on the board already, or its name is taken, reserved or looks like another one.
+    Raises InputError if it breaks a rule, is on the board already, or its name is taken, reserved or looks like another one.
     """
     submission = read_submission(folder)
     document = submission.document
@@ -172,9 +171,8 @@ class Withdrawal(StageContent):
 def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "") -> FilePath:
     """Write the signed request to withdraw a submission.
 
-    Raises:
-        InputError: if the submission was not signed with this key, or the folder holds something else.
-        CcenvError: if it cannot be signed or written.
+    Raises InputError if the submission was not signed with this key, or the folder holds something else; CcenvError if it cannot
+    be signed or written.
     """
     submission = read_submission(folder)
     signer = read_fingerprint(key)
@@ -194,8 +192,7 @@ def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "
 def withdraw_by_request(store: BoardStore, folder: FilePath) -> Stored:
     """Withdraw an entry by a signed request.
 
-    Raises:
-        InputError: if the request breaks a rule, is about no entry of the board, or is signed by another key.
+    Raises InputError if the request breaks a rule, is about no entry of the board, or is signed by another key.
     """
     files = read_folder(folder, _CAPS)
     request = _request(files, str(folder))
@@ -228,8 +225,7 @@ def check_withdrawal(
 ) -> None:
     """Check that a stored withdrawal is by the operator or by the key that signed the submission.
 
-    Raises:
-        InputError: if its files do not match, or another key signed it.
+    Raises InputError if its files do not match, or another key signed it.
     """
     expected = set(_CAPS) if withdrawal.by == "key" else set()
     if set(files) != expected:

@@ -155,8 +155,7 @@ def registered_hash(name: str) -> str | None:
 def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
     """Check that a submission does not use a registered name, or an author with the project's name, of another player.
 
-    Raises:
-        InputError: if the name or the author is reserved.
+    Raises InputError if the name or the author is reserved.
     """
     registered_name = registered_names().get(fold_text(name))
     is_own = registered_name == name and registered_hash(name) == canonical_hash(player)

@@ -24,11 +24,7 @@ def available() -> bool:
 
 
 def read_fingerprint(key: FilePath) -> str:
-    """Return the fingerprint of a key of ssh.
-
-    Raises:
-        CcenvError: if ssh-keygen is missing or does not know it.
-    """
+    """Return the fingerprint of a key of ssh. Raises CcenvError if ssh-keygen is missing or does not know it."""
     done = _run(["-l", "-E", "sha256", "-f", str(key)], b"")
     match = _FINGERPRINT.search(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else None
     if match is None:
@@ -63,9 +59,8 @@ def sign(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
 def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NAMESPACE) -> str:
     """Return the fingerprint of the ed25519 key that signed a document.
 
-    Raises:
-        InputError: if the signature is damaged, of another document, or of another type of key.
-        CcenvError: if ssh-keygen is missing, since an unchecked signature is worthless.
+    Raises InputError if the signature is damaged, of another document, or of another type of key; CcenvError if ssh-keygen is
+    missing, since an unchecked signature is worthless.
     """
     if not _ARMOUR.fullmatch(signature):
         raise InputError(f"{where}: not an SSH signature")

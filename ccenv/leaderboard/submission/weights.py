@@ -98,8 +98,7 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
 def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves, name: str, where: str) -> MlpAdversary:
     """Read a learned adversary's weights, for networks with one flow, and put them on the grid.
 
-    Raises:
-        InputError: for anything but exactly these tensors.
+    Raises InputError for anything but exactly these tensors.
     """
     ends = N_PATH + N_FLOW, len(moves.columns) * max(1, moves.levels)
     network = _read_layers(content, architecture, ends, where)
@@ -122,8 +121,7 @@ def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, in
 def read_moves(content: bytes, where: str) -> np.ndarray:
     """Read recorded moves of a network: one tensor ``moves`` of shape (steps, 4) with waste, rate, service, loss in [0, 1].
 
-    Raises:
-        InputError: for anything else.
+    Raises InputError for anything else.
     """
     n_values, odd_bytes = divmod(_data_bytes(content, where), 8)
     n_steps, odd_values = divmod(n_values, 4)
@@ -186,8 +184,7 @@ class ScriptedDocument(StrictModel):
 def read_scripted(content: bytes, where: str) -> str:
     """Read the file and return the adversary's spec, such as ``square:period_rtts=4``.
 
-    Raises:
-        InputError: if it is damaged, not a scripted adversary, or a parameter is not one of its.
+    Raises InputError if it is damaged, not a scripted adversary, or a parameter is not one of its.
     """
     document = validate(ScriptedDocument, FORMAT.parse(content, where), where)
     spec = document.name

@@ -107,10 +107,8 @@ def move_end(end: Expression, scale: int, offset: int, end_number: int) -> Expre
 def most_inside(program: Program, around: Program | None) -> Levels:
     """Return the largest levels at which a widened program is inside a contract; None: no bound but the levels' own.
 
-    Ends are compared coefficient by coefficient, which suffices because no input is negative.
-
-    Raises:
-        InputError: if the program itself is not inside the contract, or has other conditions.
+    Ends are compared coefficient by coefficient, which suffices because no input is negative. Raises InputError if the program
+    itself is not inside the contract, or has other conditions.
     """
     all_directions = directions(program)
     if around is None:

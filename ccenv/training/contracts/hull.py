@@ -28,10 +28,8 @@ def largest_joinable_group(programs: Sequence[Program]) -> list[Program]:
 def hull(programs: Sequence[Program], name: str) -> Program:
     """Return a contract that allows whatever the programs send. Proofs of all programs do not prove it.
 
-    Ends are the extremes coefficient by coefficient, which bounds every rate because no input is negative.
-
-    Raises:
-        InputError: for no programs, or for programs whose trees differ.
+    Ends are the extremes coefficient by coefficient, which bounds every rate because no input is negative. Raises InputError for
+    no programs, or for programs whose trees differ.
     """
     if not programs:
         raise InputError("a hull needs at least one program")

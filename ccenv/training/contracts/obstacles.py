@@ -24,9 +24,8 @@ from ccenv.training.contracts.boxes import OFFSET_LEVELS, SCALE_LEVELS, Levels, 
 def replay_decisions(query: Query, program: Program, values: Mapping[str, Any]) -> list[tuple[dict[str, Any], Fraction]]:
     """Replay a counterexample exactly; return inputs and rate of every decision of the program, or of the chooser inside it.
 
-    Raises:
-        ReplayError: for values that are no trace of the query's network and sender.
-        CcenvError: if the trace does not violate the query's property.
+    Raises ReplayError for values that are no trace of the query's network and sender; CcenvError if the trace does not violate
+    the query's property.
     """
     decisions: list[tuple[dict[str, Any], Fraction]] = []
     decide = program_decider(program)
@@ -63,9 +62,8 @@ def obstacle_around(program: Program, levels: Levels) -> Obstacle:
 def find_obstacle(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
     """Return the obstacle of a counterexample, from its rates and beliefs in the exact replay.
 
-    Raises:
-        ReplayError: for values that are no trace of the query's network and contract.
-        CcenvError: if the trace does not violate the query's property.
+    Raises ReplayError for values that are no trace of the query's network and contract; CcenvError if the trace does not violate
+    the query's property.
     """
     tables: Obstacle = {}
     leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]

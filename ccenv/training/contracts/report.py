@@ -30,8 +30,7 @@ _RESULT_KEYS = (
 def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATHS) -> list[FilePath]:
     """Write frontier.json, contracts.md and frontier.svg from folders of ``ccenv contract widen``; return the files.
 
-    Raises:
-        InputError: for a folder without a result, or a damaged one.
+    Raises InputError for a folder without a result, or a damaged one.
     """
     rows = [_row(folder, n_paths) for folder in folders]
     data = plain({"rows": rows, "n_paths": n_paths, "machine": machine(), "versions": versions()})

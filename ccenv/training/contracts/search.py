@@ -118,9 +118,7 @@ def _lower_to_timeouts(numbers: ClaimNumbers) -> ClaimNumbers:
 def load_kept_suite(name: str) -> dict[str, Any]:
     """Return the data of a suite for :class:`Widening`.
 
-    Raises:
-        UnknownNameError: if no such suite exists.
-        InputError: for a damaged suite, or one without a constant ``utilisation``.
+    Raises UnknownNameError if no such suite exists; InputError for a damaged suite, or one without a constant ``utilisation``.
     """
     data: dict[str, Any] = load_suite(name).suite.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if "utilisation" not in data.get("constants", {}):

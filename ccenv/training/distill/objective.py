@@ -201,10 +201,8 @@ class Teacher:
 def load_teacher(checkpoint: str) -> Teacher:
     """Read a policy by file, folder of a training run or name in the zoo.
 
-    Programs are scored by ``RewardWeights``; by the default ones if the policy was trained for another reward.
-
-    Raises:
-        InputError: if there is no such policy, it sets windows, or its metadata has an invalid config.
+    Programs are scored by ``RewardWeights``; by the default ones if the policy was trained for another reward. Raises InputError
+    if there is no such policy, it sets windows, or its metadata has an invalid config.
     """
     if not is_policy(checkpoint):
         from ccenv.agents import AGENTS

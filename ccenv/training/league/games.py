@@ -184,11 +184,7 @@ class Mixtures:
 
 
 def equilibrium(payoffs: Payoffs) -> Mixtures:
-    """Solve the game for both sides.
-
-    Raises:
-        CcenvError: if a linear program is not solved.
-    """
+    """Solve the game for both sides. Raises CcenvError if a linear program is not solved."""
     fixed, attacked, weight = payoffs.nominal.mean(axis=1), payoffs.attacked, payoffs.share
     n_senders, n_networks, n_scenes = attacked.shape
     # Sender: maximise (1 - share) fixed . x + share / M * sum_k v_k, where v_k <= sum_i x_i attacked[i, j, k] for all j.

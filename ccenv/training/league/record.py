@@ -153,8 +153,7 @@ class LeagueRecord(StrictModel):
 def read_record(file: FilePath) -> LeagueRecord:
     """Read ``league.json`` of a finished league.
 
-    Raises:
-        InputError: if it cannot be read, is no record of a league, contradicts itself, or its league is not finished.
+    Raises InputError if it cannot be read, is no record of a league, contradicts itself, or its league is not finished.
     """
     record_file = file / "league.json" if file.is_dir() else file
     data = LEAGUE.check(read_json(record_file, RULES), shown_path(record_file))

@@ -101,11 +101,8 @@ class LeagueFolder(ResultFolder):
         """Write the settings of a new league, or return the rounds of an earlier run; those of other code have it as ``code``.
 
         No round is decided by two codes: an unfinished one of other code is removed, and so are all from one of other code on of
-        which a part is missing.
-
-        Raises:
-            InputError: if there are more rounds than asked for.
-            CcenvError: if something cannot be removed or written.
+        which a part is missing. Raises InputError if there are more rounds than asked for; CcenvError if something cannot be
+        removed or written.
         """
         if self.stored is None:
             self.write({"config": config.model_dump(mode="json"), "code": code, "status": "running", "rounds": []})

@@ -28,9 +28,8 @@ _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 class KernelPolicy(ActorCriticPolicy):
     """``MlpPolicy`` with the same parameters under the same names; arguments as there.
 
-    Raises:
-        InputError: for what the kernel does not have: more than MAX_LAYERS layers, layers wider than MAX_WIDTH, activations other
-            than tanh and ReLU, feature extractors, state-dependent noise.
+    Raises InputError for what the kernel does not have: more than MAX_LAYERS layers, layers wider than MAX_WIDTH, activations
+    other than tanh and ReLU, feature extractors, state-dependent noise.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -53,8 +52,7 @@ class KernelPolicy(ActorCriticPolicy):
     def pack(self, levels: int) -> ActorCritic:
         """Return the current weights for the kernel; ``levels`` as in ``Losses``.
 
-        Raises:
-            ValueError: if weights are not finite, as torch's distributions do.
+        Raises ValueError if weights are not finite, as torch's distributions do.
         """
         both = [[(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in layers] for layers in self._layers()]
         log_std = np.zeros(0) if levels else self.log_std.detach().numpy()

@@ -25,10 +25,8 @@ REPORT_SEED = 2**20  # of the pieces for reports; none is trained on
 def output_bounds(policy: PolicySender, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds, (n,) each, of a policy's output over boxes of states with the ends ``low`` and ``high``, (n, width) each.
 
-    The output is that before it is clipped to [-1, 1]. Rounding is accounted for.
-
-    Raises:
-        InputError: for a policy with other than dense stages (such as a memory) or a head other than ``mean``.
+    The output is that before it is clipped to [-1, 1]. Rounding is accounted for. Raises InputError for a policy with other than
+    dense stages (such as a memory) or a head other than ``mean``.
     """
     if policy.head != "mean" or set(policy.stage_kinds) != {"dense"}:
         raise InputError(f"{policy.name!r}: bounds are for dense stages and the head 'mean'")

@@ -38,8 +38,7 @@ def find_gap(
 ) -> np.ndarray:
     """Return the box in which the policy falls furthest behind the baseline: (n_ranges, 2).
 
-    Raises:
-        InputError: for a baseline that is no classic CCA.
+    Raises InputError for a baseline that is no classic CCA.
     """
     boxes = draw_boxes(gap, seed, round_, len(settings.distribution.leaves))
     within = np.repeat(boxes, gap.networks, axis=0)

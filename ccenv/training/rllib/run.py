@@ -58,8 +58,7 @@ def pack(algorithm: Any) -> dict[str, np.ndarray]:
 def unpack(algorithm: Any, tensors: dict[str, np.ndarray]) -> None:
     """Restore what :func:`pack` returned, and send it to the runners.
 
-    Raises:
-        InputError: if names or shapes do not fit the algorithm's modules.
+    Raises InputError if names or shapes do not fit the algorithm's modules.
     """
     state = algorithm.learner_group.get_state()
     learner = state["learner"]
