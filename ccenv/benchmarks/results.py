@@ -96,10 +96,7 @@ def _find_metric(name: str) -> Metric:
 
 
 def read_suite(manifest: dict[str, Any], where: str) -> SuiteBase:
-    """Return the suite of a manifest; metrics of a user come from their descriptions in the manifest; no code of the user runs.
-
-    Raises InputError with the key, the value seen and what is allowed.
-    """
+    """Return the suite of a manifest, without running the user's code that it describes. Raises InputError."""
     for data in manifest.get(USER_METRICS, ()):
         description = validate(UserMetricDescription, data, f"{where}: {USER_METRICS}")
         if description.name not in METRICS and not own_metric(description.name):
@@ -126,9 +123,8 @@ _PLAIN = ("key", "scenario", "agent", "adversary", "seed", "engine_seed", "model
 def make_columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of a table of cells.
 
-    Returns:
-        dict: what each cell was; ``parameter.NAME`` and ``metric.NAME``, None where a cell has none; ``path``, ``series`` and
-            ``preconditions`` as JSON text.
+    These are what each cell was; ``parameter.NAME`` and ``metric.NAME``, None where a cell has none; ``path``, ``series`` and
+    ``preconditions`` as JSON text.
     """
     columns: dict[str, list[Any]] = {name: [record[name] for record in records] for name in _PLAIN}
     for prefix, part in (("parameter.", "parameters"), ("metric.", "metrics")):
@@ -147,10 +143,7 @@ def make_columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
-    """Write cells atomically as Parquet for pandas, DuckDB and R; equal cells make equal bytes.
-
-    Raises MissingExtraError without pyarrow; CcenvError if the file cannot be written.
-    """
+    """Write cells atomically as Parquet; equal cells make equal bytes. Raises CcenvError; MissingExtraError without pyarrow."""
     require_extra("pyarrow", "bench")
     import pyarrow
     from pyarrow import parquet

@@ -50,10 +50,7 @@ MIN_SECONDS = 0.25
 
 
 def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
-    """Return median and best units per second over REPETITIONS of work, of which one call does ``units``.
-
-    It is called once as warm-up, then as often as fits into MIN_SECONDS per repetition.
-    """
+    """Return median and best units per second over REPETITIONS of work, of which one call does ``units``, after a warm-up."""
     work()
     calls, one_call_s = 1, _seconds(work, 1)
     calls = max(1, round(MIN_SECONDS / max(one_call_s, 1e-9)))
@@ -187,12 +184,10 @@ def mixed_flows(duration_s: float) -> Scenario:
 
 
 def measure_fluid() -> dict[str, float]:
-    """Time the kernels, compiled beforehand.
+    """Time the kernels, compiled beforehand; keys below.
 
-    Returns:
-        `ode_10_mixed_flow_steps_per_s`: flow-steps per second of one thread, ten mixed flows, best of three runs.
-        `ode_validation_sweep_s`: wall time of the full validation sweep on all threads, s.
-        `ode_threads`: how many threads that was.
+    - ``ode_10_mixed_flow_steps_per_s``: flow-steps per second of one thread, ten mixed flows, best of three runs. -
+    ``ode_validation_sweep_s``: wall time of the full validation sweep on ``ode_threads`` threads.
     """
     scenario = mixed_flows(5.0)
     simulate_batch([mixed_flows(0.01)], threads=1)
@@ -381,13 +376,10 @@ RECORDS = FilePath("benchmarks") / "speed"
 
 
 def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
-    """Measure everything; takes about two minutes, most of it the cold start.
+    """Measure everything; takes about two minutes, most of it the cold start. Raises MissingExtraError without Stable-Baselines3.
 
-    Returns:
-        dict: flat; rates in units per second (medians, best runs under ``..._best``), seconds, bytes, machine and versions.
-
-    Raises:
-        MissingExtraError: if Stable-Baselines3 is not installed.
+    The dictionary is flat: rates in units per second (medians, best runs under ``..._best``), seconds, bytes, machine and
+    versions.
     """
     require_extra("stable_baselines3", "train")
     result: dict[str, Any] = {**measure_engine(), **measure_environments(), **measure_start()}
@@ -425,7 +417,7 @@ def measure_synthesis(queries: Sequence[str] = QUERIES, plain: str = PLAIN) -> d
     """Return CPU seconds from the YAML of each query to its solutions, and the number of keys; compilation and import excluded.
 
     The pipeline has one worker; the query ``plain`` also runs by generator and verifier alone, for comparison. Raises CcenvError
-    if a query is not answered within its limits: a time without an answer is none.
+    if a query is not answered within its limits.
     """
     warm_up()
     out: dict[str, float] = {}

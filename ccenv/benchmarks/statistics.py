@@ -21,15 +21,9 @@ SEED = 0
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the middle half: the lowest and the highest quarter of the values are left out.
+    """Return the mean of the middle half of finite values (..., n), n >= 1, over the last axis. Raises InputError.
 
-    A quarter of n is floor(n/4) values at each end, as in ``scipy.stats.trim_mean``, which RLiable uses.
-
-    Args:
-        values: (..., n) finite, n >= 1; the last axis is averaged.
-
-    Raises:
-        InputError: if there is nothing to average.
+    floor(n/4) values at each end are left out, as in ``scipy.stats.trim_mean``, which RLiable uses.
     """
     n = values.shape[-1]
     if n == 0 or not np.isfinite(values).all():
@@ -40,14 +34,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An aggregate with its uncertainty.
-
-    Attributes:
-        iqm: interquartile mean.
-        low: lower end of the interval.
-        high: upper end.
-        n_runs: number of values.
-    """
+    """An interquartile mean with the ends of its interval, and the number of values."""
 
     iqm: float
     low: float
@@ -60,14 +47,8 @@ def estimate(
 ) -> Estimate:
     """Return the interquartile mean over all runs of all tasks and its percentile bootstrap interval, stratified by task.
 
-    Args:
-        tasks: per task the values of its runs; tasks may have different numbers of runs, at least one each.
-        replicates: bootstrap samples.
-        confidence: share of the samples inside the interval.
-        seed: of the counter-based generator (Philox), so that the interval can be made again.
-
-    Raises:
-        InputError: if a task has no run or a value is not finite.
+    ``tasks`` are the values of each task's runs, at least one. ``confidence`` is the share of the samples inside the interval.
+    Raises InputError if a task has no run or a value is not finite.
     """
     strata = [np.asarray(runs, dtype=np.float64) for runs in tasks]
     if not strata or any(runs.ndim != 1 or len(runs) == 0 for runs in strata):
@@ -96,15 +77,8 @@ def _draw_counts(n: int, stream: int) -> np.ndarray:
 def probability_of_improvement(ours: Tasks, theirs: Tasks, *, sign: float = 1.0) -> tuple[float, float, float] | None:
     """Return the probability that a run of ours beats a run of theirs in a scenario drawn at random, with its 95 % interval.
 
-    The mean over scenarios of the Mann-Whitney statistic, ties counted half; percentile bootstrap of both sides.
-
-    Args:
-        ours: values per scenario.
-        theirs: the same of the other; only scenarios that both have count.
-        sign: 1 where higher is better, -1 where lower is.
-
-    Returns:
-        tuple: probability, low and high; None if no scenario is common.
+    The mean over common scenarios of the Mann-Whitney statistic, ties counted half; percentile bootstrap of both sides. ``sign``
+    is 1 where higher is better, -1 where lower is. None if no scenario is common.
     """
     common = [name for name in ours if name in theirs and len(ours[name]) and len(theirs[name])]
     if not common:
@@ -122,15 +96,7 @@ def probability_of_improvement(ours: Tasks, theirs: Tasks, *, sign: float = 1.0)
 
 
 def performance_profile(tasks: Tasks, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the share of runs above each threshold, with its pointwise 95 % interval.
-
-    Args:
-        tasks: values per scenario.
-        thresholds: shape (T,).
-
-    Returns:
-        tuple: share, low and high, each of shape (T,).
-    """
+    """Return the share of runs above each of (T,) thresholds, with its pointwise 95 % interval: share, low, high, each (T,)."""
     total = sum(len(values) for values in tasks.values())
     samples = np.zeros((REPLICATES, len(thresholds)))
     point = np.zeros(len(thresholds))

@@ -47,11 +47,11 @@ class Player:
 
     Attributes:
         label: its name in tables.
-        kind: ``classic``, ``program``, ``contract`` or ``policy`` for senders, ``scripted``, ``recorded`` or ``learned`` for
-            adversaries, ``file`` for both where code of a user (a Python file or an installed plugin) defines it.
+        kind: of a sender (``classic``, ``program``, ``contract``, ``policy``) or adversary (``scripted``, ``recorded``,
+            ``learned``); ``file``: code of a user (a Python file or an installed plugin).
         spec: builds it (``make_sender``, ``make_adversary``).
         sha256: content hash, so that a changed file is noticed.
-        source_sha256: hash of the user's Python file; a worker runs no other.
+        source_sha256: of the user's Python file; a worker runs no other.
     """
 
     label: str
@@ -75,10 +75,7 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
 
 
 def adversary_player(spec: str, *, code: bool = False) -> Player:
-    """Return the player of an adversary spec; ``code`` as in :func:`agent_player`.
-
-    Raises InputError for an adversary that only an environment can drive.
-    """
+    """Return the player of an adversary spec; arguments and errors as of :func:`agent_player`."""
     adversary = load_adversary(spec) if code else make_adversary(spec)
     if isinstance(adversary, ExternalAdversary):
         raise InputError(f"adversary {spec!r} has no rule of its own: it cannot be benchmarked")
@@ -136,11 +133,11 @@ class Cell(ABC):
     """Everything that determines the numbers of one run.
 
     Attributes:
-        suite: name and version of the suite.
+        suite: name and version.
         scenario: name of the case.
         engine_seed: keys the random numbers; follows from suite, case and seed.
         agent: the sender under test.
-        own_metrics: metrics of the user.
+        own_metrics: of the user.
         per_task: cells per task of a worker.
     """
 
@@ -205,12 +202,7 @@ class Cell(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceCell(Cell):
-    """A cell whose run is a trace: of the curve engine, played or attacked.
-
-    Attributes:
-        path: the path as data.
-        steps_per_rtt: K.
-    """
+    """A cell whose run is a trace of the curve engine, played or attacked; ``path`` as data, ``steps_per_rtt`` is K."""
 
     model: str
     path: dict[str, Any]

@@ -32,13 +32,7 @@ from ccenv.network.trace import Trace
 
 @dataclass(frozen=True, kw_only=True)
 class CurveCell(TraceCell):
-    """A run of the curve engine.
-
-    Attributes:
-        steps, first_row: length, and where the warm-up ends.
-        n_flows: how many flows the sender under test has.
-        competitors: senders of the other flows.
-    """
+    """A run of the curve engine; ``first_row`` is where the warm-up ends, ``n_flows`` counts those of the sender under test."""
 
     steps: int
     first_row: int
@@ -52,11 +46,10 @@ class CurveCell(TraceCell):
         return self.record(self.model, self.path, metrics=self.values(self.trace()))
 
     def trace(self, adversary: Adversary | None = None) -> Trace:
-        """Play the cell and return its legal trace.
+        """Play the cell and return its legal trace. Raises as :meth:`run`.
 
         Each cell has its own engine: ring lengths and random keys of a batch depend on all members, so the numbers of a cell
-        would change with the backend, a filter or a resumed run. Raises InputError if a player's file changed since the cell was
-        made; EngineError if the trace breaks a law of its model.
+        would change with the backend, a filter or a resumed run.
         """
         flows = [self.agent] * self.n_flows + list(self.competitors)
         engine = CurveEngine(
@@ -84,10 +77,7 @@ class CurveCell(TraceCell):
 
 
 def make_curve_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[CurveCell]:
-    """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
-
-    Raises InputError for unknown agents or adversaries, or a path that does not fit the grid.
-    """
+    """Return all cells of a suite, in its order. Raises InputError for unknown players, or a path that does not fit the grid."""
     adversaries = [*(adversary_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
     out = []
@@ -166,10 +156,7 @@ def search_player(spec: str) -> Player:
 
 
 def make_attack_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[AttackCell]:
-    """Return all attacks of a suite for some agents, with the user's additions, in its order.
-
-    Raises InputError for unknown agents or adversaries.
-    """
+    """Return all attacks of a suite, in its order. Raises InputError for unknown agents or adversaries."""
     adversaries = [*(search_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     warm_up = round(suite.warm_up_rtts or 0)
     window = round(suite.duration_rtts or 0) - warm_up

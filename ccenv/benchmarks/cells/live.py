@@ -26,12 +26,9 @@ class LiveCell(Cell):
     """A live run. All cells form one task, because concurrent runs would disturb each other.
 
     Attributes:
-        sender: of the live scenario.
         moves: sender against which they were found, or a file of moves.
-        moves_sha256: of the file.
         calm: the path without the moves.
         kernel: release of the kernel that runs it.
-        cpu: of the machine.
     """
 
     sender: str

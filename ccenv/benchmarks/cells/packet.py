@@ -87,10 +87,7 @@ class PacketCell(Cell):
 
 
 def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
-    """Return all cells of a suite for some agents, with the user's metrics, in the order of the suite.
-
-    Raises InputError for a network that cannot be, or unknown senders.
-    """
+    """Return all cells of a suite, in its order. Raises InputError for a network that cannot be, or unknown senders."""
     if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays networks packet by packet: it takes no --adversary")
     out = []
@@ -164,7 +161,7 @@ def _insert_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
 
 
 def _path(scenario: Scenario) -> dict[str, Any]:
-    """Return the bottleneck as the curve engine's records have it, for tables and pictures."""
+    """Return the bottleneck as the curve engine's records have it."""
     link = scenario.links[0]
     return {
         "link_rate_Bps": link.rate_Bps,

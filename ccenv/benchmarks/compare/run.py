@@ -42,19 +42,13 @@ _SENDERS = "A name (ccenv list agents), a Python file, a program (.json) or a po
 
 @dataclass(frozen=True)
 class Comparison(TableResult):
-    """The outcome of :func:`compare`.
-
-    Attributes:
-        rows: one per sender, in their order.
-        results: runs of the first seed; None for a sender that failed.
-    """
+    """The outcome of :func:`compare`: a row per sender, and the runs of the first seed (None for a sender that failed)."""
 
     setting: Setting
     rows: tuple[Row, ...]
     results: tuple[Result | None, ...] = field(repr=False)
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"Comparison({', '.join(row.sender for row in self.rows)} on {self.setting})"
 
     @cached_property
@@ -194,12 +188,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Task:
-    """The task of every sender, as plain data for other processes.
-
-    Attributes:
-        attack_flow_steps: budget of an attack; 0: none.
-        hashes: of the users' files, by path; a worker runs no other content.
-    """
+    """The task of every sender, as plain data for other processes, which run the users' files only with these ``hashes``."""
 
     setting: Setting
     attack_flow_steps: int

@@ -83,7 +83,6 @@ class Setting:
         return {"name": spec, "links": [link], "flows": flows, **run}
 
     def __str__(self) -> str:
-        """Describe the network in one line."""
         bdp = self.buffer_bytes / (self.rate_Bps * self.rtt_s)
         parts = [f"{self.rate_Bps / MBPS_IN_BPS:g} Mbit/s", f"{1e3 * self.rtt_s:g} ms", f"buffer {bdp:.3g} BDP"]
         parts += [f"{self.flows} flows each"] if self.flows > 1 else []

@@ -40,13 +40,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The result of :func:`which`.
-
-    Attributes:
-        rows: the senders of each network class, best first.
-        by: metric of the ranking.
-        failed: senders of the user that failed: name -> why.
-    """
+    """The result of :func:`which`: the senders of each network class, best first; ``failed`` has the reason of the user's senders."""
 
     rows: tuple[Choice, ...]
     by: str
@@ -76,20 +70,11 @@ def which(
     fresh: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choices:
-    """Rank the senders on a network class, drawn by five seeds; stored runs are reused.
+    """Rank the senders on a network class (empty: all), drawn by five seeds; stored runs are reused.
 
-    Args:
-        network: a class (:func:`networks`); empty: all.
-        senders: further senders: names or Python files.
-        by: metric of the suite that ranks the senders.
-        out: folder of the stored runs.
-        jobs: worker processes; by default one per core.
-        fresh: discard stored runs.
-        report: called with the numbers of finished and of all runs.
-
-    Raises:
-        UnknownNameError: for an unknown kind of network or sender.
-        InputError: for a metric by which nothing can be sorted.
+    ``senders`` are further ones, names or Python files; ``by`` is the metric of the ranking; ``jobs`` None: one per core;
+    ``report`` gets the numbers of finished and of all runs. Raises UnknownNameError for an unknown network class, sender or
+    metric.
     """
     suite, summaries = _suite(), networks()
     if network and network not in summaries:

@@ -46,7 +46,7 @@ class Case:
 
     Attributes:
         name: of the record; repetitions share one.
-        train: whether it belongs to the training half.
+        train: belongs to the training half.
         scenario: its parameter set is replaced.
         error: maps metrics to errors in bands, by quantity.
     """

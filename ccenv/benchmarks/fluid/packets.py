@@ -21,19 +21,15 @@ RED_WEIGHT = 0.002  # of the newest queue in the average: ns-2's default
 
 
 def packet_cells(sweep: Sweep, runs: int = RUNS, progress: Callable[[int, int], None] | None = None) -> list[dict[str, Any]]:
-    """Run every cell of a sweep in the packet engine.
+    """Run every cell of a sweep in the packet engine; ``progress`` is called with the numbers of finished and of all cells.
 
     The senders are the packet engine's own (real start-up, windows of packets, loss recovery), the network is the sweep's: one
-    bottleneck, access delays before it, the same buffer in packets. RED has the sweep's thresholds on ns-2's averaged queue.
-
-    Args:
-        sweep: its parameter set and step concern the fluid model only.
-        runs: averaged runs per cell; they differ in the start times of the flows.
-        progress: called with the number of finished cells and of all.
+    bottleneck, access delays before it, the same buffer in packets. RED has the sweep's thresholds on ns-2's averaged queue. The
+    runs of a cell differ in the start times of the flows.
 
     Returns:
-        One dictionary for each cell with the keys of ``Sweep.run`` that the two have in common, each the mean over the runs,
-        and for each metric the standard deviation over the runs under ``spread``.
+        list: per cell the keys of ``Sweep.run`` that the two have in common, each the mean over the runs, and per metric the
+        standard deviation over the runs under ``spread``.
 
     Raises:
         InputError: for fewer runs than one.
@@ -111,11 +107,9 @@ def _measure(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: in
 
 
 def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the difference of fluid model and packet engine over the cells, by metric.
+    """Return per metric the mean and largest absolute difference of the two engines, the cell of the largest, and a correlation.
 
-    Returns:
-        One dictionary for each metric: mean and largest absolute difference, the cell of the largest, and the rank correlation
-        of the two over the cells (Spearman; None where one of them is constant).
+    It is Spearman's rank correlation over the cells; None where one of the two is constant.
     """
     from scipy.stats import spearmanr
 

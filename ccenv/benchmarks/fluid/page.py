@@ -41,7 +41,6 @@ class Table:
     """Cells of the validation sweep, looked up by mix, discipline and buffer."""
 
     def __init__(self, cells: Cells) -> None:
-        """Index the cells."""
         self._cells = {(c["mix"], c["discipline"], float(c["buffer_bdp"])): c for c in cells}
 
     def values(self, metric: str, mixes: str | Iterable[str], discipline: str, buffers: Iterable[float]) -> list[float]:
@@ -52,14 +51,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of the paper with its check.
-
-    Attributes:
-        source: section or insight of [BBR-fluid].
-        text: the statement, paraphrased.
-        criterion: when it holds, in numbers.
-        check: returns (holds, text of the measured values).
-    """
+    """A paraphrased statement of a section of [BBR-fluid], and the check that returns (holds, measured values in words)."""
 
     source: str
     text: str
@@ -172,14 +164,7 @@ STATEMENTS: tuple[Statement, ...] = (
 
 
 def judge(cells: Cells) -> list[dict[str, Any]]:
-    """Check every statement on the cells of the validation sweep.
-
-    Returns:
-        One dictionary for each statement: source, text, criterion, holds, measured.
-
-    Raises:
-        KeyError: if a cell is missing.
-    """
+    """Check every statement on the cells of the validation sweep: source, text, criterion, holds, measured. Raises KeyError."""
     table = Table(cells)
     out = []
     for s in STATEMENTS:
@@ -208,15 +193,7 @@ def report_html(
     traces: Sequence[Run] = (),
     portraits: Sequence[Any] = (),
 ) -> str:
-    """Return the page as text; equal input makes equal bytes.
-
-    Args:
-        sweep: what was run.
-        cells: of Sweep.run.
-        packets: of packet_cells; without them the page has no column of the packet engine and says so.
-        traces: runs with traces to show side by side (Figs. 4, 5, 11, 12).
-        portraits: phase portraits to show.
-    """
+    """Return the page as text; equal input makes equal bytes. ``packets`` are of packet_cells, ``traces`` runs with traces."""
     parts = [
         f"<h1>{html.escape(sweep.title or 'Fluid-model sweep')}</h1>",
         f"<p>Fluid models of [BBR-fluid] as implemented in ccenv {VERSION}. {html.escape(_setting(sweep))}.</p>",
@@ -366,13 +343,10 @@ def cells_of_sets(sweep: Sweep, threads: int | None = None) -> dict[str, list[di
 
 
 def statements_table(columns: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Judge the statements of the paper for several lists of cells.
-
-    Args:
-        columns: cells by the column's name; each list has all cells of the sweep `validation`.
+    """Judge the statements for several lists of cells of the sweep `validation`, by the column's name.
 
     Returns:
-        One row for each statement: source, text, criterion, and for each column ``{"holds": ..., "measured": ...}``.
+        list: per statement its source, text, criterion, and for each column ``{"holds": ..., "measured": ...}``.
 
     Raises:
         InputError: if cells are missing.
@@ -404,13 +378,10 @@ def read_packets(record: Path) -> list[dict[str, Any]]:
 
 
 def published_distance(cells: Sequence[dict[str, Any]], published: Path, sweep_name: str) -> dict[str, Any]:
-    """Compare cells with recorded numbers of the published simulator.
+    """Compare cells with recorded numbers of the published simulator. Raises InputError for another file, or missing cells.
 
     Returns:
-        cells, within (cells in all PUBLISHED_BANDS), beyond (their names), and the largest difference of each metric.
-
-    Raises:
-        InputError: for another file, or one without these cells.
+        dict: cells, within (cells in all PUBLISHED_BANDS), beyond (their names), and the largest difference of each metric.
     """
     data = read_json(published)
     try:

@@ -78,12 +78,9 @@ def variables_figure(run: Run, flow: int = 0) -> Figure:
 
 
 def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequence[dict[str, Any]] = ()) -> Figure:
-    """Draw one metric over the buffer size, a panel for each discipline and a line for each mix (Figs. 6-10, 13-17).
+    """Draw one of FLUID_METRICS over the buffer size, a panel per discipline and a line per mix (Figs. 6-10, 13-17).
 
-    Args:
-        cells: of the fluid model.
-        metric: one of FLUID_METRICS.
-        packets: the same cells of the packet engine, as a second row of panels.
+    With ``packets``, the same cells of the packet engine, there is a second row of panels.
     """
     if metric not in FLUID_METRICS:
         raise unknown_name("metric", metric, FLUID_METRICS)
@@ -124,7 +121,6 @@ def phase_figure(portrait: Portrait) -> Figure:
 
 
 def _finish(axes: Iterable[Axes], labels: Sequence[str]) -> None:
-    """Finish panels over one time axis."""
     for ax, label in zip(axes, labels, strict=True):
         finish(ax, y=label)
         if len(ax.get_legend_handles_labels()[0]) <= 10:

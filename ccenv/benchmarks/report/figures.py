@@ -95,7 +95,6 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
 
 
 def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the empirical distribution of a metric over the cells."""
     measure = suite.measure(figure.shown[0])
     for group in dict.fromkeys(parameter(cell, figure.by) if figure.by else None for cell in cells):
         group_cells = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
@@ -227,7 +226,6 @@ def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_lab
 
 
 def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
-    """Draw the distribution of the slowdown of transfers, a line per cell."""
     del suite, figure
     agents = list(dict.fromkeys(cell["agent"] for cell in cells))[:MAX_LINES]
     for colour, agent in enumerate(agents):

@@ -106,7 +106,6 @@ def _point(record: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _bars(suite: SuiteBase, summary: list[dict[str, Any]], ax: Axes) -> None:
-    """Draw the nominal score with its interval, and the worst case."""
     from matplotlib.patches import Patch
 
     entries = [entry for entry in summary if entry["score"] is not None][::-1]
@@ -166,10 +165,7 @@ code,pre{background:#f4f4f4;padding:.1rem .3rem}pre{padding:.6rem;overflow-x:aut
 
 
 def build_report(folder: FilePath) -> dict[str, Any]:
-    """Write the report of a run into its folder.
-
-    Args:
-        folder: of ``ccenv bench run``.
+    """Write the report of a run of ``ccenv bench run`` into its folder.
 
     Returns:
         dict: ``page``, ``figures`` (files), ``agreement`` (how many published values are reproduced, in the same direction, ...).

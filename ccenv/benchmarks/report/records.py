@@ -19,10 +19,7 @@ _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_
 
 
 def write_record(folder: FilePath, out: FilePath) -> FilePath:
-    """Write the record of a finished run (a folder of ``ccenv bench run``) to ``out/SUITE``, and return that folder.
-
-    Raises InputError if the run is not complete; CcenvError if a file cannot be written.
-    """
+    """Write the record of a finished run to ``out/SUITE``, and return that folder. Raises InputError if a run is not complete."""
     manifest = read_manifest(folder)
     if not manifest.get("complete"):
         raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")

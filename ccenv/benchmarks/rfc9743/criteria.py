@@ -142,10 +142,7 @@ class Criteria(StrictModel):
 
 
 def load_criteria(name: str) -> tuple[Criteria, PacketSuite]:
-    """Load shipped criteria or a YAML file, and their suite.
-
-    Args:
-        name: shipped name or path; the suite of a file may be a path from its folder.
+    """Load shipped criteria or a YAML file, and their suite, which may be a path from the file's folder.
 
     Raises:
         InputError: one line with the key, the value seen and what is allowed; for measures that the suite does not have.

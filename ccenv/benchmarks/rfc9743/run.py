@@ -110,12 +110,10 @@ class Report(TableResult, dict[str, Any]):
     """A report: sender, criteria with numbers and verdicts, worst cases, proofs, and where it comes from."""
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Return a row per measure."""
         keep = ("label", "metric", "unit", "value", "baseline", "verdict", "n_cells")
         return [{"criterion": c["id"], **{k: m[k] for k in keep}} for c in self["criteria"] for m in c["measures"]]
 
     def __repr__(self) -> str:
-        """Return one line."""
         verdicts = ", ".join(f"{c['id']} {c['verdict']}" for c in self["criteria"])
         return f"Report({self['sender']['name']}: {verdicts})"
 

@@ -19,8 +19,7 @@ FAILED = "failed"
 def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
     """Play a cell and return its record; for code of a user that fails a record of the failure.
 
-    ``broken`` maps the hash of user code that failed to its error; such code is not played again. Raises CcenvError if a sender
-    that comes with ccenv, a program or a policy fails.
+    ``broken`` maps hashes of code that failed to errors; such code is not played again. Other senders that fail raise CcenvError.
     """
     if cell.agent.kind != FILE:
         return cell.run()
@@ -35,9 +34,7 @@ def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
 def play_cells(cells: Sequence[Cell], backend: str, workers: int) -> Iterator[list[CellData]]:
     """Play cells on a backend, with a number of workers; yield the records of finished cells as they come.
 
-    Raises:
-        MissingExtraError: if Ray is wanted and not installed.
-        CcenvError: if a worker dies; records yielded before stay valid.
+    Raises MissingExtraError if Ray is wanted and not installed; CcenvError if a worker dies: records yielded before stay valid.
     """
     if backend == LOCAL:
         broken: dict[str, str] = {}
@@ -49,7 +46,6 @@ def play_cells(cells: Sequence[Cell], backend: str, workers: int) -> Iterator[li
 
 
 def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Split the cells into tasks of ``per_task`` cells."""
     size = cells[0].per_task if cells else 1
     return [list(cells[start : start + size]) for start in range(0, len(cells), size)]
 

@@ -235,10 +235,7 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
 
 
 def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[Cell]:
-    """Return all cells of a suite for some agents, with the user's additions, in the order of the suite.
-
-    Raises InputError for unknown agents or adversaries, or an invalid network.
-    """
+    """Return all cells of a suite, in its order. Raises InputError for unknown players, or an invalid network."""
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
         cells += make_packet_cells(suite, agents, additions)
@@ -262,10 +259,7 @@ def _cores() -> int:
 
 
 def _order_records(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Order this run's cells as the suite, followed by those of agents of earlier runs.
-
-    Cells of changed agents or older code are dropped.
-    """
+    """Order this run's cells as the suite, then those of agents of earlier runs; drop those of changed agents or older code."""
     keys = [cell.key for cell in cells]
     codes = {cell.code for cell in cells}
     agents = {cell.agent.label for cell in cells}  # FIXED is one of them where it plays

@@ -14,10 +14,9 @@ from ccenv.network.metrics.table import Metric
 def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Summarise the records of a suite, one entry per sender, best nominal score first.
 
-    Returns:
-        list: per sender ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against``
-        (adversary -> metric -> mean over its cells, None where it is undefined in all) and ``worst_case``; where adversaries have
-        several goals also ``worst_by_goal`` (goal -> as ``worst_case``, over the scenarios of that goal).
+    Entries have ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against`` (adversary ->
+    metric -> mean over its cells, None where it is undefined in all) and ``worst_case``; where adversaries have several goals
+    also ``worst_by_goal`` (goal -> as ``worst_case``, over the scenarios of that goal).
     """
     entries = []
     for agent in dict.fromkeys(record["agent"] for record in records):

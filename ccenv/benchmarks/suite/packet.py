@@ -120,12 +120,7 @@ def _format_parameter(name: str, value: Value) -> str:
 
 @dataclass(frozen=True)
 class PacketCase:
-    """A point of a family.
-
-    Attributes:
-        name: unique in the suite.
-        chosen: parameter -> value, without the drawn ones.
-    """
+    """A point of a family: parameter -> value, without the drawn ones."""
 
     name: str
     scenario: PacketScenario

@@ -79,10 +79,7 @@ def _value(record: CellData, quantity: Quantity) -> float | None:
 
 
 def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case.
-
-    None where no case has two runs, since nothing can then be resampled.
-    """
+    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case; None where no case has two runs."""
     tasks: dict[str, list[float]] = {}
     for record in select_cells(records, quantity):
         value = _value(record, quantity)
@@ -97,9 +94,8 @@ def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float
 def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
     """Compare a published value with ours.
 
-    Returns:
-        dict: ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
-            comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
+    The keys are ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
+    comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
     """
     measured = compute_quantity(records, reference)
     other = next((q for q in (reference.above, reference.below) if q is not None), None)

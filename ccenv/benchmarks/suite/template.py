@@ -29,14 +29,9 @@ Spans = dict[str, list[tuple[float, float]]]
 
 
 def substitute(template: Any, values: dict[str, Any]) -> Any:
-    """Put parameters into a template.
+    """Put parameters into a template, in which ``$agent`` may stay. Raises InputError for a name that is no parameter.
 
-    Args:
-        template: YAML data; a text that is ``$name`` as a whole becomes the value, ``$name`` within a text its digits.
-        values: per name; ``$agent`` stays if it is not among them.
-
-    Raises:
-        InputError: for a name that is no parameter.
+    A text that is ``$name`` as a whole becomes the value, ``$name`` within a text its digits.
     """
     if isinstance(template, dict):
         return {key: substitute(item, values) for key, item in template.items()}
@@ -66,19 +61,10 @@ def find_parameters(template: Any) -> set[str]:
 
 
 def expand(network: dict[str, Any], duration_s: float, key: int) -> tuple[dict[str, Any], Spans]:
-    """Turn a template without parameters into a scenario's data.
+    """Turn a template without parameters into a scenario's data and its windows. Raises InputError for a wrong key or value.
 
-    Args:
-        network: links, flows and mss_bytes, with the additions of this module.
-        duration_s: length of the run.
-        key: of the random numbers of ``web``.
-
-    Returns:
-        tuple: what ``ccenv.simulation.read_scenario`` takes, and windows by name: ``phaseK`` of a pyramid, in which K of its
-            flows are there, without the first quarter of each stay.
-
-    Raises:
-        InputError: for a wrong key or value.
+    ``key`` is that of the random numbers of ``web``. ``phaseK`` of a pyramid is the window in which K of its flows are there,
+    without the first quarter of each stay.
     """
     links = [_link(link) for link in network.get("links", [])]
     flows: list[dict[str, Any]] = []

@@ -31,26 +31,15 @@ def detector_root(r: float) -> float:
 
 
 def false_positives(wndbnd_mss: float, loss_ratio: float, tarp: float, mincwnd_mss: float = 2.0) -> float:
-    """Return the share of time in which 4CP's detector wrongly says that the phase is good.
+    """Return the share of time in which 4CP's detector wrongly says that the phase is good ([4CP] theorem 1).
 
-    f = exp(-lambda a (mincwnd + wndbnd)) with lambda = mincwnd tarp r.
-
-    Args:
-        wndbnd_mss: the detector's lower bound, in segments.
-        loss_ratio: r = p/tarp > 1.
-        tarp: target loss event rate.
-        mincwnd_mss: smallest window, in segments.
-
-    Reference: [4CP] theorem 1.
+    f = exp(-lambda a (mincwnd + wndbnd)) with lambda = mincwnd tarp r, r = p/tarp > 1 and tarp the target loss event rate.
     """
     return math.exp(-mincwnd_mss * tarp * loss_ratio * detector_root(loss_ratio) * (mincwnd_mss + wndbnd_mss))
 
 
 def throughput_gain_bound(n: float) -> float:
-    """Return (sqrt(n) + 1/sqrt(n))/2, the largest throughput of 4CP over TCP with at most n short transfers at a time.
-
-    Reference: [4CP] theorem 2 (i).
-    """
+    """Return (sqrt(n) + 1/sqrt(n))/2, 4CP's largest gain over TCP with up to n short transfers at a time ([4CP] theorem 2 (i))."""
     return 0.5 * (math.sqrt(n) + 1 / math.sqrt(n))
 
 
@@ -60,17 +49,10 @@ def extremal_idle_share(n: float) -> float:
 
 
 def phases_equilibrium(shares: Sequence[float], fourcp: int, tcp: int) -> tuple[float, float]:
-    """Return the mean rates of a 4CP Automatic and of a TCP flow over phases u = 0, 1, ... of u short TCP flows.
+    """Return the mean rates of a 4CP Automatic and of a TCP flow, as shares of the link, over phases of 0, 1, ... short TCP flows.
 
-    In a good phase every TCP flow has the mean rate of 4CP and 4CP the rest; in a bad one 4CP has nothing.
-
-    Args:
-        shares: share of time of each phase.
-        fourcp: long 4CP flows, >= 1.
-        tcp: long TCP flows.
-
-    Returns:
-        tuple: rates of one 4CP and one TCP flow as shares of the link.
+    ``shares`` are those of time of each phase; ``fourcp`` >= 1 and ``tcp`` count the long flows. In a good phase every TCP flow
+    has the mean rate of 4CP and 4CP the rest; in a bad one 4CP has nothing.
 
     Reference: [4CP] appendix D, there for one flow each; solved by bisection, which needs no case of (17) and (18).
     """
@@ -89,18 +71,10 @@ def phases_equilibrium(shares: Sequence[float], fourcp: int, tcp: int) -> tuple[
 
 
 def two_phase_rates(n: float, m: float, k: float, a: float) -> tuple[float, float]:
-    """Return the mean rates of a long 4CP and of a long TCP flow as shares of the link.
+    """Return the mean rates of a long 4CP and of a long TCP flow as shares of the link ([4CP] theorem 3).
 
-    Args:
-        n: short transfers per batch.
-        m: long flows.
-        k: how many of them are 4CP Automatic, 0 to m.
-        a: load of the short transfers, mean size / (mean idle time * capacity).
-
-    Returns:
-        tuple: 4CP (not a number for k = 0) and TCP (not a number for k = m).
-
-    Reference: [4CP] theorem 3.
+    Of m long flows k, 0 to m, are 4CP Automatic; n short transfers come per batch; a is their load, mean size / (mean idle time *
+    capacity). 4CP is not a number for k = 0, TCP for k = m.
     """
     if k == 0:
         return math.nan, (1 - a * n / (1 + a * (n + m))) / m
@@ -113,10 +87,7 @@ def two_phase_rates(n: float, m: float, k: float, a: float) -> tuple[float, floa
 
 
 def response_time(n: float, m: float, k: float, a: float) -> float:
-    """Return the mean time of a short transfer in units of its time alone on the link: all TCP for k = 0, else k 4CP flows.
-
-    Reference: [4CP] s.4.3.2, properties.
-    """
+    """Return the mean time of a short transfer in units of its time alone ([4CP] s.4.3.2): all TCP for k = 0, else k 4CP."""
     if k == 0:
         return n + m
     return n if a <= 1 / k - 1 / n else 1 / two_phase_rates(n, m, k, a)[0]
@@ -148,13 +119,7 @@ def tcp_window_mss(loss_event_rate: float, ack_every: float = 1.0) -> float:
 def queue_keeper_delay_s(rate_Bps: float, rtt_s: float, alpha_bytes: float, base_rtts: float = 1.0) -> float:
     """Return the equilibrium RTT of a flow that keeps alpha bytes in the queue: base * Rm + alpha / C.
 
-    Args:
-        rate_Bps: C.
-        rtt_s: Rm.
-        alpha_bytes: what it keeps.
-        base_rtts: 1 for Vegas, FAST and Copa; 2 for BBR limited by its window.
-
-    Reference: [Starvation] s.4.1, 5.1, 5.2.
+    ``base_rtts`` is 1 for Vegas, FAST and Copa, 2 for BBR limited by its window ([Starvation] s.4.1, 5.1, 5.2).
     """
     return base_rtts * rtt_s + alpha_bytes / rate_Bps
 
@@ -194,19 +159,9 @@ def _pyramid(height: float, k: float, t: float) -> tuple[float, float]:
 
 
 def response_time_of_period(period_s: float, n: float, m: float, k: float, alone_s: float) -> float:
-    """Return the mean response time where a batch of n transfers comes every period, in seconds.
+    """Return the mean response time, in seconds, where n transfers come every period; NaN where a batch outlasts the period.
 
     [4CP] s.4.3 has a mean idle time tau; with a period it is what the response leaves, so that a = alone / tau.
-
-    Args:
-        period_s: between the arrivals of two batches.
-        n: transfers per batch.
-        m: long flows.
-        k: how many of them are 4CP.
-        alone_s: time of one transfer alone on the link.
-
-    Returns:
-        float: not a number where a batch would not end before the next.
     """
     low, high = 0.0, period_s * (1 - 1e-9)
     if alone_s * response_time(n, m, k, alone_s / (period_s - high)) > high:
@@ -275,13 +230,9 @@ THEORY: dict[str, tuple[str, Callable[..., float]]] = {
 
 
 def evaluate(name: str, arguments: dict[str, Any]) -> float | None:
-    """Return a prediction for named arguments; those that the function does not take are left out.
+    """Return a prediction for those named arguments that the function takes; None where the statement does not speak about them.
 
-    Returns:
-        float: None where an argument is missing or outside of what the statement speaks about.
-
-    Raises:
-        UnknownNameError: for an unknown function.
+    Raises UnknownNameError for an unknown function.
     """
     if name not in THEORY:
         raise unknown_name("theory", name, THEORY)

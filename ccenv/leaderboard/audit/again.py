@@ -49,7 +49,7 @@ class Sampled:
 
 
 def make_title(record: Stored) -> str:
-    """Return the name of a record of a stage for messages."""
+    """Return the name of a record for messages."""
     return f"record {record.number} ({record.content['name']}, {record.content['stage']})"
 
 

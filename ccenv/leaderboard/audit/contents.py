@@ -103,11 +103,9 @@ class Contents:
     """The records of a board, parsed in order; each may refer only to earlier ones. ``read`` returns a file by its hash.
 
     Attributes:
-        items: parsed records, in order.
-        submissions: hash -> checked submission.
+        submissions: by hash.
         claims: claim -> number of the record that holds it.
         withdrawn: hashes of withdrawn submissions.
-        rounds: rounds so far.
     """
 
     def __init__(self, read: ReadFile) -> None:
@@ -197,7 +195,7 @@ class Contents:
         return cells
 
     def _check_audit(self, audited: Audited, number: int, where: str) -> None:
-        """Check that an audit counts no more records, runs and bounds than come before it. Raises InputError."""
+        """Check that an audit counts no more than what comes before it."""
         n_runs = n_bounds = 0
         for item in self.items:
             n_runs += len(item.content.cells) if isinstance(item.content, Damage) else len(item.cells)
@@ -232,7 +230,6 @@ def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
 
 
 def _played_data(content: PlayedContent) -> dict[str, Any]:
-    """Return the suite of a record as it was played."""
     suite: dict[str, Any] = content.manifest.suite if isinstance(content, Evaluation) else content.played  # type: ignore[attr-defined]
     return suite
 
@@ -242,7 +239,7 @@ def _load_played_suite(content: PlayedContent, where: str, **changes: Any) -> An
 
 
 def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: str) -> None:
-    """Check that an envelope is about its submission and has the rows of the table, with bounds on the grid of the search."""
+    """Check that an envelope has the rows of the table about its submission, with bounds on the grid of the search."""
     from ccenv.proofs.claims.envelope import METRICS, list_cells
 
     if envelope.player_sha256 != submission.sha256:
@@ -265,7 +262,7 @@ def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: st
 
 
 def _is_encoded(submission: CheckedSubmission) -> bool:
-    """Tell whether the solver has an encoding of a submission: a contract, a published CCA, or a program alone from its start."""
+    """Tell whether the solver has an encoding: of a contract, a published CCA, or a program alone from its start."""
     from ccenv.proofs.senders.catalog import PUBLISHED
 
     player = submission.player
@@ -275,7 +272,7 @@ def _is_encoded(submission: CheckedSubmission) -> bool:
 
 
 def _slot_pattern(kind: str, content: Any) -> str:
-    """Return the regular expression of the unique slot that follows from a record's content."""
+    """Return the regular expression of the slot that follows from a record's content."""
     if isinstance(content, (Begun, Revealed)):
         return f"{kind}/{content.number}"
     if isinstance(content, Audited):

@@ -47,9 +47,6 @@ class Survey:
     Attributes:
         sound: readable records whose hashes hold.
         chain: all rows whose hash and place in the chain hold, readable or not.
-        n_rows: number of rows.
-        contents: of the sound records.
-        problems: one line each.
     """
 
     read: Callable[[str], bytes]
@@ -125,29 +122,17 @@ def audit(
     limits: Limits | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Check a board.
+    """Check a board; problems are collected, and none ends the audit.
 
-    Checked are the hashes of all records, the chain and all files; the presence of expected heads in the chain; every submission,
-    parsed as if it were submitted today; commitments of closed rounds; the seeds of every evaluation, and its summary or score,
-    recomputed from its cells; a random sample of runs, repeated and compared bit by bit; and a random sample of proved bounds,
-    decided again by the solver. Problems are collected; none ends the audit.
-
-    Args:
-        store: the board.
-        home: holds the secrets of open rounds and the last head.
-        sample: number of repeated runs.
-        certificates: number of bounds that are decided again; needs the extra verify.
-        seed: of the sample; drawn at random by default, so that nobody can predict it.
-        time_limit_s: of the solver, per bound.
-        keep: whether the outcome is stored as a record.
-        expected: heads that the chain must hold, besides the one in the board's folder.
-        limits: of repeated work; None: the defaults.
-        progress: called as runs and bounds are finished.
+    Checked are the hashes of all records, the chain and all files; the heads that the chain must hold, ``expected`` and the one
+    in the board's folder; every submission, parsed as if it were submitted today; commitments of closed rounds; the seeds of
+    every evaluation, and its summary or score, recomputed from its cells; ``sample`` random runs, repeated and compared bit by
+    bit; and ``certificates`` random bounds, decided again by the solver in ``time_limit_s`` each (the extra verify). The sample's
+    ``seed`` is random by default, so that nobody can predict it; ``keep`` stores the outcome as a record.
 
     Returns:
         dict: counts, ``head`` (hash of the chain), ``problems``, ``foreign`` (records made on another machine) and the sample's
-        seed. Only the same code on the same machine promises equal bits; a run of other code or another machine that differs is a
-        problem too, because nothing confirms it here.
+        seed. Only the same code on the same machine promises equal bits; another run that differs is a problem too.
     """
     board = survey(store)
     problems = [*board.problems, *_check_heads(board, home, expected)]
@@ -267,7 +252,6 @@ def _list_foreign(board: Survey) -> list[str]:
 
 
 def _is_comparable(record: Stored) -> bool:
-    """Tell whether a record was made by this code on the same type of processor."""
     made = _origin_of(record)
     return bool(made["code_sha256"] == cells_code() and made["machine"].get("processor") == machine()["processor"])
 
@@ -298,7 +282,7 @@ def _drop_files(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _all_runs(board: Survey) -> list[Sampled]:
-    """Return the runs of the current records: not withdrawn, and not superseded by a run of other code."""
+    """Return the runs of current records: not withdrawn, not superseded by a run of other code."""
     played = [*board.contents.of(Evaluation), *board.contents.of(Damage)]
     newest = {(type(content), content.submission, content.suite_sha256): item.record.number for item, content in played}
     out = []

@@ -51,17 +51,10 @@ class QueuedStage:
 def list_tasks(
     store: BoardStore, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
 ) -> list[QueuedStage]:
-    """Return the pending stages of the entries that are not withdrawn.
+    """Return the pending stages of the entries (all, or ``only`` these) that are not withdrawn.
 
-    Args:
-        store: the board.
-        stages: in the order of evaluation.
-        pending: only stages that were never done; otherwise also those done by older code or with smaller budgets.
-        only: names of entries; empty: all.
-        retry: also stages that failed with this code.
-
-    Raises:
-        InputError: if the board is empty, or has no entry of a name.
+    ``pending`` leaves out stages that were done by older code or with smaller budgets; ``retry`` adds those that failed with this
+    code. Raises InputError for an empty board or an unknown name.
     """
     taken_back = withdrawn_submissions(store)
     candidates = [entrant for entrant in entrants(store) if entrant.record.submission not in taken_back]
@@ -99,9 +92,8 @@ def evaluate(
 ) -> list[Stored]:
     """Do tasks one after the other; store each result or failure, and return the stored records.
 
-    A failure caused by a submission becomes a record and the queue continues; one caused by the board, its folder or its settings
-    is raised, and records stored before stay. Raises CcenvError if the board or its folder fails, or another process evaluates
-    this board.
+    A failure caused by a submission becomes a record and the queue continues. One caused by the board, its folder or its
+    settings, or another process that evaluates this board, raises CcenvError; records stored before stay.
     """
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
@@ -157,7 +149,7 @@ def _outcome(task: QueuedStage, job: Job, worker: Worker, progress: Progress) ->
 
 
 def _check_room(folder: FilePath) -> None:
-    """Write a test file, so that a full or read-only disk does not count as a failed submission. Raises CcenvError."""
+    """Raise CcenvError for a full or read-only disk, which must not count as a failed submission."""
     make_folder(folder)
     write_atomic(folder / ".room", bytes(_ROOM_BYTES))
     (folder / ".room").unlink()

@@ -69,7 +69,7 @@ def score_sender(
     workers: int | None,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Play a sender on a suite and return its summary in the form of a stored evaluation.
+    """Play a sender on a suite; return its summary as evaluations store it.
 
     Raises InputError for a folder that breaks a rule, an adversary, or invalid seeds.
     """

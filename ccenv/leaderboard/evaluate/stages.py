@@ -105,7 +105,7 @@ class SuiteStage:
 
     @property
     def name(self) -> str:
-        """Name of the suite."""
+        """The suite's name."""
         return self.suite.name
 
     def slots(self, submission: str) -> tuple[str, str]:
@@ -160,7 +160,7 @@ class SuiteWork:
         return {**self.content, "manifest": manifest}, files
 
     def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
-        """Repeat the worst case, compare it with its record, and return its trace and view; packet suites have no traces."""
+        """Return the trace and view of the worst case, repeated and compared with its record; packet suites have none."""
         worst = entry["worst_case"]
         cell = next((c for c in make_cells(played, [player]) if worst and c.key == worst["key"]), None)
         if not isinstance(cell, TraceCell):

@@ -64,14 +64,13 @@ def read_view(content: bytes, where: str) -> dict[str, Any]:
 
 
 def make_view(trace: Trace) -> dict[str, Any]:
-    """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
+    """Return the trace averaged over at most POINTS equal intervals, rounded to four significant digits.
 
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the
         mean link rate), ``lost_mbps``; per flow ``sent_mbps``, ``delivered_mbps`` and ``rtt_ms`` (of the newest byte delivered by
-        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (deliverable bytes that it holds at the end
-        of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity wasted or without a byte to send);
-        ``rm_ms``, the smallest Rm. All rounded to four significant digits.
+        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (deliverable bytes that it holds, as time at
+        the mean link rate) and ``wasted_mbps`` (capacity wasted or without a byte to send); ``rm_ms``, the smallest Rm.
     """
     n_steps = len(trace.times_s) - 1
     edges = np.unique(np.linspace(0, n_steps, min(POINTS, n_steps) + 1).round().astype(int))
@@ -113,7 +112,7 @@ def _rtts_s(trace: Trace, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def _delivered_at(trace: Trace, flow: int, rows: np.ndarray) -> np.ndarray:
-    """Return when the newest byte of each row was delivered: an older time where nothing was delivered since."""
+    """Return when the newest byte of each row was delivered."""
     delivered = trace.S[:, flow]
     newest = np.maximum.accumulate(np.where(np.concatenate(([False], np.diff(delivered) > 0)), np.arange(len(delivered)), 0))
     return np.asarray(trace.times_s[newest[rows]])

@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def suite(self) -> str:
-        """Name of the suite in which it was found."""
+        """Name of the suite."""
         return self.record.suite.name
 
     @property
@@ -105,8 +105,7 @@ class Table:
     Attributes:
         suite, sha256: as published.
         superseded: a newer version of the suite or its series is on the board.
-        rows: best nominal score first; (first possible rank, last possible rank, result). Senders whose intervals overlap
-            cannot be separated by the data and share ranks.
+        rows: (first, last possible rank, result), best nominal score first; senders whose intervals overlap share ranks.
         reference: label of the baseline of comparisons: the best classic CCA, else the last row.
         manifests: of the runs behind the rows.
     """
@@ -124,9 +123,9 @@ class Board:
     """The content of the pages.
 
     Attributes:
-        tables: suites; the first one ranks the senders.
-        entries: (label, hash) -> sender.
-        damages: network adversaries, highest degradation first.
+        tables: the first one ranks the senders.
+        entries: by label and hash.
+        damages: highest degradation first.
         by_author: author -> number of submissions by authors with the same folded name.
     """
 
@@ -142,10 +141,7 @@ class Board:
 
 
 def make_board(records: Records, certified: Certified) -> Board:
-    """Build the board from records; the newest run of a sender in a suite counts.
-
-    Raises InputError if the checker refuses a certificate.
-    """
+    """Build the board; the newest run of a sender in a suite counts. Raises InputError if the checker refuses a certificate."""
     benches = sorted(records.benches, key=lambda b: b.order)
     tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]
     editions = [edition(table.suite) for table in tables]
@@ -243,10 +239,7 @@ def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, i
 
 
 def _find_worst(results: list[Standing]) -> Finding | None:
-    """Return the worst case over the adversarial suites, or over all suites if there are none; metrics are not mixed.
-
-    Results of the current code take precedence; a worst case of older code only is marked as stale.
-    """
+    """Return the worst case over the adversarial suites, else over all; results of the current code come first."""
     adversarial = [result for result in results if ADVERSARIAL in result.record.suite.tags]
     candidates = [result for result in adversarial or results if result.summary.worst_case is not None]
     current = [result for result in candidates if not result.stale]

@@ -29,11 +29,7 @@ _FOLDERS = ("entries", "suites", "traces", "submissions", FOLDER)
 def build_site(
     records: Records, out: FilePath, certificates: Sequence[FilePath] = (), leagues: Sequence[FilePath] = ()
 ) -> dict[str, Any]:
-    """Build the site from records.
-
-    Returns:
-        dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications, theorems and
-            leagues.
+    """Build the site; return ``index`` (path of the page) and the numbers of suites, senders, adversaries, proofs and leagues.
 
     Raises:
         MissingExtraError: without Jinja2.
@@ -62,7 +58,6 @@ def site_files(board: Board, leagues: Sequence[League] = ()) -> dict[str, bytes]
 
 
 def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
-    """Return file name -> content of all text files."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -175,7 +170,7 @@ def _worst(finding: Finding) -> dict[str, Any]:
 
 
 def _copies(board: Board) -> dict[str, bytes]:
-    """Return file name -> content of the traces, plots, certificates and submissions that the pages link."""
+    """Return the traces, plots, certificates and submissions that the pages link, by name."""
     out: dict[str, bytes] = {}
     for entry in board.entries.values():
         out |= {theorem.link: theorem.content for theorem in entry.theorems}

@@ -49,13 +49,10 @@ def publish(
     certificates: Sequence[FilePath] = (),
     leagues: Sequence[FilePath] = (),
 ) -> dict[str, Any]:
-    """Bring a folder up to date with a board.
+    """Bring a folder up to date with a board; return ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
 
     Only files that differ are written, each atomically, the front page last. Outdated files of earlier publications are removed;
     other files in the folder (``.git``, a domain's file) stay. The call can be repeated after an interruption.
-
-    Returns:
-        dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
 
     Raises:
         MissingExtraError: without Jinja2.
@@ -120,7 +117,6 @@ def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
 
 
 def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:
-    """Refuse to overwrite files that no publication wrote."""
     for name in sums:
         if name not in before and (folder / name).exists():
             raise InputError(f"{folder / name}: is there already and no board was published here; choose another folder")

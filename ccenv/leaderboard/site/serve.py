@@ -29,7 +29,7 @@ class _Handler(SimpleHTTPRequestHandler):
     timeout = SILENCE_S
 
     def send_head(self) -> Any:
-        """Refuse everything but plain files in the site's folder, such as links and pipes."""
+        """Refuse everything but plain files of the site, such as links and pipes."""
         path = self.translate_path(self.path)
         if not _is_site_file(FilePath(path)):
             self.send_error(404)
@@ -37,14 +37,12 @@ class _Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def end_headers(self) -> None:
-        """Add the headers."""
         self.send_header("Content-Security-Policy", POLICY + "; frame-ancestors 'none'")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def list_directory(self, path: object) -> None:
-        """Refuse."""
         self.send_error(404)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -52,7 +50,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def _is_site_file(path: FilePath) -> bool:
-    """Tell whether a path below the resolved folder is a plain file or folder without links."""
+    """Tell whether a path below the resolved folder is a plain file, or a folder with an index, and no link."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):  # the page of a folder is its index

@@ -37,18 +37,15 @@ class Round:
 
 @dataclass(frozen=True)
 class Records:
-    """All records that a board is made from.
+    """All records that a board is made from, without those of withdrawn submissions.
 
     Attributes:
-        benches: runs of suites.
         verifications: single questions to solvers.
         submissions: empty for records from folders.
-        audits: outcomes, each with whether it was made in this board's folder.
+        audits: each with whether it was made in this board's folder.
         chain: hash of the last record, "" without a database.
         handed_in: returns a submitted file by hash.
         players: submission -> canonical hash of its player.
-        withdrawn: withdrawn submissions, whose other records are left out.
-        failures: failed stages.
     """
 
     benches: list[BenchRecord]
@@ -77,8 +74,9 @@ def from_folders(folders: Sequence[FilePath]) -> Records:
 def from_store(store: BoardStore, home: Home) -> Records:
     """Read a board's database: check all hashes, parse every submission again and compare all records with their submissions.
 
-    Raises EditedRecordError if a record was edited; InputError if a record is invalid or about another player than its
-    submission, a suite does not match its hash, or the board has no evaluation yet.
+    Raises:
+        EditedRecordError: if a record was edited.
+        InputError: if a record is invalid or not about its submission, or the board has no evaluation yet.
     """
     records = from_contents(check_contents(store.records(), store.file), store.file, home.local_audits())
     if not records.benches and not records.damages:

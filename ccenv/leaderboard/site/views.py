@@ -68,7 +68,7 @@ def trace_view(view: dict[str, Any]) -> dict[str, Any]:
 def _panel(
     unit: str, xs: np.ndarray, lines: list[tuple[str, str, Any]], top: float, height: float, largest: float | None = None
 ) -> dict[str, Any]:
-    """Place lines in one panel; ``largest`` is the end of its axis, by default that of the lines and at least 1."""
+    """Place lines in a panel; ``largest`` is the end of its axis, by default that of the lines and at least 1."""
     deepest = largest or max(1.0, *(float(np.max(values)) for _, _, values in lines))
 
     def y(values: Any) -> np.ndarray:
@@ -83,10 +83,7 @@ def _panel(
 
 
 def explain(view: dict[str, Any]) -> str:
-    """Return one sentence about the second half of a run: the use of the link's capacity, and the network's moves.
-
-    It states measurements only and names no cause inside the sender.
-    """
+    """Return one sentence of measurements about the second half of a run: the use of the link, and the network's moves."""
     half = len(view["time_s"]) // 2
     link = float(np.mean(view["link_mbps"][half:]))
     sent = float(np.mean(np.sum([f["sent_mbps"] for f in view["flows"]], axis=0)[half:]))
@@ -110,7 +107,6 @@ def _describe_rates(link: float, sent: float, delivered: float, lost: float, idl
 
 
 def _describe_moves(view: dict[str, Any], half: int) -> str:
-    """Describe the network's moves, if the view holds them."""
     if not all(name in view for name in _MOVES):
         return ""
     rtts_ms = np.concatenate([flow["rtt_ms"][half:] for flow in view["flows"]])
@@ -130,13 +126,10 @@ GROUPS = {"alone": "Alone", "own_kind": "With its own kind", "company": "In comp
 
 
 def side_by_side(suite: SuiteBase, cells: Sequence[CellRecord]) -> list[tuple[Metric, str, list[float | None]]]:
-    """Return the numbers of a suite's table that belong to GROUPS, from the cells of one sender.
+    """Return metric, aggregate and values by group (None: undefined) of the suite's table, from the cells of one sender.
 
-    Names in the table are a group (``alone``), or end with one (``utilisation_alone``).
-
-    Returns:
-        list: per quantity in the table's order its metric, aggregate and values by group, None where undefined. Empty for a suite
-            with numbers of less than two groups.
+    Names in the table are a group of GROUPS (``alone``), or end with one (``utilisation_alone``); empty with less than two
+    groups.
     """
     records = [cell.model_dump(include=_FIELDS) | {"parameters": cell.parameters or {}} for cell in cells]
     rows: dict[str, dict[str, Quantity]] = {}
@@ -262,16 +255,12 @@ def overview(board: Board) -> dict[str, Any] | None:
 
 
 def _card(entry: Entry) -> dict[str, Any]:
-    """Return kind and author of an entry."""
     record = entry.submission
     return {"kind": entry.player.kind, "author": record.card.author if record is not None else ""}
 
 
 def headline(entry: Entry) -> dict[str, Any] | None:
-    """Return the solver's answer that the index shows, and the number of answers.
-
-    For an envelope this is the proved utilisation on CCAC with any buffer; for single questions the first.
-    """
+    """Return the solver's answer that the index shows: the utilisation proved on CCAC with any buffer, or the first answer."""
     inside = entry.player.kind == CONTRACT
     if entry.envelope is not None and entry.envelope.rows:
         envelope = entry.envelope
@@ -343,7 +332,7 @@ def _points(table: Table) -> list[tuple[int, str, float, float]]:
 
 
 def _profile(table: Table) -> dict[str, Any] | None:
-    """Return the performance profiles of the best entries and of the reference; None if scores do not lie in [0, 1]."""
+    """Return the profiles of the best entries and of the reference; None if scores do not lie in [0, 1]."""
     score = table.suite.score
     chosen = [result for _, _, result in table.rows[:_PROFILES]]
     chosen += [result for _, _, result in table.rows[_PROFILES:] if result.player.label == table.reference]
@@ -466,7 +455,7 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
 
 
 def _proved_utilisation(board: Board) -> dict[str, float]:
-    """Return canonical hash -> proved utilisation on CCAC with any buffer."""
+    """Return the utilisation proved on CCAC with any buffer, by canonical hash."""
     out = {}
     for entry in board.entries.values():
         if entry.player.kind == CLASSIC or entry.submission is None:

@@ -35,7 +35,6 @@ class Stored:
     """A record of the database.
 
     Attributes:
-        number: 1, 2, 3, ...
         subject: hash of the submission that it is about, or "".
         slot: unique key.
         sha256: hash of kind, subject, slot and content.
@@ -84,11 +83,9 @@ class Readable(Protocol):
 
 
 class BoardStore:
-    """An open database.
+    """An open database; ``on_append`` is called with every record that was stored, after it is on disk.
 
-    Args:
-        url: SQLAlchemy URL such as ``sqlite:///board.db`` or ``postgresql+psycopg://host/name``.
-        on_append: called with every record that was stored, after it is on disk.
+    ``url`` is one of SQLAlchemy: ``sqlite:///board.db`` or ``postgresql+psycopg://host/name``.
 
     Raises:
         MissingExtraError: without SQLAlchemy.
@@ -120,11 +117,9 @@ class BoardStore:
             migrate(connection)
 
     def __enter__(self) -> BoardStore:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the database."""
         self.close()
 
     def close(self) -> None:
@@ -155,14 +150,9 @@ class BoardStore:
     ) -> Stored:
         """Store a record and its files atomically and durably.
 
-        Args:
-            kind: of the record.
-            subject: hash of a submission, or "".
-            slot: unique key, such as one evaluation of a submission in a suite by one version of the code.
-            content: plain JSON; ``files`` is added.
-            files: name -> content.
-            claims: texts that no other record may claim.
-            after: chain hash that the record was made for; None: any.
+        ``content`` is plain JSON, to which the hashes of ``files`` are added; ``subject`` is the hash of a submission, or "";
+        ``slot`` and each of ``claims`` are unique on the board; ``after`` is the chain hash that the record was made for (None:
+        any).
 
         Raises:
             MovedError: if another record came first.
@@ -215,11 +205,8 @@ class BoardStore:
     ) -> None:
         """Fill an empty store atomically with checked rows (:func:`check_rows`) and one more record.
 
-        Args:
-            rows: of an export.
-            files: hash -> content.
-            claims: claim -> number of the record that holds it.
-            next_record: kind, subject, slot and content of the record that follows, without files.
+        ``files`` are by hash; ``claims`` have the number of the record that holds them; ``next_record`` is kind, subject, slot
+        and content.
         """
         from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
 
@@ -282,10 +269,7 @@ class BoardStore:
         return bytes(content)
 
     def check(self) -> int:
-        """Check every record, the chain and every file; return how many records there are.
-
-        Raises EditedRecordError with the first that was edited.
-        """
+        """Check every record, the chain and every file; return how many records there are. Raises EditedRecordError."""
         records = self.records()
         _check_chain(records)
         for digest in sorted({digest for record in records for digest in record.files.values()}):
@@ -384,6 +368,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _hide_credentials(url: str) -> str:
-    """Return a URL without credentials."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://...@{tail}" if at else url[:80]

@@ -169,10 +169,7 @@ def _first(files: dict[str, str]) -> str:
 
 
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:
-    """Check the key of an author: the first key that signed for an author must sign all later entries.
-
-    Raises InputError if an earlier entry of an author with the same folded name was signed with another key.
-    """
+    """Raise InputError unless an author's later entries are signed by the first key that signed for the folded name."""
     signed = [other for other in others if other.signed_by is not None and fold_text(other.card.author) == fold_text(author)]
     if signed and signed[0].signed_by != signed_by:
         holder = f"{signed[0].card.author!r} signed {signed[0].card.name!r} with {signed[0].signed_by}"

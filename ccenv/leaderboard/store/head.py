@@ -43,13 +43,7 @@ class Head(StrictModel):
 
 @dataclass(frozen=True)
 class Expected:
-    """A chain hash that an audit expects.
-
-    Attributes:
-        n_records: the record of the hash, or None.
-        source: origin, for messages.
-        signed_by: fingerprint of the signing key, or None.
-    """
+    """A chain hash that an audit expects, at a record or anywhere; ``source`` is its origin for messages."""
 
     chain: str
     n_records: int | None

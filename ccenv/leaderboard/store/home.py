@@ -98,10 +98,10 @@ class Home:
         return locked(self.folder / WORK, "publication of this board", wait=True, name="publish.lock")
 
     def new_secret(self, number: int) -> bytes:
-        """Return the secret of a round that is not stored yet, from the system's generator, in a file readable by its owner only.
+        """Return the secret of a new round, from the system's generator, in a file readable by its owner only.
 
-        A valid secret file is kept: it belongs to an interrupted start, or to another process that begins the same round. An
-        invalid one was never committed to, because a round is stored after its secret. Raises CcenvError if it cannot be written.
+        A valid file is kept: it belongs to an interrupted start, or to another process that begins the same round. An invalid one
+        was never committed to, because a round is stored after its secret. Raises CcenvError if it cannot be written.
         """
         file = self._secret_file(number)
         with locked(file.parent, "beginning of a round", wait=True):
@@ -147,12 +147,7 @@ class Revealed(RecordContent):
 
 
 class Rounds:
-    """The rounds of a board, in order; each is open until its secret is revealed.
-
-    Attributes:
-        begun: number -> commitment.
-        secrets: number -> revealed secret.
-    """
+    """The rounds of a board, in order, by number: commitments and revealed secrets. Each is open until its secret is revealed."""
 
     def __init__(self) -> None:
         self.begun: dict[int, str] = {}

@@ -342,7 +342,7 @@ class BenchRecord:
         suite_sha256: hash of the published suite in this version, so that records of older versions are compared with newer ones.
         order: sort key; the last record of a sender counts.
         read: returns a file of the record by name, None if it is missing.
-        submission: hash of the submission, "" for a record from a folder.
+        submission: hash, "" for a record from a folder.
     """
 
     manifest: Manifest
@@ -363,14 +363,9 @@ class VerificationRecord:
 
 
 def read_records(folders: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
-    """Read all records below some folders.
+    """Read all benchmarks and verifications below some folders, without the unfinished work of a board.
 
-    Args:
-        folders: searched for manifests of benchmarks and for verifications; the unfinished work in a board's own folder is
-            skipped.
-
-    Raises:
-        InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
+    Raises InputError if a folder does not exist or a record is damaged; names the file and what is wrong.
     """
     benches, verifications = [], []
     for folder in folders:
@@ -420,10 +415,9 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
 
 
 def parse_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
-    """Return a recorded suite, after comparing its text with its recorded hash.
+    """Return a recorded suite. Raises InputError if its text does not match its hash.
 
-    The stored text is hashed, not the parsed suite: later versions of the format may add keys. The hash is that of the played
-    part; older records have a hash of all keys. Raises InputError if the hashes differ.
+    The stored text is hashed, not the parsed suite: later versions of the format may add keys. Older records hash all keys.
     """
     digest = played_hash(data)
     if sha256 not in (digest, hash_value(data)):

@@ -46,13 +46,11 @@ CLAIMS = Table(
 
 
 def _create(connection: Connection) -> None:
-    """Create the tables of records and files."""
     METADATA.create_all(connection, tables=[RECORDS, FILES])
     _make_append_only(connection, RECORDS.name, FILES.name)
 
 
 def _create_claims(connection: Connection) -> None:
-    """Create the table of claims and enter those of existing submissions."""
     METADATA.create_all(connection, tables=[CLAIMS])
     _enter_claims(connection)
     _make_append_only(connection, CLAIMS.name)

@@ -64,10 +64,7 @@ class Entrant:
 
 
 def write_sender(player: Sender | Adversary, name: str, spec: str | None, files: Mapping[str, bytes], folder: FilePath) -> str:
-    """Write a sender to a folder and return its spec. Raises InputError for an adversary.
-
-    A program is written as it was read, except for its name, so that it stays below the size cap.
-    """
+    """Write a sender to a folder and return its spec; of a program only the name changes. Raises InputError for an adversary."""
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(player, ProgramSender):
         data = parse_json(files[PAYLOAD["program"]], name)

@@ -125,7 +125,6 @@ TRACKS = {
 
 
 def _check_visible(text: str) -> None:
-    """Refuse invisible and direction-changing characters, and HTML."""
     check_visible(text)
     if "<" in text or ">" in text:
         raise ValueError("holds '<' or '>'; plain text only, no HTML")
@@ -147,7 +146,6 @@ class Matching:
 
 
 def _limits(pattern: str, longest: int) -> Any:
-    """Return the limits of a text for the schema; Matching checks the pattern."""
     return Field(max_length=longest, json_schema_extra={"pattern": pattern})
 
 

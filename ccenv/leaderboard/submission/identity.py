@@ -103,10 +103,7 @@ def _terms(expression: Any, *, scale: bool) -> list[list[str]]:
 def _network(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], *, odd: bool) -> Layers:
     """Return a network with hidden units in canonical order, equal units merged and unread units removed.
 
-    Args:
-        weights: one (n_in, n_out) array per layer.
-        biases: one (n_out,) array per layer.
-        odd: whether the activation is an odd function, so that a unit and its mirror image are equivalent.
+    With an ``odd`` activation a unit and its mirror image are equivalent. Weights are (n_in, n_out) per layer.
     """
     w, b = [array + 0.0 for array in weights], [array + 0.0 for array in biases]
     for i in range(len(w) - 1, 0, -1):  # from the end, so that what only unread units read is unread too
@@ -126,7 +123,6 @@ def _network(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], *,
 
 
 def _shortest_period(moves: np.ndarray) -> np.ndarray:
-    """Return the shortest period of moves."""
     n = len(moves)
     for period in (p for p in range(1, n // 2 + 1) if n % p == 0):
         if np.array_equal(moves[period:], moves[:-period]):
@@ -153,10 +149,7 @@ def registered_hash(name: str) -> str | None:
 
 
 def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
-    """Check that a submission does not use a registered name, or an author with the project's name, of another player.
-
-    Raises InputError if the name or the author is reserved.
-    """
+    """Raise InputError for a registered name, or an author with the project's name, of another player."""
     registered_name = registered_names().get(fold_text(name))
     is_own = registered_name == name and registered_hash(name) == canonical_hash(player)
     if registered_name is not None and not is_own:

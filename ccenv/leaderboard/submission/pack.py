@@ -55,21 +55,13 @@ class _Payload:
 
 
 def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
-    """Write a submission folder and validate it by every rule.
+    """Write a submission folder, validated by every rule; return it, and the largest change of a weight by quantisation.
 
-    Args:
-        spec: registered program, policy or adversary (with parameters), a belief program (.json), a trained policy or
-            adversary (its folder), or a solver's trace (.npz), whose moves become an adversary.
-        card: the author's part.
-        out: the folder; an older submission there is replaced, other contents are refused.
-        key: ed25519 key of ssh that signs it.
+    ``spec`` is a registered program, policy or adversary (with parameters), a belief program (.json), a trained policy or
+    adversary (its folder), or a solver's trace (.npz), whose moves become an adversary. An older submission in ``out`` is
+    replaced, other contents are refused. ``key`` is an ed25519 key of ssh that signs.
 
-    Returns:
-        tuple: the submission, and the largest change of a weight by quantisation.
-
-    Raises:
-        InputError: for an unsupported player, or a card that breaks a rule.
-        CcenvError: if it cannot be written or signed.
+    Raises InputError for an unsupported player, or a card that breaks a rule; CcenvError if it cannot be written or signed.
     """
     payload = _payload(spec)
     members = {PAYLOAD[payload.kind]: payload.content, **payload.beside}

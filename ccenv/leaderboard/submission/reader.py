@@ -122,7 +122,7 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
 
 
 def _build_contract_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
-    """Return a policy inside its contract; the contract allows a rate at every belief."""
+    """Return a policy inside its contract, which allows a rate at every belief."""
     from ccenv.proofs.senders.intervals import require_intervals
 
     (name,) = BESIDE["contract"]

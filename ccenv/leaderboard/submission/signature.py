@@ -33,16 +33,9 @@ def read_fingerprint(key: FilePath) -> str:
 
 
 def sign(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
-    """Return the signature of a document with an ed25519 key.
+    """Return the signature of a document with an ed25519 key of ssh; it is invalid for any other ``namespace``.
 
-    Args:
-        document: the signed bytes.
-        key: private key of ssh.
-        namespace: purpose of the signature; it is invalid for any other.
-
-    Raises:
-        CcenvError: if ssh-keygen is missing or refuses.
-        InputError: if the key is of another type.
+    Raises CcenvError if ssh-keygen is missing or refuses; InputError if the key is of another type.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = FilePath(folder) / DOCUMENT

@@ -66,16 +66,9 @@ def _quantise_all(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
 
 
 def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> PolicySender:
-    """Read a policy's weights and put them on the grid.
+    """Read a policy's weights and put them on the grid. Raises InputError for anything but exactly its tensors.
 
-    Args:
-        content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out), and ``u, c`` of recurrent cells.
-        architecture: of the document.
-        name: of the sender.
-        where: name of the file for messages.
-
-    Raises:
-        InputError: for anything but exactly these tensors.
+    These are ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out), and ``u, c`` of recurrent cells.
     """
     if architecture.interface is None:
         network = _read_layers(content, architecture, (N_OBSERVATION, 1), where)
