@@ -133,12 +133,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 class GradientNorm:
-    """Norms of the gradients of an iteration, before anything clips them.
-
-    Args:
-        model: a ``KernelPPO`` keeps the norms itself.
-        optimizers: by name; the first one is watched: PPO's only one, the actor's of SAC and TD3.
-    """
+    """Norms of the gradients of an iteration, before anything clips them: of PPO's optimiser, of the actor's of SAC and TD3."""
 
     def __init__(self, model: Any, optimizers: dict[str, Any]) -> None:
         self._square = 0.0

@@ -38,7 +38,6 @@ class TrainingRun(TableResult):
     """A run opened from its folder.
 
     Attributes:
-        folder: of the run.
         config: with every default written out.
         record: run.json: status, machine, versions, result.
         progress: column -> one number per iteration, NaN where nothing was measured.
@@ -52,7 +51,6 @@ class TrainingRun(TableResult):
     evaluations: list[dict[str, float]] = field(repr=False)
 
     def __repr__(self) -> str:
-        """Return one line."""
         steps = self.progress["steps"][-1] if self.progress["steps"] else 0
         return f"TrainingRun({self.config.name}, seed {self.config.seed}, {steps:.0f} steps, {self.record['status']})"
 
@@ -109,7 +107,6 @@ class TrainingRun(TableResult):
         return [(title, drawn) for title, drawn in panels if drawn]
 
     def _repr_html_(self) -> str:
-        """Show status and curves in a notebook."""
         drawn = picture(self.figure(), ".svg").decode()
         return f"<p>{html.escape(repr(self))}</p>{drawn[drawn.index('<svg') :]}"
 

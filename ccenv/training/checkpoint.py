@@ -33,7 +33,6 @@ class TrainingState:
     """Everything that decides the rest of a run, taken between two iterations.
 
     Attributes:
-        iteration: iterations finished.
         seconds: wall time so far, with the evaluations and attacks during training.
         cpu_seconds: processor time of the same, summed over threads.
         tensors: named arrays: ``policy.*``, ``optimizer.*``, ``memory.*``, ``env.*``.
@@ -48,7 +47,7 @@ class TrainingState:
 
 
 class StateCard(StrictModel):
-    """``state.json``: the numbers of a :class:`TrainingState`, and the name and hash of its tensors' file."""
+    """``state.json``: a :class:`TrainingState`, with the name and hash of its tensors' file."""
 
     format: str
     version: int

@@ -311,8 +311,8 @@ class TrainConfig(StrictModel):
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Return the unchecked data of a config (shipped name or YAML file) after ``extends`` and overrides, and the file's name.
 
-    Overrides are read by :func:`ccenv.base.settings.read_pairs`, values as YAML. The key ``contract`` is short for
-    ``environment.contract``, per packet for ``packet.contract``; a path may be relative to the config.
+    Overrides are read by :func:`ccenv.base.settings.read_pairs`. The key ``contract`` is short for ``environment.contract`` or
+    ``packet.contract``; a path may be relative to the config.
     """
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())

@@ -79,23 +79,9 @@ def evaluate_sender(
 ) -> Evaluation:
     """Score a sender alone on each of many paths, by default in the common world that all senders share.
 
-    Args:
-        sender: any sender but an external one.
-        n_paths: divided among the models.
-        seed: selects the paths of the set and the moves of the network.
-        path_set: the set that the paths are drawn from.
-        paths: their distribution, or fixed ones; by default ``PathDistribution``.
-        models: network models.
-        adversary: plays the network; by default the mixture used in training.
-        weights: of the score's terms.
-        warmup_rtts: round trips before the measurement.
-        measure_rtts: round trips measured.
-        steps_per_rtt: K.
-        beliefs: preset of the belief bounds; with ``untold`` the sender knows neither Rm nor D.
-        threads: of the engine; results do not depend on it.
-
-    Raises:
-        InputError: for an external sender.
+    ``n_paths`` are divided among the models; ``seed`` selects the paths of the set and the moves of the network; ``adversary`` is
+    by default the mixture used in training; ``weights`` are of the score's terms. With the ``beliefs`` ``untold`` the sender
+    knows neither Rm nor D. Results do not depend on ``threads``. Raises InputError for an external sender.
     """
     chosen = PathDistribution() if paths is None else paths
     world = EnvSettings(
@@ -122,22 +108,11 @@ def evaluate_in_world(
     warmup_rtts: int = WARMUP_RTTS,
     measure_rtts: int = MEASURE_RTTS,
 ) -> Evaluation:
-    """Score a sender, or a network, in the world of its config: its competitors, paths, models and grid.
+    """Score a sender (None: the network) in the world of its config: its competitors, paths, models and grid.
 
-    Each path starts cold (C_L is one segment per Rm, an idle link) and is measured after a warm-up.
-
-    Args:
-        world: settings of the environment.
-        sender: plays every external flow; None: the world has none, and its network is evaluated.
-        n_paths: divided among the models.
-        seed: selects the paths of the set and the moves of the network.
-        path_set: the set that the paths are drawn from.
-        adversary: plays the network; by default the world's.
-        warmup_rtts: round trips before the measurement.
-        measure_rtts: round trips measured.
-
-    Raises:
-        InputError: for an external sender, or if the world has external flows without a sender or a sender without them.
+    The sender plays every external flow; other arguments are those of :func:`evaluate_sender`. Each path starts cold (C_L is one
+    segment per Rm, an idle link) and is measured after a warm-up. Raises InputError for an external sender, or if the world has
+    external flows without a sender or a sender without them.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
@@ -269,15 +244,8 @@ def evaluate_packet(
 ) -> Evaluation:
     """Score a policy that plays every controlled flow of each network, each network started cold.
 
-    The first quarter of the episode's decisions is not measured. Means are over the measured decisions of a network, then over
-    the networks.
-
-    Args:
-        settings: of ``ccenv/Packet-v0``.
-        policy: with the settings' interface, or inside their contract.
-        n_networks: number of networks.
-        seed: selects the networks of the set.
-        path_set: the set that the networks are drawn from.
+    The policy has the settings' interface, or is inside their contract; ``seed`` selects the networks of the set. The first
+    quarter of an episode's decisions is not measured. Means are over the measured decisions of a network, then over the networks.
     """
     task, batch = cold_task(settings, policy, n_networks)
     core = task.core
@@ -347,10 +315,7 @@ def benign_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None
 def evaluate_mixture(
     parts: Sequence[tuple[PacketSettings, int]], policy: PacketPolicy, n_networks: int, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
-    """Score a policy in each part of a mixture (settings and number of networks in training), weighted by these numbers.
-
-    Each part gets its share of ``n_networks``, at least one.
-    """
+    """Score a policy in each part of a mixture, weighted by its networks in training; each gets its share, at least one."""
     weights = np.array([number for _, number in parts], np.float64) / sum(number for _, number in parts)
     sizes = [max(1, round(n_networks * weight)) for weight in weights.tolist()]
     evaluations = [evaluate_packet(part, policy, size, path_set=path_set) for (part, _), size in zip(parts, sizes, strict=True)]

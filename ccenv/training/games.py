@@ -52,7 +52,7 @@ class Learned:
     """What was learnt.
 
     Attributes:
-        layers: of the policy of the row with the least regret against its worst network, the first such row.
+        layers: of the policy of the first row with the least regret against its worst network.
         curve: a row per evaluation: ``steps``, ``cpu_s``, ``regret`` (optimal network), ``worst``, ``random``, ``optimal_share``.
         value: of the game.
     """
@@ -78,14 +78,7 @@ def load_training(name: str) -> GameTraining:
 def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]], None] = lambda row: None) -> Learned:
     """Learn a game; every evaluation plays the policy on all boards against three networks, exactly.
 
-    Args:
-        game: a shipped game or a YAML file.
-        training: how.
-        progress: called with each row of the curve.
-
-    Raises:
-        InputError: for parameters that the algorithm does not take.
-        MissingExtraError: without Stable-Baselines3 or RLlib.
+    Raises InputError for parameters that the algorithm does not take; MissingExtraError without Stable-Baselines3 or RLlib.
     """
     require_extra("torch", "train")
     import torch

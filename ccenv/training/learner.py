@@ -186,16 +186,10 @@ class Learner:
         self._promoted = np.concatenate([self._promoted, box]) if len(self._promoted) else box
 
     def run(self, after_iteration: AfterIteration) -> None:
-        """Train to the end of the config.
+        """Train to the end of the config; ``state`` is always that of the last iteration kept, also after an exception.
 
-        ``state`` is always that of the last iteration kept, also after an exception.
-
-        Args:
-            after_iteration: called after each iteration with the new state and its progress; returns whether to stop. What it
-                does before ``keep`` is repeated after an interruption.
-
-        Raises:
-            DivergedError: if weights or losses are no longer finite; the last finite state is kept.
+        ``after_iteration`` is called with the new state and its progress, and returns whether to stop; what it does before
+        ``keep`` is repeated after an interruption. Raises DivergedError if weights or losses are no longer finite.
         """
         remaining = self.config.iterations * self.config.iteration_steps - self._model.num_timesteps
         if remaining <= 0:

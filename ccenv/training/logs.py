@@ -159,7 +159,6 @@ class TensorBoardLog:
     """Event files in the folder ``tensorboard``."""
 
     def __init__(self, folder: FilePath, purge_step: int) -> None:
-        """Open the writer; events after ``purge_step`` of an interrupted run are hidden."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
@@ -185,7 +184,6 @@ class WandbLog:
     """Weights & Biases, offline unless the config says otherwise."""
 
     def __init__(self, folder: FilePath, config: TrainConfig) -> None:
-        """Start a run in the folder."""
         import wandb
 
         self._folder = folder

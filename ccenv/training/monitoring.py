@@ -30,12 +30,7 @@ FRAMES, FRAMES_PER_SECOND = 16, 4
 
 @dataclass(frozen=True)
 class Look:
-    """The evaluation at one step; empty if nothing was evaluated.
-
-    Attributes:
-        values: name -> number; names are grouped by slashes.
-        video: an episode as a GIF, or None.
-    """
+    """The evaluation at one step, numbers by names in groups (``group/name``), and an episode as a GIF; empty if there is none."""
 
     values: dict[str, float] = field(default_factory=dict)
     video: bytes | None = None
@@ -47,8 +42,8 @@ NOTHING = Look()
 def check_look(config: TrainConfig) -> None:
     """Check that the networks of the logs fit the config's world, before a run writes anything.
 
-    Raises InputError for a network that does not, such as one for a single flow where there are two; for a video of packets that
-    no trace can show.
+    Raises InputError for one that does not, such as one for a single flow where there are two; for a video that no trace can
+    show.
     """
     if config.packet is not None:
         if config.log.video:
@@ -117,7 +112,7 @@ def _check_picture(config: TrainConfig) -> None:
 
 
 def _draw_video(config: TrainConfig, policy: LearnedPlayer) -> bytes:
-    """Return one episode of the config's world as a GIF of ``rgb_array`` frames; every video of a run shows the same episode."""
+    """Return an episode of the config's world as a GIF; every video of a run shows the same one."""
     if config.packet is not None and not isinstance(policy, MlpAdversary):
         return _gif(_packet_frames(config, policy))
     world = config.environment

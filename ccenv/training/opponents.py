@@ -175,7 +175,6 @@ def _common_length(config: TrainConfig, examples: Sequence[Counterexample]) -> i
 
 
 def _pad_moves(moves: np.ndarray, length: int) -> np.ndarray:
-    """Extend moves to a length by repeating the last row."""
     return np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)])
 
 

@@ -89,7 +89,7 @@ def training_code(by_rllib: bool) -> str:
 
 
 def make_entry(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
-    """Return the entry of a finished run; a sender trained alone on its link is attacked for it.
+    """Return the entry of a finished run, in which a sender trained alone on its link is attacked.
 
     Raises InputError if the run was trained, or begun, by other code than today's.
     """
@@ -207,19 +207,10 @@ def train_shipped(
 ) -> int:
     """Train shipped configs and write their record, or resume an interrupted call; return the number of runs.
 
-    Runs of other code or of another config are repeated.
+    Runs, NAME-SEED in ``folder``, of other code or of another config are discarded and repeated; entries of other configs stay.
+    ``names`` None: all configs, and the policies of the zoo are measured (``record_zoo``). ``overrides`` are of every config.
 
-    Args:
-        file: the record; entries of other configs stay.
-        folder: of the runs, NAME-SEED each; outdated runs in it are discarded.
-        names: of the configs; None: all, and the policies of the zoo are measured (``record_zoo``).
-        overrides: of every config, as with ``--set``.
-        jobs: runs at a time, each on one core.
-        report: called with the number of finished and of all runs.
-
-    Raises:
-        InputError: if the file is no record.
-        MissingExtraError: if what a run needs is not installed.
+    Raises InputError if the file is no record; MissingExtraError if what a run needs is not installed.
     """
     check_record(file)
     runs = shipped_runs(names)

@@ -76,7 +76,6 @@ class TrainingResult(TableResult):
         return [{"policy": name, **asdict(evaluation)} for name, evaluation in self._evaluations().items()]
 
     def _evaluations(self) -> dict[str, Evaluation]:
-        """Return the evaluations by name: last policy, best policy, common world, further worlds."""
         evaluations = {"last": self.evaluation, "best": self.best_evaluation, "last, common world": self.common}
         return {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None} | self.worlds
 
@@ -124,7 +123,6 @@ def train(
 
 
 def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> TrainingResult:
-    """Train in a locked folder."""
     from ccenv.training.learner import DivergedError, Learner
 
     state = _prepare(config, folder, restart)
@@ -319,7 +317,6 @@ class _RunRecord:
         }
 
     def write(self, status: str, **more: Any) -> None:
-        """Write the record with a status."""
         FORMAT.write(self._file, plain({**self._data, "status": status, "written": self._now(), **more}))
 
 

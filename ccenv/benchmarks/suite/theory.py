@@ -39,7 +39,7 @@ def false_positives(wndbnd_mss: float, loss_ratio: float, tarp: float, mincwnd_m
 
 
 def throughput_gain_bound(n: float) -> float:
-    """Return (sqrt(n) + 1/sqrt(n))/2, 4CP's largest gain over TCP with up to n short transfers at a time ([4CP] theorem 2 (i))."""
+    """Return (sqrt(n) + 1/sqrt(n))/2, 4CP's largest gain over TCP with up to n short transfers at once ([4CP] theorem 2 (i))."""
     return 0.5 * (math.sqrt(n) + 1 / math.sqrt(n))
 
 
@@ -49,7 +49,7 @@ def extremal_idle_share(n: float) -> float:
 
 
 def phases_equilibrium(shares: Sequence[float], fourcp: int, tcp: int) -> tuple[float, float]:
-    """Return the mean rates of a 4CP Automatic and of a TCP flow, as shares of the link, over phases of 0, 1, ... short TCP flows.
+    """Return the mean rates of a 4CP Automatic and of a TCP flow, as shares of the link, over phases of short TCP flows.
 
     ``shares`` are those of time of each phase; ``fourcp`` >= 1 and ``tcp`` count the long flows. In a good phase every TCP flow
     has the mean rate of 4CP and 4CP the rest; in a bad one 4CP has nothing.

@@ -32,10 +32,7 @@ class AnswerStore(ResultFolder):
     counterexample, which rules out every contract that allows the same choices.
 
     Attributes:
-        program: the program that is widened.
-        rows: the answers as they are stored.
-        held: query -> levels at which it is proved.
-        refuted: query -> levels at which it is refuted.
+        held, refuted: query -> levels.
         undecided: query -> levels -> the time limit at which the solver gave up.
         obstacles: one per refutation, in the order of the answers.
         seconds: solver time of each contract, summed over its queries.
@@ -43,7 +40,6 @@ class AnswerStore(ResultFolder):
     """
 
     def __init__(self, folder: FilePath, program: Program, question: dict[str, Any], ask: Ask, fresh: bool = False) -> None:
-        """Take a folder for the answers about a program under given constants; see :class:`ResultFolder`."""
         self._head = {"about": hash_value({"program": to_data(program), **question})}
         super().__init__(folder, "a widening", ANSWERS, FORMAT, self._head, fresh=fresh, owns=RESULTS)
         self.program = program
@@ -124,7 +120,7 @@ class AnswerStore(ResultFolder):
     def too_slow(self, limit_s: float) -> list[Obstacle]:
         """Return obstacles half-way between contracts that the solver gave up on at a limit and the nearest proved ones inside.
 
-        They are a heuristic for where to continue. They exclude no proved contract, because the half-way contract is inside none.
+        They are a heuristic for where to continue, and exclude no proved contract.
         """
         obstacles = []
         for query, limits in self.undecided.items():

@@ -27,12 +27,9 @@ Side = tuple[int, int]
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction in which a leaf can be widened.
+    """A direction in which a leaf, by its number in ``Program.rules``, can be widened at its lower (0) or upper (1) end.
 
-    Attributes:
-        leaf: number of the leaf in the order of ``Program.rules``.
-        end: 0 lower, 1 upper.
-        kind: ``scale``: all terms but MSS/Rm by SCALE_STEP a level; ``offset``: OFFSET_STEP MSS/Rm a level.
+    ``scale`` moves all terms but MSS/Rm by SCALE_STEP a level, ``offset`` MSS/Rm by OFFSET_STEP.
     """
 
     leaf: int
@@ -108,7 +105,7 @@ def most_inside(program: Program, around: Program | None) -> Levels:
     """Return the largest levels at which a widened program is inside a contract; None: no bound but the levels' own.
 
     Ends are compared coefficient by coefficient, which suffices because no input is negative. Raises InputError if the program
-    itself is not inside the contract, or has other conditions.
+    itself is not inside the contract.
     """
     all_directions = directions(program)
     if around is None:

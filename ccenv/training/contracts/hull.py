@@ -26,7 +26,7 @@ def largest_joinable_group(programs: Sequence[Program]) -> list[Program]:
 
 
 def hull(programs: Sequence[Program], name: str) -> Program:
-    """Return a contract that allows whatever the programs send. Proofs of all programs do not prove it.
+    """Return a contract that allows whatever the programs send; proofs of all programs do not prove it.
 
     Ends are the extremes coefficient by coefficient, which bounds every rate because no input is negative. Raises InputError for
     no programs, or for programs whose trees differ.

@@ -60,11 +60,7 @@ def obstacle_around(program: Program, levels: Levels) -> Obstacle:
 
 
 def find_obstacle(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
-    """Return the obstacle of a counterexample, from its rates and beliefs in the exact replay.
-
-    Raises ReplayError for values that are no trace of the query's network and contract; CcenvError if the trace does not violate
-    the query's property.
-    """
+    """Return the obstacle of a counterexample, from its exact replay (:func:`replay_decisions`, which raises its errors)."""
     tables: Obstacle = {}
     leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
     names = number_leaves(program)
@@ -95,8 +91,8 @@ def find_widest(
 ) -> Levels | None:
     """Return the levels of largest gain between two contracts that allow no obstacle's trace; None if there are none.
 
-    The gain is a sum over sides, and one side suffices to avoid an obstacle: an integer program with one binary variable per
-    side and pair of levels.
+    The gain is a sum over sides, and one side suffices to avoid an obstacle: an integer program with one binary variable per side
+    and pair of levels.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -71,7 +71,6 @@ class Widening:
     timeouts: str | None = None
 
     def __post_init__(self) -> None:
-        """Check utilisation, budget and time-outs, and that the program is inside its outer bound."""
         if not 0 < self.utilisation < 1:
             raise InputError(f"utilisation is {self.utilisation:g}; it must be between 0 and 1")
         if not self.budget_s > 0:
@@ -111,7 +110,6 @@ class Widening:
 
 
 def _lower_to_timeouts(numbers: ClaimNumbers) -> ClaimNumbers:
-    """Return the constants with the gamma_L that is left under time-outs, in hundredths."""
     return replace(numbers, C_L_low=round(LEFT_BY_TIMEOUT * numbers.utilisation, 2))
 
 
@@ -243,14 +241,12 @@ class Search:
         return self._best_direction(inner, most) is not None and self._is_worth_asking(inner, self._widest(inner, most))
 
     def _is_worth_asking(self, inner: Levels, around: Levels | None) -> bool:
-        """Tell whether a contract gains enough over one inside it to be worth a query."""
         return self._gain(inner, around) >= max(LEAST_GAIN, NEAR * self.width(inner))
 
     def _obstacles(self) -> list[Obstacle]:
         return [*self.answers.obstacles, *self.answers.too_slow(self.task.call_s)]
 
     def _widest(self, least: Levels, most: Levels) -> Levels | None:
-        """Return the widest contract between two that no answer rules out."""
         return find_widest(self.task.program, self.gains, self._obstacles(), least, most)
 
     @property
@@ -279,9 +275,8 @@ class Search:
     def decide(self, levels: Levels, names: Sequence[str], *, again: bool = False) -> Answer:
         """Return the joint answer to some queries about a contract, from the store or else from the solver.
 
-        The queries of the program itself are proved with their twins. Every trace of the program is one of a contract around it,
-        so the contract's twins are satisfiable too. With ``again``, queries that were proved only for a contract around this one
-        are asked again.
+        The queries of the program itself are proved with their twins: every trace of the program is one of a contract around it.
+        With ``again``, queries that were proved only for a contract around this one are asked again.
         """
         queries = self.task.queries(levels)
         answers = {name: self.answers.answer(name, levels, self.task.call_s) for name in names}

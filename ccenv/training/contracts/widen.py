@@ -140,9 +140,7 @@ class Widened:
         width_at_most: upper bound on the width of contracts of these levels around this one: the wider ones are ruled out by
             counterexamples, or the solver gave up on them.
         levels: of each direction.
-        seconds: wall time of this call.
-        asked: queries that the solver answered, in all calls together.
-        solver_seconds: solver time of these queries.
+        asked: queries that the solver answered, in all calls together, in ``solver_seconds``.
         finished: no direction adds LEAST_GAIN, and every query was proved for this very contract.
         reason: why nothing is verified.
     """
@@ -171,15 +169,7 @@ def widen(
     """Find the widest contract around a program whose lemmas hold, or resume an earlier call.
 
     ``answers.jsonl`` in the folder keeps every answer; ``ccenv verify lemmas`` decides ``contract.json`` and ``lemmas.yaml``
-    again. The search is described in :mod:`ccenv.training.contracts.search`.
-
-    Args:
-        task: contract and lemmas.
-        folder: of answers and result.
-        jobs: workers on which the queries of a contract run.
-        backend: ``processes`` or ``ray``.
-        fresh: discard earlier answers.
-        report: called with one line per step of the search.
+    again. The search is described in :mod:`ccenv.training.contracts.search`; ``report`` gets one line per step of it.
 
     Raises:
         InputError: for a folder with answers about another question.

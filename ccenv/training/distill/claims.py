@@ -55,7 +55,6 @@ class ClaimNumbers:
     shrink: Fraction = Fraction(51, 50)
 
     def __post_init__(self) -> None:
-        """Check that utilisation and gamma_L lie between 0 and 1."""
         for name, value in (("utilisation", self.utilisation), ("C_L_low", self.C_L_low)):
             if not 0 < value < 1:
                 raise InputError(f"{name} is {float(value)}; it must lie between 0 and 1")
@@ -91,14 +90,9 @@ def suite_data(
 ) -> dict[str, Any]:
     """Return the suite of a program as data for a YAML file beside the program.
 
-    Args:
-        program_file: the program.
-        name: of the suite.
-        numbers: constants of the lemmas.
-        timeouts: preset of the belief time-outs; None: beliefs do not time out.
-        settle: Rm at the start of each trace that utilisation does not count.
-        grows: while C_L is low, a trace must tighten beliefs or put this much more in flight, in C_L Rm; None: a trace that meets
-            the objectives suffices too, and bytes in flight do not count. Without time-outs only.
+    ``timeouts`` is a preset of belief time-outs (None: beliefs do not time out); utilisation does not count the first ``settle``
+    Rm of a trace. With ``grows``, without time-outs only, a trace must tighten beliefs while C_L is low, or put this much more in
+    flight, in C_L Rm; without it a trace that meets the objectives suffices, and bytes in flight do not count.
     """
     objectives = {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]}
     constants: dict[str, dict[str, Any]] = {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)}
@@ -186,8 +180,8 @@ def _ranking_lemmas() -> list[dict[str, Any]]:
 def _timeout_lemmas() -> list[dict[str, Any]]:
     """Return the lemmas about beliefs at the end of a trace, where they time out.
 
-    Each bound has its own lemmas: a time-out loosens both, so requiring that neither gets worse would be too strong. While one
-    bound stands still the other may move towards C, which cannot go on for ever.
+    Each bound has its own: a time-out loosens both, so requiring that neither gets worse would be too strong. While one bound
+    stands still the other may move towards C, which cannot go on for ever.
     """
     low, high = {"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}
     C_L_rises, C_U_falls = {"C_L_rises_by": "shrink"}, {"C_U_falls_by": "shrink"}
@@ -240,8 +234,8 @@ def weaken_constants(
 ) -> ClaimNumbers:
     """Return the strongest constants found with which converged beliefs stay converged and utilisation holds under time-outs.
 
-    ``numbers`` were proved without time-outs. A constant is unchanged if no value was proved; its lemma then fails. The suite is
-    written beside the program.
+    ``numbers`` were proved without time-outs; a constant for which nothing is proved stays, and its lemma then fails. The suite
+    is written beside the program.
     """
     for constant, lemma in SEARCHED_CONSTANTS:
         suite = write_suite(folder, program, numbers, preset)

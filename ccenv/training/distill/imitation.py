@@ -23,11 +23,9 @@ TEACHER_SHARE = 0.2  # share of the teacher's decisions in the student's rounds
 
 @dataclass(frozen=True)
 class Imitation:
-    """A tree with its numbers and its distance from the teacher.
+    """A tree with its numbers, the states that it was fitted to, and its distance from the teacher.
 
-    Attributes:
-        error: mean |rate / teacher's rate - 1| on the states of the last round before they were fitted.
-        samples: the states that the tree was fitted to.
+    ``error`` is the mean of abs(rate / teacher's rate - 1) on the states of the last round before they were fitted.
     """
 
     template: Template

@@ -165,7 +165,6 @@ class ProgramScorer:
         return sums / self.n_paths
 
     def _senders_of_path(self, sender: Sender) -> list[Sender]:
-        """Return the senders of all flows of a path."""
         return [sender if flow == self._external else other for flow, other in enumerate(self._flows)]
 
 
@@ -175,13 +174,7 @@ USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, stagger
 
 @dataclass(frozen=True)
 class Teacher:
-    """A policy and the world that it was trained for.
-
-    Attributes:
-        policy: to distil.
-        world: of its training; that of the shipped nominal configs if its metadata has no config.
-        robust: its rounds of robust training; None if it had none.
-    """
+    """A policy, the world of its training (the usual one if its metadata has no config), and its robust rounds, if any."""
 
     policy: PolicySender
     world: EnvSettings
@@ -280,9 +273,8 @@ class Objective:
 def measure(sender: Sender, teacher: Teacher, attack_flow_steps: int, seed: int) -> dict[str, Any]:
     """Return the score on ``PathSet.REPORT`` and the worst utilisation in each attack scenario, of a teacher or its program.
 
-    Returns:
-        dict: ``score`` and ``evaluation`` in the teacher's world, ``common`` alone in the common world, ``worst`` per attack
-            scenario with its set and whether training has ``seen`` it, ``worst_utilisation`` over the report scenarios.
+    Keys: ``score`` and ``evaluation`` in the teacher's world, ``common`` alone in the common world, ``worst`` per attack scenario
+    with its set and whether training has ``seen`` it, ``worst_utilisation`` over the report scenarios.
     """
     evaluation = evaluate_in_world(teacher.world, sender)
     attacked = () if teacher.robust is None else teacher.robust.paths

@@ -18,7 +18,7 @@ WIDENING = 1.1
 
 @dataclass(frozen=True)
 class Polished:
-    """Result of a search: numbers and value of the best program, and the mean of the last distribution."""
+    """The best program of a search, and the mean of its last distribution."""
 
     numbers: np.ndarray
     program: Program

@@ -42,14 +42,9 @@ LARGEST_PENALTY = 0.5  # per lemma
 
 @dataclass
 class Proof:
-    """Result of the loop.
+    """Result of the loop: the proved program, or the best candidate if the budget ended first (``unknown``).
 
-    Attributes:
-        program: the proved program, or the best candidate.
-        numbers: constants claimed for it.
-        verdict: ``verified``, or ``unknown`` if the budget ended first.
-        rounds: one record per round: value, failed check, size of the pool, seconds.
-        traces: size of the pool at the end.
+    ``rounds`` have value, failed check, size of the pool and seconds; ``traces`` is the size of the pool at the end.
     """
 
     program: Program
@@ -79,9 +74,8 @@ def prove(
     """Search the best-scoring program of a template, with guards that the solver supports, that the solver verifies.
 
     ``start`` are the template's first numbers, ``numbers`` the constants to prove. No round starts after ``budget_s`` wall
-    seconds; ``time_limit_s`` is per solver call. The file ``state`` (.npz) has pool and progress after each round, from which a
-    killed loop resumes if ``state_key``, which identifies everything else that decides the search, is the same. ``report`` gets
-    each round's record.
+    seconds; ``time_limit_s`` is per solver call. A killed loop resumes from the file ``state`` (.npz) if ``state_key``, which
+    identifies everything else that decides the search, is the same. ``report`` gets each round's record.
     """
     begin = time.perf_counter()
     loop = _Loop(numbers, objective, Verifier(time_limit_s, store=store), seed, state_key)
@@ -152,7 +146,6 @@ class _Loop:
         self.refused: set[str] = set()
 
     def save(self, state: FilePath | None, mean: np.ndarray, records: list[dict[str, object]]) -> None:
-        """Write what a killed loop needs to resume: learnt traces, mean of the search, records, refused programs."""
         if state is None:
             return
         text = json.dumps({"records": records, "refused": sorted(self.refused), "claim": self._claim()})
@@ -212,7 +205,6 @@ class _Loop:
         return ", ".join(lemma for lemma, violation in zip(LEMMAS, worst, strict=True) if violation > 0)
 
     def _learn(self, program: Program, traces: Traces) -> None:
-        """Add the most violated traces to the pool, for each lemma."""
         broken = violations(program, traces, self.searched)
         for lemma in range(len(LEMMAS)):
             worst = np.argsort(-broken[:, lemma], kind="stable")[:KEPT]

@@ -122,7 +122,6 @@ class DistillSettings:
     attack_flow_steps: int = 2_000_000
 
     def __post_init__(self) -> None:
-        """Check the settings. Raises InputError for the first that is out of range."""
         low = SHALLOWEST_SHELL if self.prove else 1
         if not low <= self.depth <= DEEPEST:
             why = " (a proof needs a drain guard, a guard on C_U / C_L and 'utilised')" if self.prove else ""
@@ -143,13 +142,9 @@ class DistillSettings:
 def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Distil a policy into a belief program; with ``prove`` also into programs that the solver verifies.
 
-    Finished stages are stored in the folder; the same call resumes from them.
-
-    Returns:
-        dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
-
-    Raises:
-        InputError: if the checkpoint is no policy of this observation, or the folder holds something else.
+    Finished stages are stored in the folder; the same call resumes from them. The result is JSON-ready: ``score``,
+    ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``. Raises InputError if the checkpoint is no policy of this
+    observation, or the folder holds something else.
     """
     say = say or (lambda line: None)
     teacher = load_teacher(settings.checkpoint)
@@ -163,7 +158,6 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
 
 
 def _run_stages(work: _Distillation, head: dict[str, Any]) -> dict[str, Any]:
-    """Distil in a locked folder."""
     settings, folder = work.settings, work.folder
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_prove_program(work, utilisation) for utilisation in settings.prove]
@@ -398,7 +392,6 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
 
 
 def _format_weights(weights: dict[str, float]) -> str:
-    """Return the weighted terms of the score."""
     return " ".join(f"{weight:+g} {term}" for term, weight in weights.items() if weight)
 
 

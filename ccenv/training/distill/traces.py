@@ -230,10 +230,7 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
 
 
 def from_view(view: View, program: Program) -> Traces:
-    """Return a solver's counterexample as a start and moves.
-
-    The moves are shares of their legal ranges, so they can be played against other programs.
-    """
+    """Return a solver's counterexample as a start and moves, which are shares of their legal ranges and so fit other programs."""
     bound = ProgramSmtSender(program).largest_rate()
     alpha = float(view.alpha)
     largest = 1.0 if bound is None else float(bound[0]) + float(bound[1]) * alpha

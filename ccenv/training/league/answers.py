@@ -46,8 +46,7 @@ _MAX_BYTES = 64 << 20
 def assign_environments(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Divide the attacked environments among scenarios and networks, (N, M) probabilities, by largest remainders.
 
-    Returns:
-        tuple: the scenario (or DRAWN) and the network of each environment: two (B,) int64 arrays.
+    Returned are the scenario (or DRAWN) and the network of each environment: two (B,) int64 arrays.
     """
     n_scenes = networks.shape[1]
     n = config.attacked_envs
@@ -101,7 +100,7 @@ def save_weights(folder: FilePath, weights: dict[str, np.ndarray]) -> None:
 
 
 def load_weights(folder: FilePath) -> dict[str, np.ndarray]:
-    """Read them. Raises InputError if the file is damaged or foreign."""
+    """Read what :func:`save_weights` wrote. Raises InputError if the file is damaged or foreign."""
     file = folder / WEIGHTS
     weights = read_typed(read_bounded(file, _MAX_BYTES), str(file), TYPES, max_tensors=256, max_header_bytes=1 << 20)
     if not all(name.startswith("policy.") for name in weights):
@@ -166,7 +165,6 @@ def _train(
 def _make_adversaries(
     store: LeagueFolder, config: LeagueConfig, specs: list[list[str]], scene: np.ndarray, network: np.ndarray
 ) -> list[Adversary]:
-    """Return the adversary of each environment."""
     nominal = config.training_config(0, 1).environment.build_adversary()
     loaded: dict[str, Adversary] = {}
     adversaries = []

@@ -51,14 +51,10 @@ class AttackedPath(Game):
 
 
 class MixedGame(AttackedPath):
-    """A game against a mixture of senders, with their mean payoff.
+    """A game against a mixture of senders, with their mean payoff; ``worst`` is the adversary with the lowest, None at first.
 
     Searches that step through an episode see the heaviest sender. The worst adversary ever played is kept, so that a search
     cannot lose it. Flow-steps are those of one sender.
-
-    Attributes:
-        worst: the adversary with the lowest payoff; None before the first run.
-        worst_payoff: its payoff.
     """
 
     def __init__(self, scenes: Sequence[Scene], weights: Sequence[float]) -> None:

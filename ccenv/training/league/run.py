@@ -58,11 +58,9 @@ PartT = TypeVar("PartT", bound=Part)
 
 @dataclass
 class Population:
-    """Senders and networks of the league, and their payoffs.
+    """Senders and networks of the league, by name, and their payoffs; each network plays in every scenario.
 
     Attributes:
-        senders: names.
-        networks: names; each plays in every scenario.
         specs: (N lists of M) arguments of :meth:`LeagueFolder.network`.
         nominal: of each sender (P,).
         attacked: of each sender a list over networks of (M,).
@@ -92,15 +90,7 @@ def league(
 
     A resumed league, also after a kill, ends with the same numbers as an uninterrupted one; only ``timing`` differs. Results do
     not depend on the number of jobs. Finished rounds of other code are kept; they have its hash as ``code``, and in ``replayed``
-    whether this code gets the same round from their answers.
-
-    Args:
-        config: the league.
-        folder: for all output.
-        jobs: workers.
-        backend: ``processes`` or ``ray``.
-        fresh: discard an earlier league in the folder.
-        report: called with the number of finished and of all parts.
+    whether this code gets the same round from their answers. ``report`` gets the numbers of finished and of all parts.
 
     Raises:
         MissingExtraError: if a needed extra is not installed.
@@ -125,8 +115,6 @@ class _Task(NamedTuple):
 
 
 class _League:
-    """A league in progress."""
-
     def __init__(self, config: LeagueConfig, store: LeagueFolder, workers: Workers, report: Report | None) -> None:
         self._config = config
         self._store = store

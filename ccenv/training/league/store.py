@@ -89,10 +89,9 @@ def round_name(round_: int) -> str:
 
 
 class LeagueFolder(ResultFolder):
-    """The folder of a league."""
+    """The folder of a league; without ``config`` it is only read."""
 
     def __init__(self, folder: FilePath, config: LeagueConfig | None = None, fresh: bool = False) -> None:
-        """Raise InputError if the folder holds something else; see :class:`ResultFolder`. Without ``config`` it is only read."""
         key = None if config is None else {"config": config.model_dump(mode="json") | {"rounds": ANY}}
         owns = (SENDERS, NETWORKS, PICTURE, CURVE)
         super().__init__(folder, "a league", RECORD, LEAGUE, key, fresh=fresh, owns=owns, parts=PART)
@@ -101,8 +100,7 @@ class LeagueFolder(ResultFolder):
         """Write the settings of a new league, or return the rounds of an earlier run; those of other code have it as ``code``.
 
         No round is decided by two codes: an unfinished one of other code is removed, and so are all from one of other code on of
-        which a part is missing. Raises InputError if there are more rounds than asked for; CcenvError if something cannot be
-        removed or written.
+        which a part is missing. Raises InputError if there are more rounds than asked for.
         """
         if self.stored is None:
             self.write({"config": config.model_dump(mode="json"), "code": code, "status": "running", "rounds": []})

@@ -115,13 +115,10 @@ class DecisionBuffer(RolloutBuffer):
 
 
 class FlowsPPO(PPO):
-    """Stable-Baselines3's PPO over flows that share a policy and decide at their own times.
+    """PPO over flows that share a policy and decide at their own times; ``**settings`` are of ``stable_baselines3.PPO``.
 
-    Args:
-        env: a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``; a step counts once per network.
-        n_seen: leading entries of an observation that the actor sees.
-        policy_kwargs: of ``CriticPolicy``.
-        **settings: of ``stable_baselines3.PPO``.
+    ``env`` is a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``, whose steps count once per network; the actor sees
+    the first ``n_seen`` entries of an observation.
     """
 
     def __init__(self, env: Any, *, n_seen: int, policy_kwargs: dict[str, Any], **settings: Any) -> None:
@@ -172,7 +169,7 @@ class FlowsPPO(PPO):
         return True
 
     def _restart(self, task: Any, over: np.ndarray, seen: np.ndarray, buffer: Any, step: int) -> list[dict[str, Any]]:
-        """Start new episodes where one has ended, put their observations into ``seen``, and return the infos of ended rows."""
+        """Start new episodes where one has ended, put their observations into ``seen``; return the infos of ended rows."""
         flows = task.rows_per_env
         rows = np.repeat(over, flows)
         metrics = episode_metrics(task.core, over, flows)

@@ -76,24 +76,15 @@ KEYS = 2**53
 
 
 class KernelPPO(PPO):
-    """PPO with the arguments of Stable-Baselines3, ``policy`` apart, over ``make_sb3``'s environments.
+    """PPO with the arguments of Stable-Baselines3, ``policy`` apart, over ``make_sb3``'s environments in no wrapper.
 
     ``collect_rollouts`` runs actor, critic, noise, log-probabilities and the environments' steps in one kernel, and fills in the
     same observations, values, bootstraps of truncated episodes and episode starts as the library's own loop. Only the noise
     differs: it is keyed by one number per rollout, drawn from torch's generator, and by environment, action and step, so it does
-    not depend on the number of threads. Callbacks are called once per step, in order, after the rollout; they find ``rewards``,
-    ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and ``new_obs`` of their step. ``train`` takes the library's
-    gradient steps without an autograd graph (``ccenv.training.ppo.update``).
+    not depend on the number of threads. Callbacks are called once per step, in order, after the rollout. ``train`` takes the
+    library's gradient steps without an autograd graph; ``gradient_norms`` are those of the newest ``train``, before clipping.
 
-    Args:
-        env: of ``ccenv.envs.clients.sb3.make_sb3``, in no wrapper.
-        **settings: of ``stable_baselines3.PPO``.
-
-    Attributes:
-        gradient_norms: of the gradient steps of the newest ``train``, before they were clipped.
-
-    Raises:
-        InputError: for other environments, or policies that the kernel cannot evaluate.
+    Raises InputError for other environments, or policies that the kernel cannot evaluate.
     """
 
     def __init__(self, env: CcenvVecEnv, **settings: Any) -> None:
@@ -210,10 +201,8 @@ def collect(
 ) -> tuple[Memory, np.ndarray, list[list[dict[str, Any]]]]:
     """Let a kernel fill an empty buffer's observations, actions, rewards, values, log-probabilities and episode starts.
 
-    ``starts`` (B,) marks environments at the start of an episode; ``key`` is that of the noise.
-
-    Returns:
-        tuple: the memory; (T, B R) bonus of an episode's last reward, gamma times the value of its last state; infos per step.
+    ``starts`` (B,) marks environments at the start of an episode; ``key`` is that of the noise. Returned are the memory; the
+    bonus (T, B R) of an episode's last reward, gamma times the value of its last state; infos per step.
     """
     B, R = core.num_envs, core.rows_per_env
     shape = buffer.rewards.shape

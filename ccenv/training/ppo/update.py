@@ -30,8 +30,6 @@ class Losses(NamedTuple):
     Attributes:
         clip: range of the probability ratio.
         clip_value: range of the change of a value; infinite: none.
-        entropy_weight: of the entropy.
-        value_weight: of the value loss.
         normalise: scale the advantages of a minibatch to mean 0 and deviation 1.
         levels: number of values of each discrete action; 0: continuous ones.
     """
@@ -45,13 +43,7 @@ class Losses(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Samples of a rollout, n of them.
-
-    Attributes:
-        observations: (n, width) float32.
-        actions: (n, k) float32.
-        values, log_probs, advantages, returns: (n,) float32.
-    """
+    """Samples of a rollout, float32: observations (n, width), actions (n, k), the others (n,)."""
 
     observations: np.ndarray
     actions: np.ndarray
@@ -204,15 +196,7 @@ def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of
 
 
 class _Workspace(NamedTuple):
-    """Activations and gradients between the layers of a network for n samples; all are views.
-
-    Attributes:
-        outputs: of each layer, (n, width).
-        turned_outputs: the same, (width, n).
-        flat_outputs: the same, (n * width,).
-        backs: gradients of the outputs of each layer but the last, (n, width).
-        flat_backs: the same, (n * width,).
-    """
+    """Activations and gradients (of all layers but the last) of n samples: views, (n, width), (width, n) or (n * width,)."""
 
     outputs: list[torch.Tensor]
     turned_outputs: list[torch.Tensor]

@@ -73,16 +73,9 @@ class Finding:
 
 
 class AttackedPaths:
-    """The paths of each round of a training, and the adversaries on them.
+    """The paths of each round of a training, and the adversaries on them, in a share of the environments.
 
-    Args:
-        drawn: paths and searches.
-        settings: of the environments; ``paths`` is a distribution.
-        num_envs: B.
-        share: share of the environments that are attacked.
-        seed: of the training.
-        given: stored moves, each with its path.
-        given_share: share of the attacked environments that play stored moves, if there are any.
+    ``given`` are stored moves, each with its path, which a ``given_share`` of the attacked environments play.
     """
 
     def __init__(

@@ -36,10 +36,7 @@ def draw_boxes(gap: GapSettings, seed: int, round_: int, n_ranges: int) -> np.nd
 def find_gap(
     settings: PacketSettings, policy: PolicySender | ContractSender, gap: GapSettings, seed: int, round_: int
 ) -> np.ndarray:
-    """Return the box in which the policy falls furthest behind the baseline: (n_ranges, 2).
-
-    Raises InputError for a baseline that is no classic CCA.
-    """
+    """Return the box, (n_ranges, 2), in which the policy falls furthest behind the baseline, which must be a classic CCA."""
     boxes = draw_boxes(gap, seed, round_, len(settings.distribution.leaves))
     within = np.repeat(boxes, gap.networks, axis=0)
     cold = settings.model_copy(update={"episode_decisions": gap.decisions})

@@ -21,15 +21,10 @@ Floats = np.ndarray
 
 
 def oracle_actions(measures: np.ndarray, step: float, window_bdp: float) -> Floats:
-    """Return the actions of ``cwnd_exp2`` that come closest to the best window.
+    """Return the actions of ``cwnd_exp2``, in [-1, 1], that come closest to the best window; NaN before anything was measured.
 
-    Args:
-        measures: MEASURES of the decisions, any shape.
-        step: of the action: log2 of the largest factor on a window.
-        window_bdp: the best window, in units of the fair share of the link rate times the propagation RTT.
-
-    Returns:
-        np.ndarray: of the same shape, in [-1, 1]; NaN before anything was measured.
+    ``measures`` are MEASURES of the decisions, of any shape; ``step`` is log2 of the largest factor on a window; ``window_bdp``
+    is the best window, in units of the fair share of the link rate times the propagation RTT.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         best_bytes = window_bdp * measures["true_link_Bps"] * measures["true_rtt_s"] / measures["true_flows"]
@@ -61,13 +56,9 @@ class Examples:
 
 
 class ImitationPPO(PPO):
-    """Stable-Baselines3's learner of a Gaussian policy, which imitates an oracle instead of maximising a reward.
+    """PPO's Gaussian policy, which imitates an oracle instead of maximising a reward; ``env`` is over ``SharedPacketTask``.
 
-    Args:
-        env: a ``CcenvVecEnv`` over ``SharedPacketTask``.
-        imitation: the oracle and the schedule of its imitation.
-        step: see ``oracle_actions``.
-        **settings: of ``stable_baselines3.PPO``; only ``batch_size`` and ``learning_rate`` have an effect on the loss.
+    Of ``**settings`` of ``stable_baselines3.PPO`` only ``batch_size`` and ``learning_rate`` have an effect on the loss.
     """
 
     def __init__(self, env: Any, *, imitation: ImitationSettings, step: float, **settings: Any) -> None:

@@ -107,8 +107,6 @@ class RllibResult:
 
     Attributes:
         folder: with policy.safetensors (the sender) and, for a duel, network/ (the adversary).
-        iterations: number of iterations.
-        steps: environment steps.
         seconds: wall time of training, without Ray's start and the evaluation.
         cpu_seconds: processor time of this process; that of runners and learners in other processes is missing.
         returns: mean episode return of sender and network in each iteration; in a zero-sum duel they are opposite.
@@ -157,7 +155,6 @@ def train_rllib(
 
 
 def _read_state(config: RllibConfig, folder: FilePath) -> TrainingState | None:
-    """Return the checkpoint of an interrupted run; None if there is none."""
     state = read_checkpoint(folder / CHECKPOINT)
     if state is None:
         return None
@@ -172,7 +169,6 @@ def _read_state(config: RllibConfig, folder: FilePath) -> TrainingState | None:
 def _train(
     config: RllibConfig, folder: FilePath, state: TrainingState | None, report: Callable[[int, int], None] | None
 ) -> RllibResult:
-    """Train in a locked folder."""
     import ray
 
     begin = 0 if state is None else state.iteration
