@@ -30,7 +30,7 @@ FRAMES, FRAMES_PER_SECOND = 16, 4
 
 @dataclass(frozen=True)
 class Look:
-    """The evaluation at one step, numbers by names in groups (``group/name``), and an episode as a GIF; empty if there is none."""
+    """The evaluation at one step, numbers by names in groups (``group/name``), and an episode as a GIF, if there is one."""
 
     values: dict[str, float] = field(default_factory=dict)
     video: bytes | None = None

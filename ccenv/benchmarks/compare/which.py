@@ -40,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The result of :func:`which`: the senders of each network class, best first; ``failed`` says why senders of the user failed."""
+    """The result of :func:`which`: the senders of each network class, best first; ``failed`` has why the user's own failed."""
 
     rows: tuple[Choice, ...]
     by: str
