@@ -10,8 +10,8 @@ What happens to a fenced block is decided by its language and by an HTML comment
 - ``<!-- file: NAME -->``: the block is the content of a file NAME that the blocks after it import, read or pass to a command;
 - ``<!-- output -->``: the block is all that the block before it prints on stdout, and is compared;
 - ``<!-- exit: N -->``: the last command of a ``console`` block exits with code N;
-- ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. A page with changes starts in a copy of
-  the repository in which all of them are made, and its commands run there;
+- ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. From the first change
+  of a page on, all runs in a copy of the repository in which all of them are made;
 - ``<!-- slow: REASON -->``: the block is run with ``--slow`` only (``pytest -m slow``);
 - ``<!-- not-run: REASON -->``: the block is left out.
 
@@ -158,17 +158,24 @@ def run_words(words: list[str]) -> int:
     return subprocess.run([sys.executable, *words[1:]], check=False).returncode
 
 
-def run_here(page: Path, slow: bool) -> None:
-    """Run a page in the current folder, which must be empty."""
+def run_here(page: Path, slow: bool, changes: bool = False) -> int:
+    """Run a page up to its first change in the current folder, which must be empty, or with ``changes`` what comes then."""
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
     found = read_blocks(page.read_text(encoding="utf-8"), slow)
+    first = next((number for number, block in enumerate(found) if block.kind == "change"), len(found))
     sys.path.insert(0, str(Path.cwd()))
-    if any(block.kind == "change" for block in found):
-        make_changes(found)
+    if changes:
+        make_changes(found[first:])
         os.environ["PYTHONPATH"] = str(Path.cwd())
-    run_page(str(page), found, run_words)
+    run_page(str(page), found[first:] if changes else found[:first], run_words)
+    if not changes and first < len(found):
+        folder = Path("changed").absolute()
+        folder.mkdir()
+        words = [sys.executable, __file__, str(page), "--changes", *(["--slow"] if slow else [])]
+        return subprocess.run(words, cwd=folder, check=False).returncode
+    return 0
 
 
 if __name__ == "__main__":
-    run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:])
+    sys.exit(run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:], "--changes" in sys.argv[2:]))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +25,7 @@ def read(name: str) -> str:
 
 
 def run(name: str, folder: Path, timeout_s: float, slow: bool = False) -> None:
-    """Run a page in a process of its own; all but those that change the package begin with it already imported."""
-    if any(block.kind == "change" for block in read_blocks(read(name), slow)):
-        command = [sys.executable, ROOT / "tests" / "docs_pages.py", ROOT / name, *(["--slow"] if slow else [])]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return
+    """Run a page in a process of its own."""
     ended = run_apart(run_here, ROOT / name, slow, folder=folder, limit_s=timeout_s)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
