@@ -71,6 +71,7 @@ TABLES = {
     "coexistence-beliefs": Table(partial(suites.coexistence, columns=suites.BELIEFS), ("company-beliefs.json",)),
     "agents-deviations": Table(code.deviations),
     "rooms": Table(code.rooms),
+    "former-commands": Table(code.former_commands),
     "refusals": Table(code.refusals),
     "refusals-board": Table(code.board_refusals),
     "contracts": Table(contracts.make_rows, ("contracts.json",)),

@@ -12,6 +12,7 @@ import hostile
 from rooms import ROOMS
 
 from ccenv.agents import AGENTS
+from ccenv.cli.settings import OLD_COMMANDS, OLD_OPTIONS
 
 Rows = list[dict[str, str]]
 LONGEST = 150  # characters of a message
@@ -31,6 +32,13 @@ def deviations() -> Rows:
             if found := re.search(r"^Deviations?: (.*?)(?:\n\n|\Z)", document, re.MULTILINE | re.DOTALL):
                 texts.setdefault(" ".join(found[1].replace("``", "`").split()), []).append(f"`{entry.name}`")
     return [{"agent": ", ".join(names), "deviations": text.replace("|", "\\|")} for text, names in texts.items()]
+
+
+def former_commands() -> Rows:
+    """Return former commands and options, with what to give now."""
+    former = {f"ccenv {command}": now for command, now in OLD_COMMANDS.items()}
+    former |= {f"ccenv {command} {option}": now for (command, option), now in OLD_OPTIONS.items()}
+    return [{"before": f"`{command}`", "now": now} for command, now in sorted(former.items())]
 
 
 def refusals() -> Rows:
