@@ -1,8 +1,9 @@
 """Structs that engines, CCAs and adversaries exchange. All fields are float64, named with their unit.
 
-A classic CCA is a module with four plain functions over these records (``ccenv/agents/classic/``):
+A classic CCA is a module with four plain functions over these records (``ccenv/agents/classic/``, where on_loss and on_tick may
+be missing):
 
-    init(state)               set the state at the start of a flow (header fields are already filled in)
+    init(state)               set the state at the start of a flow: header and parameters are filled in, all else is 0
     on_ack(state, ack)        bytes were newly acknowledged
     on_loss(state, loss)      bytes were newly found lost
     on_tick(state, tick)      time passed (called every engine step or every 10 ms)

@@ -99,12 +99,12 @@ def test_bbr2_goes_through_its_phases_in_order_every_bdp_rounds():
     places = phases(*play("bbr2"))
     order = [mode for _, mode in places]
     # DRAIN has left no queue: DOWN hands on to CRUISE within the same ACK.
-    assert order[:6] == [bbr2.STARTUP, bbr2.DRAIN, bbr2.CRUISE, bbr2.REFILL, bbr2.UP, bbr2.DOWN]
+    assert order[:6] == [bbr.STARTUP, bbr.DRAIN, bbr.CRUISE, bbr.REFILL, bbr.UP, bbr.DOWN]
     follows = set(pairwise(order[2:]))
-    regular = {(bbr2.DOWN, bbr2.CRUISE), (bbr2.CRUISE, bbr2.REFILL), (bbr2.REFILL, bbr2.UP), (bbr2.UP, bbr2.DOWN)}
-    rare = {(bbr2.CRUISE, bbr2.PROBE_RTT), (bbr2.PROBE_RTT, bbr2.CRUISE)}
+    regular = {(bbr.DOWN, bbr.CRUISE), (bbr.CRUISE, bbr.REFILL), (bbr.REFILL, bbr.UP), (bbr.UP, bbr.DOWN)}
+    rare = {(bbr.CRUISE, bbr.PROBE_RTT), (bbr.PROBE_RTT, bbr.CRUISE)}
     assert regular <= follows <= regular | rare
-    gaps_s = [later - earlier for earlier, later in pairwise(now for now, mode in places if mode == bbr2.REFILL)]
+    gaps_s = [later - earlier for earlier, later in pairwise(now for now, mode in places if mode == bbr.REFILL)]
     assert np.median(gaps_s) == pytest.approx(41 * 0.042, rel=0.1)
 
 
@@ -208,7 +208,7 @@ def probing():
     """A flow in UP with a BDP of 40 segments and a bound of 60."""
     flow = Steady(make_sender("bbr2:initial_window_mss=80"), pieces=20)
     state = flow.state
-    state.mode, state.pacing_gain, state.full_pipe, state.samples_probe = bbr2.UP, bbr2.UP_PACING_GAIN, 1.0, 1.0
+    state.mode, state.pacing_gain, state.full_pipe, state.samples_probe = bbr.UP, bbr.UP_PACING_GAIN, 1.0, 1.0
     state.min_rtt_s = state.probe_min_rtt_s = RTT_S
     state.cycle_bandwidth_Bps = state.max_bandwidth_Bps = state.bandwidth_Bps = 1.5e6
     state.high_inflight_bytes = 60 * MSS
@@ -224,13 +224,13 @@ def test_bbr2_lowers_its_bound_above_two_percent_of_loss(lost_mss, bound_mss):
     flow.lose(lost_mss * MSS, new_episode=0.0)
     flow.step(delivery_rate_Bps=1.5e6, inflight_bytes=20 * MSS)
     assert flow.state.high_inflight_bytes == pytest.approx(bound_mss * MSS)
-    assert (flow.state.mode != bbr2.UP) == (bound_mss == 28)
+    assert (flow.state.mode != bbr.UP) == (bound_mss == 28)
 
 
 def test_bbr2_cruises_with_headroom():
     """4.5.10.2: 0.15 of the bound is left for others: 60 * 0.85 = 51."""
     flow = probing()
-    flow.state.mode, flow.state.probe_wait_s = bbr2.CRUISE, 100.0
+    flow.state.mode, flow.state.probe_wait_s = bbr.CRUISE, 100.0
     flow.state.max_bandwidth_Bps = flow.state.cycle_bandwidth_Bps = flow.state.bandwidth_Bps = 1.5e7
     flow.step(delivery_rate_Bps=1.5e6, inflight_bytes=50 * MSS)
     assert flow.cwnd_mss == pytest.approx(51)
@@ -240,7 +240,7 @@ def test_bbr2_short_term_bounds_fall_to_seven_tenths_per_lossy_round():
     """4.5.10.3, in CRUISE: max(what was delivered, 0.7 of the bound); forgotten in REFILL."""
     flow = probing()
     state = flow.state
-    state.mode, state.pacing_gain, state.probe_wait_s = bbr2.CRUISE, 1.0, 100.0
+    state.mode, state.pacing_gain, state.probe_wait_s = bbr.CRUISE, 1.0, 100.0
     state.high_inflight_bytes = UNLIMITED_BYTES
     state.low_inflight_bytes, state.low_bandwidth_Bps = 50 * MSS, 1.5e6
     for n in (1, 2):
@@ -254,7 +254,7 @@ def test_bbr2_short_term_bounds_fall_to_seven_tenths_per_lossy_round():
     assert state.bandwidth_Bps == pytest.approx(1.5e6 * 0.49)
     state.rounds_since_probe = 100.0
     flow.step(delivery_rate_Bps=1e3, inflight_bytes=20 * MSS)
-    assert state.mode == bbr2.REFILL
+    assert state.mode == bbr.REFILL
     assert state.low_inflight_bytes == UNLIMITED_BYTES
     assert state.bandwidth_Bps == pytest.approx(1.5e6)
 
@@ -279,17 +279,17 @@ def test_bbr2_startup_gains_and_exit_by_loss():
     """4.3.1.3: a round with more than 2 % and eight segments lost ends STARTUP, with the bound at the BDP."""
     flow = Steady(make_sender("bbr2:initial_window_mss=100"), pieces=10)
     flow.rounds(2, delivery_rate_Bps=1e6)
-    assert flow.state.mode == bbr2.STARTUP
+    assert flow.state.mode == bbr.STARTUP
     assert (flow.state.pacing_gain, flow.state.cwnd_gain) == (2.89, 2.89)
     flow.lose(7.9 * MSS, new_episode=0.0)
     flow.delivered += 1e6
     flow.step(delivery_rate_Bps=2e6)
-    assert flow.state.mode == bbr2.STARTUP
+    assert flow.state.mode == bbr.STARTUP
     flow.lose(8.1 * MSS, new_episode=0.0)
     flow.state.round_inflight_bytes = 0.0  # nothing that a later rise of the bound could take up
     flow.delivered += 1e6
     flow.step(delivery_rate_Bps=2.6e6, inflight_bytes=1e9)
-    assert flow.state.mode == bbr2.DRAIN
+    assert flow.state.mode == bbr.DRAIN
     assert flow.state.high_inflight_bytes == pytest.approx(2.6e6 * RTT_S)
 
 

@@ -11,21 +11,119 @@ the engine's delivery samples.
 
 from __future__ import annotations
 
+import inspect
 import math
-import types
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ccenv.agents.callbacks import state_record
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import number
 
-INITIAL_WINDOW_MSS = 10.0  # RFC 6928 s.2
 UNLIMITED_BYTES = 1e15  # "arbitrarily high" (RFC 5681 s.3.1), yet finite
+LOSS_FACTOR = 0.5  # RFC 5681 eq. (4): of the flight is kept
+MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
+LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1: the window after a time-out
 RTT_GAIN = 0.125  # alpha of RFC 6298 s.2, per round trip
 
-Samples = tuple[float, float, float, float, float, float]
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a CCA, and the field of its state that holds it.
+
+    Attributes:
+        name: as specs have it, with its unit.
+        default: in that unit.
+        above, low, high, whole: allowed values, as for :func:`ccenv.base.registry.number`.
+        field: of the state; the name if empty.
+        scale: unit of specs in units of the field (1e-3: milliseconds in seconds).
+        optional: 0, the default, is left out of a sender's hash, so that a new parameter changes no hash.
+    """
+
+    name: str
+    default: float
+    above: float = -math.inf
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+    field: str = ""
+    scale: float = 1.0
+    optional: bool = False
+
+    def check(self, owner: str, value: Any) -> float:
+        """Return a value of a sender as a float. Raises InputError if it is not allowed."""
+        return number(owner, self.name, value, above=self.above, low=self.low, high=self.high, whole=self.whole)
+
+
+def initial_window(default_mss: float = 10.0) -> Parameter:
+    """Return the parameter initial_window_mss, in segments; by default that of RFC 6928 s.2."""
+    return Parameter("initial_window_mss", default_mss, low=1, high=1e6)
+
+
+def switch(name: str, default: int = 0, *, optional: bool = False) -> Parameter:
+    """Return a parameter that is 1 (on) or 0 (off)."""
+    return Parameter(name, default, low=0, high=1, whole=True, optional=optional)
+
+
+class Cca:
+    """A classic CCA: called with its parameters, it returns the sender.
+
+    The functions are those of its module: init, on_ack, and on_loss and on_tick unless it ignores losses or time. With
+    PER_PACKET the module hears of each lost packet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        parameters: Sequence[Parameter],
+        fields: Sequence[str],
+        *,
+        check: Callable[[str, dict[str, float]], None] | None = None,
+        **constants: float,
+    ) -> None:
+        """Describe a CCA.
+
+        Args:
+            name: registry name.
+            module: name of the module with its functions.
+            parameters: what specs may set.
+            fields: of its state besides parameters and constants.
+            check: gets the name and the values by theirs, in the units of specs; refuses what does not fit together.
+            constants: fields of the state that are part of its hash as parameters are, and no spec sets.
+        """
+        self.name = name
+        self.parameters = tuple(parameters)
+        self.state = state_record(*(p.field or p.name for p in parameters), *constants, *fields)
+        self._module, self._check, self._constants = module, check, constants
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default) for p in parameters]
+        )
+
+    def __call__(self, **given: float) -> ClassicSender:
+        """Return the sender with these parameters. Raises InputError for one that is not allowed."""
+        values = {p.name: p.check(self.name, given.get(p.name, p.default)) for p in self.parameters}
+        if self._check is not None:
+            self._check(self.name, values)
+        fields = {p.field or p.name: p.scale * values[p.name] for p in self.parameters if values[p.name] != 0 or not p.optional}
+        return classic_sender(self.name, self._module, self.state, **fields, **self._constants)
+
+
+def classic_sender(name: str, module: str, state: np.dtype, **parameters: float) -> ClassicSender:
+    """Return the sender made of a module's functions, as :class:`Cca` describes them, with these fields of its state set."""
+    rules = sys.modules[module]
+    on_loss, on_tick = (getattr(rules, signal, ignore) for signal in ("on_loss", "on_tick"))
+    per_packet = getattr(rules, "PER_PACKET", False)
+    return ClassicSender(name, state, rules.init, rules.on_ack, on_loss, on_tick, parameters, "", per_packet)
+
+
+def ignore(state: Any, signal: Any) -> None:
+    """Do nothing."""
 
 
 @kernel
@@ -40,6 +138,9 @@ def smoothed_rtt(srtt_s: float, rtt_s: float, share: float) -> float:
     if srtt_s <= 0.0:
         return rtt_s
     return srtt_s + RTT_GAIN * share * (rtt_s - srtt_s)
+
+
+Samples = tuple[float, float, float, float, float, float]
 
 
 @kernel
@@ -74,24 +175,49 @@ def windowed_min(filter_state: Samples, now: float, value: float, window: float)
     return best, best_at, second, second_at, third, third_at
 
 
-def classic_sender(name: str, module: types.ModuleType, state: np.dtype, **parameters: float) -> ClassicSender:
-    """Return the sender made of a module's init, on_ack, on_loss and on_tick; with PER_PACKET it hears of each lost packet."""
-    per_packet = getattr(module, "PER_PACKET", False)
-    return ClassicSender(name, state, module.init, module.on_ack, module.on_loss, module.on_tick, parameters, "", per_packet)
+@kernel
+def start_window(state: Any) -> None:
+    """Start in slow start with the initial window; not paced."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = np.inf
+    state.ssthresh_bytes = UNLIMITED_BYTES
 
 
-def chosen(**options: float) -> dict[str, float]:
-    """Return the options that are not 0, which is what a state holds without them: a new option changes no sender's hash."""
-    return {name: value for name, value in options.items() if value != 0}
+@kernel
+def grow_window(state: Any, acked_bytes: float, increase_mss: float) -> None:
+    """Grow by all bytes in slow start, by increase_mss segments per window after it (RFC 5681 eqs. 2 and 3)."""
+    if state.cwnd_bytes < state.ssthresh_bytes:
+        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
+        state.cwnd_bytes += step_bytes
+        acked_bytes -= step_bytes
+    if acked_bytes > 0.0:
+        state.cwnd_bytes += increase_mss * state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
 
 
-def initial_window(name: str, value: float) -> float:
-    """Check the parameter initial_window_mss."""
-    return number(name, "initial_window_mss", value, low=1, high=1e6)
+@kernel
+def extend_recovery(state: Any, loss: Any) -> None:
+    """Set recover_bytes: recovery lasts until what is in flight at the start of an episode is delivered or found lost."""
+    if loss.new_episode > 0.0:
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    else:  # these bytes were counted as in flight and will not arrive
+        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+    if loss.timeout > 0.0:
+        state.recover_bytes = 0.0
+
+
+@kernel
+def reduce_window(state: Any, loss: Any, kept: float) -> None:
+    """Keep a share of the flight once per episode (RFC 5681 s.3.2), one segment after a time-out (s.3.1)."""
+    if loss.new_episode > 0.0:
+        flight_bytes = loss.inflight_bytes + loss.lost_bytes
+        state.ssthresh_bytes = max(kept * flight_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
+        state.cwnd_bytes = state.ssthresh_bytes
+    if loss.timeout > 0.0:
+        state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
+    extend_recovery(state, loss)
 
 
 PRR_FIELDS = (
-    "prr",  # parameter: 1: in use
     "prr_delivered_bytes",
     "prr_sent_bytes",  # prr_out
     "prr_flight_bytes",  # RecoverFS
@@ -150,8 +276,7 @@ CSS_GROWTH_DIVISOR = 4.0  # RFC 9406 s.4.3
 CSS_ROUNDS = 5.0  # RFC 9406 s.4.3
 NO_RTT_S = 1e300  # of a round without a sample
 
-FIELDS = (
-    "hystart",  # parameter: 1: in use
+HYSTART_FIELDS = (
     "round_rtt_s",  # smallest RTT of this round
     "last_round_rtt_s",  # and of the round before
     "round_samples",
@@ -161,12 +286,10 @@ FIELDS = (
 
 
 @kernel
-def begin(state: Any) -> None:
-    """Start in slow start, without a sample."""
+def start_hystart(state: Any) -> None:
+    """Start without a sample."""
     state.round_rtt_s = NO_RTT_S
     state.last_round_rtt_s = NO_RTT_S
-    state.round_samples = 0.0
-    state.css_rounds = 0.0
     state.css_rtt_s = NO_RTT_S
 
 

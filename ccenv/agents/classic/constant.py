@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.agents.sender import ClassicSender
-from ccenv.base.registry import number
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, Parameter
 from ccenv.network.path import MBPS_IN_BPS
 
-STATE = state_record("rate_Bps")
-
-
-def sender(rate_mbps: float = 10.0) -> ClassicSender:
-    """Build a sender of constant rate in Mbit/s, > 0."""
-    rate_Bps = number("constant", "rate_mbps", rate_mbps, above=0, high=1e6) * MBPS_IN_BPS
-    return classic_sender("constant", sys.modules[__name__], STATE, rate_Bps=rate_Bps)
+RATE = Parameter("rate_mbps", 10.0, above=0, high=1e6, field="rate_Bps", scale=MBPS_IN_BPS)
+sender = Cca("constant", __name__, (RATE,), ())
 
 
 def init(state: Any) -> None:
@@ -27,12 +18,4 @@ def init(state: Any) -> None:
 
 
 def on_ack(state: Any, ack: Any) -> None:
-    """Do nothing."""
-
-
-def on_loss(state: Any, loss: Any) -> None:
-    """Do nothing."""
-
-
-def on_tick(state: Any, tick: Any) -> None:
     """Do nothing."""

@@ -9,18 +9,13 @@ after a time-out (the paper leaves time-outs to the transport); the initial wind
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, Parameter, initial_window, smoothed_rtt, switch, windowed_min
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
-DEFAULT_DELTA = 0.5  # NSDI 2018 s.2.1
 MIN_RTT_WINDOW_S = 10.0  # NSDI 2018 s.2.1
 STANDING_SHARE = 0.5  # RTTstanding is the minimum over srtt/2: NSDI 2018 s.2.1
 SAME_DIRECTION_ROUNDS = 3.0  # before the velocity doubles: NSDI 2018 s.2.1
@@ -29,60 +24,46 @@ EMPTY_SHARE = 0.1  # "nearly empty": d_q below this share of RTTmax - RTTmin: NS
 EMPTY_ROUNDS = 5.0  # without a nearly empty queue: competitive mode: NSDI 2018 s.2.2
 MIN_CWND_MSS = 2.0
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "default_delta",  # parameter
-    "mode_switching",  # parameter, 0 or 1
-    "delta",
-    "slow_start",
-    "velocity",
-    "direction",  # of the last round: 1 up, -1 down
-    "same_direction_rounds",
-    "round_cwnd_bytes",  # window when this round began
-    "rounds",
-    "round_had_loss",
-    "empty_round",  # newest round with a nearly empty queue
-    "srtt_s",
-    # minimum RTT over 10 s
-    "min_a_s",
-    "min_a_at_s",
-    "min_b_s",
-    "min_b_at_s",
-    "min_c_s",
-    "min_c_at_s",
-    # standing RTT over srtt/2
-    "standing_a_s",
-    "standing_a_at_s",
-    "standing_b_s",
-    "standing_b_at_s",
-    "standing_c_s",
-    "standing_c_at_s",
-    # largest RTT of this round and the three before
-    "max_0_s",
-    "max_1_s",
-    "max_2_s",
-    "max_3_s",
+sender = Cca(
+    "copa",
+    __name__,
+    parameters=(
+        initial_window(),
+        Parameter("default_delta", 0.5, above=0, high=10),  # 1/delta segments in the queue: NSDI 2018 s.2.1
+        switch("mode_switching", 1),  # compete with buffer-fillers (NSDI 2018 s.2.2); 0: always the default mode
+    ),
+    fields=(
+        "delta",
+        "slow_start",
+        "velocity",
+        "direction",  # of the last round: 1 up, -1 down
+        "same_direction_rounds",
+        "round_cwnd_bytes",  # window when this round began
+        "rounds",
+        "round_had_loss",
+        "empty_round",  # newest round with a nearly empty queue
+        "srtt_s",
+        # minimum RTT over 10 s
+        "min_a_s",
+        "min_a_at_s",
+        "min_b_s",
+        "min_b_at_s",
+        "min_c_s",
+        "min_c_at_s",
+        # standing RTT over srtt/2
+        "standing_a_s",
+        "standing_a_at_s",
+        "standing_b_s",
+        "standing_b_at_s",
+        "standing_c_s",
+        "standing_c_at_s",
+        # largest RTT of this round and the three before
+        "max_0_s",
+        "max_1_s",
+        "max_2_s",
+        "max_3_s",
+    ),
 )
-
-
-def sender(
-    default_delta: float = DEFAULT_DELTA, mode_switching: int = 1, initial_window_mss: float = INITIAL_WINDOW_MSS
-) -> ClassicSender:
-    """Build a Copa sender.
-
-    Args:
-        default_delta: delta of the default mode: 1/delta segments in the queue; in (0, 10].
-        mode_switching: 1: compete with buffer-fillers as in NSDI 2018 s.2.2; 0: always the default mode.
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    return classic_sender(
-        "copa",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("copa", initial_window_mss),
-        default_delta=number("copa", "default_delta", default_delta, above=0, high=10),
-        mode_switching=number("copa", "mode_switching", mode_switching, low=0, high=1, whole=True),
-    )
 
 
 def init(state: Any) -> None:
@@ -92,19 +73,7 @@ def init(state: Any) -> None:
     state.delta = state.default_delta
     state.slow_start = 1.0
     state.velocity = 1.0
-    state.direction = 0.0
-    state.same_direction_rounds = 0.0
     state.round_cwnd_bytes = state.cwnd_bytes
-    state.rounds = 0.0
-    state.round_had_loss = 0.0
-    state.empty_round = 0.0
-    state.srtt_s = 0.0
-    state.min_a_s = 0.0
-    state.standing_a_s = 0.0
-    state.max_0_s = 0.0
-    state.max_1_s = 0.0
-    state.max_2_s = 0.0
-    state.max_3_s = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -188,7 +157,3 @@ def on_loss(state: Any, loss: Any) -> None:
         state.slow_start = 1.0
         state.velocity = 1.0
         state.same_direction_rounds = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: Copa acts on ACKs and losses only."""

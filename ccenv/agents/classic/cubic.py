@@ -7,81 +7,59 @@ not inflated during recovery and the initial window is that of RFC 6928.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
 from ccenv.agents.classic.common import (
-    FIELDS,
-    INITIAL_WINDOW_MSS,
+    HYSTART_FIELDS,
+    LOSS_WINDOW_MSS,
+    MIN_SSTHRESH_MSS,
     PRR_FIELDS,
-    UNLIMITED_BYTES,
-    begin,
+    Cca,
     begin_recovery,
-    chosen,
-    classic_sender,
     end_recovery,
+    extend_recovery,
     initial_window,
     lose_further,
     recover,
     slow_start,
     smoothed_rtt,
+    start_hystart,
+    start_window,
+    switch,
 )
-from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
 C_MSS_PER_S3 = 0.4  # RFC 9438 s.5.1
 BETA = 0.7  # RFC 9438 s.4.6
 ALPHA = 3.0 * (1.0 - BETA) / (1.0 + BETA)  # RFC 9438 s.4.3, eq. (4)
 MAX_GROWTH = 1.5  # RFC 9438 s.4.2: largest target in units of cwnd
-MIN_SSTHRESH_MSS = 2.0  # RFC 9438 s.4.6
-LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1
 NO_EPOCH = -1.0
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "fast_convergence",  # parameter, 0 or 1
-    "ssthresh_bytes",
-    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
-    "srtt_s",
-    "w_max_bytes",
-    "cwnd_prior_bytes",  # window before the last reduction
-    "epoch_start_s",  # start of this congestion avoidance stage, NO_EPOCH before it
-    "k_s",
-    "origin_bytes",  # W_max of this stage
-    "w_est_bytes",  # window that Reno would have
-    "after_timeout",  # 1 until the stage after a time-out has begun
-    "last_ack_s",
-    *FIELDS,
-    *PRR_FIELDS,
+sender = Cca(
+    "cubic",
+    __name__,
+    parameters=(
+        initial_window(),
+        switch("fast_convergence", 1),  # release bandwidth faster to new flows (RFC 9438 s.4.7)
+        switch("hystart", optional=True),  # leave slow start by HyStart++ (RFC 9406); 0: at the first loss
+        switch("prr", optional=True),  # reduce the window in proportion to what arrives (RFC 9937); 0: at once
+    ),
+    fields=(
+        "ssthresh_bytes",
+        "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        "srtt_s",
+        "w_max_bytes",
+        "cwnd_prior_bytes",  # window before the last reduction
+        "epoch_start_s",  # start of this congestion avoidance stage, NO_EPOCH before it
+        "k_s",
+        "origin_bytes",  # W_max of this stage
+        "w_est_bytes",  # window that Reno would have
+        "after_timeout",  # 1 until the stage after a time-out has begun
+        "last_ack_s",
+        *HYSTART_FIELDS,
+        *PRR_FIELDS,
+    ),
 )
-
-
-def sender(
-    initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1, hystart: int = 0, prr: int = 0
-) -> ClassicSender:
-    """Build a CUBIC sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-        fast_convergence: 1: release bandwidth faster to new flows (RFC 9438 s.4.7); 0: not.
-        hystart: 1: leave slow start by HyStart++ (RFC 9406); 0: at the first loss.
-        prr: 1: reduce the window in proportion to what arrives (RFC 9937); 0: at once.
-    """
-    return classic_sender(
-        "cubic",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("cubic", initial_window_mss),
-        fast_convergence=number("cubic", "fast_convergence", fast_convergence, low=0, high=1, whole=True),
-        **chosen(
-            hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True),
-            prr=number("cubic", "prr", prr, low=0, high=1, whole=True),
-        ),
-    )
 
 
 @kernel
@@ -99,20 +77,9 @@ def plateau_time_s(w_max_bytes: float, cwnd_bytes: float, mss_bytes: float) -> f
 
 def init(state: Any) -> None:
     """Start in slow start; not paced."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.srtt_s = 0.0
-    state.w_max_bytes = 0.0
-    state.cwnd_prior_bytes = 0.0
+    start_window(state)
+    start_hystart(state)
     state.epoch_start_s = NO_EPOCH
-    state.k_s = 0.0
-    state.origin_bytes = 0.0
-    state.w_est_bytes = 0.0
-    state.after_timeout = 0.0
-    state.last_ack_s = 0.0
-    begin(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -183,18 +150,12 @@ def on_loss(state: Any, loss: Any) -> None:
     """Reduce to BETA once per episode (RFC 9438 s.4.6); one segment after a time-out (s.4.8)."""
     if loss.new_episode > 0.0:
         _reduce(state, loss.inflight_bytes + loss.lost_bytes)
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
         begin_recovery(state, loss)
-    else:  # these bytes were counted as in flight and will not arrive
+    else:
         lose_further(state, loss)
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
         state.epoch_start_s = NO_EPOCH
         state.after_timeout = 1.0
-        state.recover_bytes = 0.0
         state.prr_flight_bytes = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: CUBIC acts on ACKs and losses only."""
+    extend_recovery(state, loss)

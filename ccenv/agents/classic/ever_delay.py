@@ -17,7 +17,6 @@ bytes in flight; one of packets that has none measures X from the last moment wi
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 from ccenv.agents.callbacks import state_record
@@ -93,7 +92,7 @@ def sender(
     v = rest_of(start_share_Bps, offset + math.log(largest), slope) if start_share_Bps > 0 else math.log(largest / asked[2])
     return classic_sender(
         "ever_delay",
-        sys.modules[__name__],
+        __name__,
         STATE,
         slope=slope,
         gain=gain,

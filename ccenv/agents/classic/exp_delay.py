@@ -6,86 +6,56 @@ newest RTT. Rates that differ by a factor s rest at delays that differ by D, so 
 Deviations: Rmax is the largest queueing delay, as in Algorithm 1 (eq. 2 has the delay d itself in its exponent, and Rmax
 includes Rm); Rm is the smallest RTT seen where it is not given (the paper leaves its discovery open); an update needs an
 ACK, so that the rate rests while nothing is heard; the rate never falls below mu_minus/100; a and b are chosen here, for the
-paper gives none. As in the paper there is no window and no reaction to loss.
+paper gives none. As in the paper there is no window and no reaction to loss (s.6.3).
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, Parameter
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 from ccenv.network.path import MBPS_IN_BPS
 
-MIN_RATE_MBPS = 0.1  # [Starvation] s.6.3: rates of the Internet start below 100 kbit/s
-FAIRNESS = 2.0  # [Starvation] s.6.3: the example s = 2
-JITTER_MS = 10.0  # [Starvation] s.6.3: the example D = 10 ms
-MAX_QUEUEING_MS = 100.0  # [Starvation] s.6.3: Rmax = Rm + 100 ms
-INCREASE_MBPS = 0.5
-DECREASE = 0.9
 FLOOR_SHARE = 0.01  # of mu_minus
 MAX_LOG_RANGE = 60.0  # natural logarithm of the largest ratio of rates that may be asked for
 
-STATE = state_record(
-    "min_rate_Bps",  # parameter mu_minus
-    "fairness",  # parameter s
-    "jitter_s",  # parameter D
-    "max_queueing_s",  # parameter Rmax
-    "increase_Bps",  # parameter a
-    "decrease",  # parameter b
-    "rm_s",  # parameter; 0: the smallest RTT seen
-    "rate_Bps",  # mu
-    "next_update_s",
+
+def _check_range(owner: str, values: dict[str, float]) -> None:
+    ratio = values["max_queueing_ms"] / values["jitter_ms"]
+    if ratio * math.log(values["fairness"]) > MAX_LOG_RANGE:
+        power = f"{values['fairness']:g}^{ratio:g}"
+        raise InputError(f"{owner}: fairness^(max_queueing_ms/jitter_ms) is {power}; it must be at most e^{MAX_LOG_RANGE:g}")
+    if values["decrease"] == 1.0:
+        raise InputError(f"{owner}: decrease is 1; it must be below 1")
+
+
+sender = Cca(
+    "exp_delay",
+    __name__,
+    parameters=(
+        # mu_minus, the rate at the largest delay; rates of the Internet start below 100 kbit/s: [Starvation] s.6.3
+        Parameter("min_rate_mbps", 0.1, above=0, high=1e6, field="min_rate_Bps", scale=MBPS_IN_BPS),
+        # s, ratio of rates that are one jitter apart, and D, the jitter to withstand: [Starvation] s.6.3
+        Parameter("fairness", 2.0, above=1, high=1e6),
+        Parameter("jitter_ms", 10.0, above=0, high=1e6, field="jitter_s", scale=1e-3),
+        # Rmax, the largest queueing delay; [Starvation] s.6.3: Rmax = Rm + 100 ms
+        Parameter("max_queueing_ms", 100.0, above=0, high=1e6, field="max_queueing_s", scale=1e-3),
+        # a, added per Rm
+        Parameter("increase_mbps", 0.5, above=0, high=1e6, field="increase_Bps", scale=MBPS_IN_BPS),
+        # b, share of the rate that is kept, below 1
+        Parameter("decrease", 0.9, above=0, high=1),
+        # propagation RTT, if known; 0: the smallest RTT seen
+        Parameter("rm_ms", 0.0, low=0, high=1e6, field="rm_s", scale=1e-3),
+    ),
+    fields=(
+        "rate_Bps",  # mu
+        "next_update_s",
+    ),
+    check=_check_range,
 )
-
-
-def sender(
-    min_rate_mbps: float = MIN_RATE_MBPS,
-    fairness: float = FAIRNESS,
-    jitter_ms: float = JITTER_MS,
-    max_queueing_ms: float = MAX_QUEUEING_MS,
-    increase_mbps: float = INCREASE_MBPS,
-    decrease: float = DECREASE,
-    rm_ms: float = 0.0,
-) -> ClassicSender:
-    """Build the sender of [Starvation] Algorithm 1.
-
-    Args:
-        min_rate_mbps: mu_minus, the rate at the largest delay, > 0.
-        fairness: s, ratio of rates that are one jitter apart, > 1.
-        jitter_ms: D, the jitter to withstand, > 0.
-        max_queueing_ms: Rmax, the largest queueing delay, > 0.
-        increase_mbps: a, added per Rm, > 0.
-        decrease: b, share of the rate that is kept, in (0, 1).
-        rm_ms: propagation RTT, if known; 0: the smallest RTT seen.
-    """
-    s = number("exp_delay", "fairness", fairness, above=1, high=1e6)
-    jitter = number("exp_delay", "jitter_ms", jitter_ms, above=0, high=1e6)
-    longest = number("exp_delay", "max_queueing_ms", max_queueing_ms, above=0, high=1e6)
-    if longest / jitter * math.log(s) > MAX_LOG_RANGE:
-        power = f"{s:g}^{longest / jitter:g}"
-        raise InputError(f"exp_delay: fairness^(max_queueing_ms/jitter_ms) is {power}; it must be at most e^{MAX_LOG_RANGE:g}")
-    share = number("exp_delay", "decrease", decrease, above=0, high=1)
-    if share == 1.0:
-        raise InputError("exp_delay: decrease is 1; it must be below 1")
-    return classic_sender(
-        "exp_delay",
-        sys.modules[__name__],
-        STATE,
-        min_rate_Bps=number("exp_delay", "min_rate_mbps", min_rate_mbps, above=0, high=1e6) * MBPS_IN_BPS,
-        fairness=s,
-        jitter_s=1e-3 * jitter,
-        max_queueing_s=1e-3 * longest,
-        increase_Bps=number("exp_delay", "increase_mbps", increase_mbps, above=0, high=1e6) * MBPS_IN_BPS,
-        decrease=share,
-        rm_s=1e-3 * number("exp_delay", "rm_ms", rm_ms, low=0, high=1e6),
-    )
 
 
 @kernel
@@ -99,7 +69,6 @@ def init(state: Any) -> None:
     state.cwnd_bytes = UNLIMITED_BYTES
     state.rate_Bps = state.min_rate_Bps
     state.pacing_rate_Bps = state.rate_Bps
-    state.next_update_s = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -115,11 +84,3 @@ def on_ack(state: Any, ack: Any) -> None:
     else:
         state.rate_Bps = max(state.decrease * state.rate_Bps, FLOOR_SHARE * state.min_rate_Bps)
     state.pacing_rate_Bps = state.rate_Bps
-
-
-def on_loss(state: Any, loss: Any) -> None:
-    """Do nothing ([Starvation] s.6.3: it does not slow down in the presence of loss)."""
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: the rate changes with what is heard."""

@@ -11,51 +11,31 @@ papers: 200 at 1 Gbit/s); the initial window is that of RFC 6928.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window, start_window
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
-ALPHA_MSS = 20.0
-GAMMA = 0.5  # ToN 2006 s.IV: gamma in (0, 1]
 MAX_GROWTH = 2.0  # ToN 2006 s.IV: the window at most doubles per update
 LOSS_FACTOR = 0.5
 MIN_CWND_MSS = 2.0  # also the window after a time-out
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "alpha_mss",  # parameter
-    "gamma",  # parameter
-    "slow_start",
-    "ssthresh_bytes",  # ends the slow start after a time-out
-    "recover_bytes",  # no change of the window until so many bytes are delivered
-    "round_acked_bytes",
-    "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+sender = Cca(
+    "fast",
+    __name__,
+    parameters=(
+        initial_window(),
+        Parameter("alpha_mss", 20.0, above=0, high=1e6),  # own segments to keep in the queue
+        Parameter("gamma", 0.5, above=0, high=1),  # share of the way to the target window per update: ToN 2006 s.IV
+    ),
+    fields=(
+        "slow_start",
+        "ssthresh_bytes",  # ends the slow start after a time-out
+        "recover_bytes",  # no change of the window until so many bytes are delivered
+        "round_acked_bytes",
+        "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+    ),
 )
-
-
-def sender(alpha_mss: float = ALPHA_MSS, gamma: float = GAMMA, initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a FAST sender.
-
-    Args:
-        alpha_mss: own segments to keep in the queue, > 0.
-        gamma: share of the way to the target window per round trip, in (0, 1].
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    return classic_sender(
-        "fast",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("fast", initial_window_mss),
-        alpha_mss=number("fast", "alpha_mss", alpha_mss, above=0, high=1e6),
-        gamma=number("fast", "gamma", gamma, above=0, high=1),
-    )
 
 
 @kernel
@@ -67,13 +47,8 @@ def next_window(window: float, base_rtt_s: float, rtt_s: float, alpha: float, ga
 
 def init(state: Any) -> None:
     """Start in slow start; not paced."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
+    start_window(state)
     state.slow_start = 1.0
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.round_acked_bytes = 0.0
-    state.round_rtt_sum = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -112,14 +87,7 @@ def on_loss(state: Any, loss: Any) -> None:
         state.ssthresh_bytes = max(LOSS_FACTOR * (loss.inflight_bytes + loss.lost_bytes), minimum_bytes)
         state.cwnd_bytes = max(LOSS_FACTOR * state.cwnd_bytes, minimum_bytes)
         state.slow_start = 0.0
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = minimum_bytes
         state.slow_start = 1.0
-        state.recover_bytes = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: FAST acts on ACKs and losses only."""
+    extend_recovery(state, loss)

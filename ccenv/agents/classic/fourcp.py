@@ -19,41 +19,30 @@ round trips, 2.4 at first and 240 in the end; tarp stays within [1e-7, 0.1] and 
 from __future__ import annotations
 
 import math
-import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import (
+    LOSS_FACTOR,
+    LOSS_WINDOW_MSS,
+    Cca,
+    Parameter,
+    extend_recovery,
+    initial_window,
+    smoothed_rtt,
+    switch,
+)
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import number
 
-TARGET_LOSS = 0.000618  # [4CP] s.5.1: the middle one of its three targets
-MIN_CWND_MSS = 2.0  # [4CP] s.3.3.1
-MAX_CWND_MSS = 1e6
-FALSE_POSITIVES = 0.01  # f of [4CP] eq. (9)
-LOSS_RATIO = 2.0  # r of [4CP] eq. (9)
-SLOW_START_FACTOR = 0.5  # RFC 5681 eq. (4): of the flight is kept at the end of slow start
-TIMEOUT_CWND_MSS = 1.0  # RFC 5681 s.3.1
 SQRT_LAW = 1.5  # [4CP] s.2.1.1: f(p) = sqrt(3/(2 b p)), one segment per ACK (b = 1)
 MIN_TARGET_LOSS, MAX_TARGET_LOSS = 1e-7, 0.1  # bounds of the adaptation
 MAX_STEP = 2.0  # tarp changes at most by this factor per signal
 RATE_WINDOWS = 2.0  # windows in flight when the rate is the control
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "tarp",  # parameter, target loss rate; adapted by fourcp_auto
-    "mincwnd_mss",  # parameter
-    "maxcwnd_mss",  # parameter
-    "false_positives",  # parameter f
-    "loss_ratio",  # parameter r
-    "fixed_wndbnd_mss",  # parameter; 0: by eq. (9) from tarp
-    "rate_based",  # parameter, 0 or 1
-    "first_gain",  # parameter of the adaptation, 0: fixed tarp
-    "last_gain",  # parameter
-    "gain_updates",  # parameter: segments acknowledged until the gain has come down to last_gain
+FIELDS = (
     "detector_root",  # a of [4CP] eq. (8)
     "wnd_mss",  # virtual window
     "window_mss",  # congestion window
@@ -63,71 +52,45 @@ STATE = state_record(
     "updates",  # segments acknowledged since the start of the adaptation
     "srtt_s",
 )
+TARGET = Parameter("tarp", 0.000618, low=MIN_TARGET_LOSS, high=MAX_TARGET_LOSS)  # [4CP] s.5.1: the middle one of its three
+FIRST_TARGET = replace(TARGET, default=0.001)  # [4CP] Figure 9: one of its two initial values
+SHARED = (
+    Parameter("mincwnd_mss", 2.0, low=1, high=1e6),  # [4CP] s.3.3.1
+    Parameter("maxcwnd_mss", 1e6, high=1e9),
+    Parameter("false_positives", 0.01, low=1e-12, high=0.999),  # f of [4CP] eq. (9), share of time; sets wndbnd
+    Parameter("loss_ratio", 2.0, low=1.01, high=1e3),  # r of [4CP] eq. (9), of loss rate to tarp, at which f is to hold
+    Parameter("wndbnd_mss", 0.0, low=0, high=1e9, field="fixed_wndbnd_mss"),  # 0: by [4CP] eq. (9)
+    switch("rate_based"),  # pace the window over the RTT; 0: window only
+)
 
 
-def make_parameters(
-    name: str,
-    mincwnd_mss: float,
-    maxcwnd_mss: float,
-    false_positives: float,
-    loss_ratio: float,
-    wndbnd_mss: float,
-    rate_based: int,
-) -> dict[str, float]:
-    """Check what both 4CP senders share.
-
-    Args:
-        name: of the sender, for messages.
-        mincwnd_mss: smallest window in segments, >= 1.
-        maxcwnd_mss: largest window in segments.
-        false_positives: f of [4CP] eq. (9), in (0, 1).
-        loss_ratio: r of [4CP] eq. (9), > 1.
-        wndbnd_mss: lower bound of the virtual window; 0: by eq. (9).
-        rate_based: 1: pace, 0: window only.
-    """
-    smallest = number(name, "mincwnd_mss", mincwnd_mss, low=1, high=1e6)
-    return {
-        "mincwnd_mss": smallest,
-        "maxcwnd_mss": number(name, "maxcwnd_mss", maxcwnd_mss, low=smallest, high=1e9),
-        "false_positives": number(name, "false_positives", false_positives, low=1e-12, high=0.999),
-        "loss_ratio": number(name, "loss_ratio", loss_ratio, low=1.01, high=1e3),
-        "fixed_wndbnd_mss": number(name, "wndbnd_mss", wndbnd_mss, low=0, high=1e9),
-        "rate_based": number(name, "rate_based", rate_based, low=0, high=1, whole=True),
-    }
+def _check_windows(name: str, values: dict[str, float]) -> None:
+    number(name, "maxcwnd_mss", values["maxcwnd_mss"], low=values["mincwnd_mss"], high=1e9)
 
 
-def sender(
-    tarp: float = TARGET_LOSS,
-    mincwnd_mss: float = MIN_CWND_MSS,
-    maxcwnd_mss: float = MAX_CWND_MSS,
-    false_positives: float = FALSE_POSITIVES,
-    loss_ratio: float = LOSS_RATIO,
-    wndbnd_mss: float = 0.0,
-    rate_based: int = 0,
-    initial_window_mss: float = INITIAL_WINDOW_MSS,
-) -> ClassicSender:
-    """Build a 4CP sender with a fixed target loss rate.
-
-    Args:
-        tarp: target loss rate, in [1e-7, 0.1].
-        mincwnd_mss: smallest window in segments, >= 1.
-        maxcwnd_mss: largest window in segments.
-        false_positives: share of time f that the detector may be wrong, in (0, 1); sets wndbnd by eq. (9).
-        loss_ratio: ratio r of loss rate to tarp at which f is to hold, > 1.
-        wndbnd_mss: lower bound of the virtual window is minus this; 0: by eq. (9).
-        rate_based: 1: pace the window over the RTT; 0: window only.
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    shared = make_parameters("fourcp_fixed", mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
-    return classic_sender(
-        "fourcp_fixed",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("fourcp_fixed", initial_window_mss),
-        tarp=number("fourcp_fixed", "tarp", tarp, low=MIN_TARGET_LOSS, high=MAX_TARGET_LOSS),
-        gain_updates=1.0,
-        **shared,
-    )
+sender = Cca(
+    "fourcp_fixed",
+    __name__,
+    parameters=(initial_window(), TARGET, *SHARED),
+    fields=("first_gain", "last_gain", *FIELDS),
+    check=_check_windows,
+    gain_updates=1.0,
+)
+automatic_sender = Cca(
+    "fourcp_auto",
+    __name__,
+    parameters=(
+        initial_window(),
+        FIRST_TARGET,
+        # gain a of [4CP] eq. (6) at the start and in the end, and the segments acknowledged until it has come down
+        Parameter("first_gain", 1e-5, above=0, high=1),
+        Parameter("last_gain", 1e-7, low=0, high=1),
+        Parameter("gain_updates", 2e4, low=1, high=1e12),
+        *SHARED,
+    ),
+    fields=FIELDS,
+    check=_check_windows,
+)
 
 
 @kernel
@@ -171,9 +134,6 @@ def init(state: Any) -> None:
     state.wnd_mss = state.window_mss
     state.slow_start = 1.0
     state.ssthresh_mss = state.maxcwnd_mss
-    state.recover_bytes = 0.0
-    state.updates = 0.0
-    state.srtt_s = 0.0
     state.cwnd_bytes = state.window_mss * state.mss_bytes
     state.pacing_rate_Bps = np.inf
 
@@ -220,70 +180,14 @@ def on_loss(state: Any, loss: Any) -> None:
     """Take 1/(tarp cwnd) from the virtual window per loss event ([4CP] eq. 4)."""
     if loss.new_episode > 0.0:
         if state.slow_start > 0.0 and state.ssthresh_mss == state.maxcwnd_mss:
-            state.wnd_mss = SLOW_START_FACTOR * (loss.inflight_bytes + loss.lost_bytes) / state.mss_bytes
+            state.wnd_mss = LOSS_FACTOR * (loss.inflight_bytes + loss.lost_bytes) / state.mss_bytes
         else:
             state.wnd_mss = max(state.wnd_mss - 1.0 / (state.tarp * state.window_mss), -window_bound_mss(state))
         state.slow_start = 0.0
         state.window_mss = max(state.wnd_mss, state.mincwnd_mss)
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.ssthresh_mss = max(state.wnd_mss, state.mincwnd_mss)
-        state.window_mss = TIMEOUT_CWND_MSS
+        state.window_mss = LOSS_WINDOW_MSS
         state.slow_start = 1.0
-        state.recover_bytes = 0.0
+    extend_recovery(state, loss)
     _set_window(state)
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: 4CP acts on ACKs and losses only."""
-
-
-FIRST_TARGET_LOSS = 0.001  # [4CP] Figure 9: one of its two initial values
-FIRST_GAIN = 1e-5
-LAST_GAIN = 1e-7
-GAIN_UPDATES = 2e4
-
-
-def automatic_sender(
-    tarp: float = FIRST_TARGET_LOSS,
-    first_gain: float = FIRST_GAIN,
-    last_gain: float = LAST_GAIN,
-    gain_updates: float = GAIN_UPDATES,
-    mincwnd_mss: float = MIN_CWND_MSS,
-    maxcwnd_mss: float = MAX_CWND_MSS,
-    false_positives: float = FALSE_POSITIVES,
-    loss_ratio: float = LOSS_RATIO,
-    wndbnd_mss: float = 0.0,
-    rate_based: int = 0,
-    initial_window_mss: float = INITIAL_WINDOW_MSS,
-) -> ClassicSender:
-    """Build a 4CP sender in automatic mode.
-
-    Args:
-        tarp: target loss rate at the start, in [1e-7, 0.1].
-        first_gain: gain a of eq. (6) at the start, in (0, 1].
-        last_gain: gain a in the end, in [0, 1].
-        gain_updates: segments acknowledged until the gain has come down, >= 1.
-        mincwnd_mss: smallest window in segments, >= 1.
-        maxcwnd_mss: largest window in segments.
-        false_positives: share of time f that the detector may be wrong, in (0, 1); sets wndbnd by eq. (9).
-        loss_ratio: ratio r of loss rate to tarp at which f is to hold, > 1.
-        wndbnd_mss: lower bound of the virtual window is minus this; 0: by eq. (9).
-        rate_based: 1: pace the window over the RTT; 0: window only.
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    name = "fourcp_auto"
-    shared = make_parameters(name, mincwnd_mss, maxcwnd_mss, false_positives, loss_ratio, wndbnd_mss, rate_based)
-    return classic_sender(
-        name,
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window(name, initial_window_mss),
-        tarp=number(name, "tarp", tarp, low=MIN_TARGET_LOSS, high=MAX_TARGET_LOSS),
-        first_gain=number(name, "first_gain", first_gain, above=0, high=1),
-        last_gain=number(name, "last_gain", last_gain, low=0, high=1),
-        gain_updates=number(name, "gain_updates", gain_updates, low=1, high=1e12),
-        **shared,
-    )

@@ -11,15 +11,11 @@ time steps of the threshold are at most 100 ms, as there; no probing at the star
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, Parameter
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 from ccenv.network.path import MBPS_IN_BPS
 
 BURST_S = 0.005  # s.5.6: burst_time
@@ -45,51 +41,53 @@ LOW_LOSS, HIGH_LOSS, LOSS_INCREASE = 0.02, 0.1, 1.05  # s.6
 HOLD, INCREASE, DECREASE = 0.0, 1.0, 2.0
 NORMAL, OVERUSE, UNDERUSE = 0.0, 1.0, 2.0
 
-STATE = state_record(
-    "start_Bps",  # parameter
-    "least_Bps",  # parameter
-    "most_Bps",  # parameter
-    "groups",  # so far, the current one included
-    "first_sent_s",  # of the current group: first and last packet sent, last one arrived
-    "last_sent_s",
-    "arrived_s",
-    "before_sent_s",  # of the group before
-    "before_arrived_s",
-    "shortest_ms",  # smallest distance of groups when sent, of the current 60 and of the 60 before
-    "shortest_before_ms",
-    "gradient_ms",  # m
-    "covariance",  # e
-    "noise",  # var_v
-    "threshold_ms",
-    "over_ms",  # time over the threshold
-    "compared_ms",  # what was compared last
-    "signal",
-    "mode",
-    "delay_Bps",  # A_hat
-    "loss_Bps",  # As_hat
-    "updated_s",  # of A_hat
-    "bucket_s",  # begin of the current bucket of received bytes
-    "bucket_bytes",
-    *(f"bucket_{i}_bytes" for i in range(BUCKETS)),
-    "buckets",  # full ones so far
-    "peak_Bps",  # average and variance of R_hat at decreases; 0: none
-    "peak_variance",
-    "report_s",  # begin of the current report
-    "report_acked_bytes",
-    "report_lost_bytes",
-)
 
-
-def sender(start_mbps: float = 0.3, min_mbps: float = 0.05, max_mbps: float = 2.5) -> ClassicSender:
-    """Build a GCC sender."""
-    rates = [
-        number("gcc", n, v, above=0, high=1e4)
-        for n, v in (("min_mbps", min_mbps), ("start_mbps", start_mbps), ("max_mbps", max_mbps))
-    ]
+def _check_order(owner: str, values: dict[str, float]) -> None:
+    rates = [values["min_mbps"], values["start_mbps"], values["max_mbps"]]
     if rates != sorted(rates):
-        raise InputError(f"gcc: min_mbps {rates[0]:g}, start_mbps {rates[1]:g} and max_mbps {rates[2]:g} must not descend")
-    least_Bps, start_Bps, most_Bps = (MBPS_IN_BPS * rate for rate in rates)
-    return classic_sender("gcc", sys.modules[__name__], STATE, start_Bps=start_Bps, least_Bps=least_Bps, most_Bps=most_Bps)
+        raise InputError(f"{owner}: min_mbps {rates[0]:g}, start_mbps {rates[1]:g} and max_mbps {rates[2]:g} must not descend")
+
+
+sender = Cca(
+    "gcc",
+    __name__,
+    parameters=(
+        Parameter("start_mbps", 0.3, above=0, high=1e4, field="start_Bps", scale=MBPS_IN_BPS),
+        Parameter("min_mbps", 0.05, above=0, high=1e4, field="least_Bps", scale=MBPS_IN_BPS),
+        Parameter("max_mbps", 2.5, above=0, high=1e4, field="most_Bps", scale=MBPS_IN_BPS),
+    ),
+    fields=(
+        "groups",  # so far, the current one included
+        "first_sent_s",  # of the current group: first and last packet sent, last one arrived
+        "last_sent_s",
+        "arrived_s",
+        "before_sent_s",  # of the group before
+        "before_arrived_s",
+        "shortest_ms",  # smallest distance of groups when sent, of the current 60 and of the 60 before
+        "shortest_before_ms",
+        "gradient_ms",  # m
+        "covariance",  # e
+        "noise",  # var_v
+        "threshold_ms",
+        "over_ms",  # time over the threshold
+        "compared_ms",  # what was compared last
+        "signal",
+        "mode",
+        "delay_Bps",  # A_hat
+        "loss_Bps",  # As_hat
+        "updated_s",  # of A_hat
+        "bucket_s",  # begin of the current bucket of received bytes
+        "bucket_bytes",
+        *(f"bucket_{i}_bytes" for i in range(BUCKETS)),
+        "buckets",  # full ones so far
+        "peak_Bps",  # average and variance of R_hat at decreases; 0: none
+        "peak_variance",
+        "report_s",  # begin of the current report
+        "report_acked_bytes",
+        "report_lost_bytes",
+    ),
+    check=_check_order,
+)
 
 
 def init(state: Any) -> None:

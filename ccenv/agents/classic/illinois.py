@@ -11,14 +11,9 @@ of RFC 6928; during recovery the window does not grow.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, grow_window, initial_window, reduce_window, start_window
 from ccenv.base.kernels.decorator import kernel
 
 ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
@@ -26,26 +21,22 @@ BETA_MIN, BETA_MAX = 0.125, 0.5  # 2008 s.3.3
 ETA_1, ETA_2, ETA_3 = 0.01, 0.1, 0.8  # 2008 s.3.3: d_i = eta_i d_m
 WINDOW_THRESHOLD_MSS = 15.0  # 2008 s.3.3: below it alpha = 1, beta = 1/2
 LOW_DELAY_ROUNDS = 5.0  # 2008 s.3.3: theta, rounds of low delay before alpha returns to its maximum; at first none (Linux module)
-MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
-LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "ssthresh_bytes",
-    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
-    "alpha",  # segments per round trip
-    "beta",  # share of the window taken away by a loss
-    "max_rtt_s",
-    "low_delay_rounds",  # in a row; LOW_DELAY_ROUNDS while the delay was never high
-    "round_acked_bytes",
-    "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+sender = Cca(
+    "illinois",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        "ssthresh_bytes",
+        "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        "alpha",  # segments per round trip
+        "beta",  # share of the window taken away by a loss
+        "max_rtt_s",
+        "low_delay_rounds",  # in a row; LOW_DELAY_ROUNDS while the delay was never high
+        "round_acked_bytes",
+        "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+    ),
 )
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a TCP-Illinois sender with an initial window in segments, >= 1."""
-    parameter = initial_window("illinois", initial_window_mss)
-    return classic_sender("illinois", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
 @kernel
@@ -71,13 +62,7 @@ def beta_of_delay(delay_s: float, max_delay_s: float) -> float:
 
 def init(state: Any) -> None:
     """Start in slow start with Reno's alpha and beta; not paced."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.max_rtt_s = 0.0
-    state.round_acked_bytes = 0.0
-    state.round_rtt_sum = 0.0
+    start_window(state)
     state.alpha = 1.0
     state.beta = BETA_MAX
     state.low_delay_rounds = LOW_DELAY_ROUNDS
@@ -96,13 +81,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.round_rtt_sum += ack.rtt_s * ack.acked_bytes
     if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
         return
-    acked_bytes = ack.acked_bytes
-    if state.cwnd_bytes < state.ssthresh_bytes:
-        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
-        state.cwnd_bytes += step_bytes
-        acked_bytes -= step_bytes
-    if acked_bytes > 0.0:
-        state.cwnd_bytes += state.alpha * state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
+    grow_window(state, ack.acked_bytes, state.alpha)
 
 
 @kernel
@@ -123,20 +102,8 @@ def _set_alpha_beta(state: Any, delay_s: float, max_delay_s: float) -> None:
 
 def on_loss(state: Any, loss: Any) -> None:
     """Take beta of the window away once per episode (2008 s.3); one segment, alpha 1 and beta 1/2 after a time-out."""
-    if loss.new_episode > 0.0:
-        kept_bytes = (1.0 - state.beta) * (loss.inflight_bytes + loss.lost_bytes)
-        state.ssthresh_bytes = max(kept_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
-        state.cwnd_bytes = state.ssthresh_bytes
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+    reduce_window(state, loss, 1.0 - state.beta)
     if loss.timeout > 0.0:
-        state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
-        state.recover_bytes = 0.0
         state.alpha = 1.0
         state.beta = BETA_MAX
         state.low_delay_rounds = LOW_DELAY_ROUNDS
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: Illinois acts on ACKs and losses only."""

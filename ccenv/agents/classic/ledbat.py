@@ -10,20 +10,13 @@ so that one large and many small signals act alike.
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, Parameter, initial_window
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
-TARGET_S = 0.1  # RFC 6817 s.2.5: at most 100 ms
-GAIN = 1.0  # RFC 6817 s.2.5: at most 1
-INIT_CWND_MSS = 2.0  # RFC 6817 s.2.5
 MIN_CWND_MSS = 2.0  # RFC 6817 s.2.5
 ALLOWED_INCREASE_MSS = 1.0  # RFC 6817 s.2.5
 BASE_INTERVAL_S = 60.0  # RFC 6817 s.3.4.2: a minimum per minute, BASE_HISTORY = 10 of them (fields base_0 to base_9)
@@ -31,34 +24,23 @@ LOSS_FACTOR = 0.5  # RFC 6817 s.2.4.2
 TIMEOUT_CWND_MSS = 1.0  # RFC 6817 s.2.4.2
 NO_DELAY_S = 1e9  # larger than any delay: an empty place of a minimum filter
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "target_s",  # parameter
-    "gain",  # parameter
-    "recover_bytes",  # one reduction until so many bytes are delivered
-    "base_at_s",  # start of the newest minute
-    *(f"base_{i}_s" for i in range(10)),  # smallest delay of each of the last ten minutes, newest first
-    "segment_bytes",  # acknowledged of the newest sample
-    *(f"current_{i}_s" for i in range(4)),  # the last CURRENT_FILTER = 4 samples (RFC 6817 s.3.4.2), newest first
+sender = Cca(
+    "ledbat",
+    __name__,
+    parameters=(
+        initial_window(2.0),  # RFC 6817 s.2.5
+        # queueing delay to aim at, and segments per round trip at a queueing delay of zero: RFC 6817 s.2.5
+        Parameter("target_ms", 100.0, above=0, high=100, field="target_s", scale=1e-3),
+        Parameter("gain", 1.0, above=0, high=1),
+    ),
+    fields=(
+        "recover_bytes",  # one reduction until so many bytes are delivered
+        "base_at_s",  # start of the newest minute
+        *(f"base_{i}_s" for i in range(10)),  # smallest delay of each of the last ten minutes, newest first
+        "segment_bytes",  # acknowledged of the newest sample
+        *(f"current_{i}_s" for i in range(4)),  # the last CURRENT_FILTER = 4 samples (RFC 6817 s.3.4.2), newest first
+    ),
 )
-
-
-def sender(target_ms: float = 1e3 * TARGET_S, gain: float = GAIN, initial_window_mss: float = INIT_CWND_MSS) -> ClassicSender:
-    """Build a LEDBAT sender.
-
-    Args:
-        target_ms: queueing delay to aim at, in (0, 100] (RFC 6817 s.2.5).
-        gain: segments per round trip at a queueing delay of zero, in (0, 1] (RFC 6817 s.2.5).
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    return classic_sender(
-        "ledbat",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("ledbat", initial_window_mss),
-        target_s=1e-3 * number("ledbat", "target_ms", target_ms, above=0, high=1e3 * TARGET_S),
-        gain=number("ledbat", "gain", gain, above=0, high=1),
-    )
 
 
 def init(state: Any) -> None:
@@ -66,11 +48,8 @@ def init(state: Any) -> None:
     s = state
     s.cwnd_bytes = s.initial_window_mss * s.mss_bytes
     s.pacing_rate_Bps = np.inf
-    s.recover_bytes = 0.0
-    s.base_at_s = 0.0
     s.base_0_s = s.base_1_s = s.base_2_s = s.base_3_s = s.base_4_s = NO_DELAY_S
     s.base_5_s = s.base_6_s = s.base_7_s = s.base_8_s = s.base_9_s = NO_DELAY_S
-    s.segment_bytes = 0.0
     s.current_0_s = s.current_1_s = s.current_2_s = s.current_3_s = NO_DELAY_S
 
 
@@ -128,7 +107,3 @@ def on_loss(state: Any, loss: Any) -> None:
     if loss.timeout > 0.0:
         state.cwnd_bytes = TIMEOUT_CWND_MSS * state.mss_bytes
         state.recover_bytes = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: LEDBAT acts on ACKs and losses only."""

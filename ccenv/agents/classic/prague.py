@@ -9,62 +9,49 @@ ACK are known exactly, as with accurate ECN (RFC 9768) without its overflows; lo
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
-from ccenv.agents.classic.dctcp import FIRST_ALPHA, GAIN, LOSS_FACTOR, LOSS_WINDOW_MSS, MIN_WINDOW_MSS, average
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import (
+    LOSS_FACTOR,
+    MIN_SSTHRESH_MSS,
+    Cca,
+    Parameter,
+    grow_window,
+    initial_window,
+    reduce_window,
+    smoothed_rtt,
+    start_window,
+)
+from ccenv.agents.classic.dctcp import FIRST_ALPHA, GAIN, average
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
-VIRTUAL_RTT_MS = 25.0  # draft s.2.4.4
 START_PACING, PACING = 2.0, 1.0  # draft s.2.4.2: twice the window per RTT in slow start, then the window
 
-STATE = state_record(
-    "initial_window_mss",  # parameters
-    "virtual_rtt_s",
-    "ssthresh_bytes",
-    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
-    "srtt_s",
-    "alpha",  # share of marked bytes, averaged
-    "round_at_s",  # start of this observation window
-    "round_bytes",  # acknowledged in it
-    "round_marked_bytes",  # of them marked
-    "reduced_at_s",
+sender = Cca(
+    "prague",
+    __name__,
+    parameters=(
+        initial_window(),
+        # RTT as which shorter ones count: draft s.2.4.4
+        Parameter("virtual_rtt_ms", 25.0, low=0, high=1000, field="virtual_rtt_s", scale=1e-3),
+    ),
+    fields=(
+        "ssthresh_bytes",
+        "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        "srtt_s",
+        "alpha",  # share of marked bytes, averaged
+        "round_at_s",  # start of this observation window
+        "round_bytes",  # acknowledged in it
+        "round_marked_bytes",  # of them marked
+        "reduced_at_s",
+    ),
 )
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, virtual_rtt_ms: float = VIRTUAL_RTT_MS) -> ClassicSender:
-    """Build a Prague sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-        virtual_rtt_ms: RTT as which shorter ones count, in [0, 1000].
-    """
-    return classic_sender(
-        "prague",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("prague", initial_window_mss),
-        virtual_rtt_s=1e-3 * number("prague", "virtual_rtt_ms", virtual_rtt_ms, low=0, high=1000),
-    )
 
 
 def init(state: Any) -> None:
     """Start in slow start; the first window is a burst."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.srtt_s = 0.0
+    start_window(state)
     state.alpha = FIRST_ALPHA
-    state.round_at_s = 0.0
-    state.round_bytes = 0.0
-    state.round_marked_bytes = 0.0
     state.reduced_at_s = -1e9
 
 
@@ -81,24 +68,13 @@ def on_ack(state: Any, ack: Any) -> None:
         state.round_marked_bytes = 0.0
     if ack.delivered_bytes >= state.recover_bytes:
         if ack.ecn_fraction > 0.0 and ack.now_s - state.reduced_at_s >= virtual_s:
-            state.cwnd_bytes = max(state.cwnd_bytes * (1.0 - 0.5 * state.alpha), MIN_WINDOW_MSS * state.mss_bytes)
+            state.cwnd_bytes = max(state.cwnd_bytes * (1.0 - 0.5 * state.alpha), MIN_SSTHRESH_MSS * state.mss_bytes)
             state.ssthresh_bytes = state.cwnd_bytes
             state.reduced_at_s = ack.now_s
         if ack.app_limited == 0.0:
-            _grow(state, (1.0 - ack.ecn_fraction) * ack.acked_bytes, virtual_s)
+            slower = state.srtt_s / virtual_s  # below 1 at an RTT below the virtual one
+            grow_window(state, (1.0 - ack.ecn_fraction) * ack.acked_bytes, slower * slower)
     _pace(state)
-
-
-@kernel
-def _grow(state: Any, unmarked_bytes: float, virtual_s: float) -> None:
-    """Grow by unmarked bytes: all of them in slow start, a segment per window after it, less at an RTT below the virtual one."""
-    if state.cwnd_bytes < state.ssthresh_bytes:
-        step_bytes = min(unmarked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
-        state.cwnd_bytes += step_bytes
-        unmarked_bytes -= step_bytes
-    if unmarked_bytes > 0.0:
-        slower = state.srtt_s / virtual_s
-        state.cwnd_bytes += slower * slower * state.mss_bytes * min(1.0, unmarked_bytes / state.cwnd_bytes)
 
 
 @kernel
@@ -109,19 +85,6 @@ def _pace(state: Any) -> None:
 
 def on_loss(state: Any, loss: Any) -> None:
     """Halve once per episode; one segment after a time-out."""
-    if loss.new_episode > 0.0:
-        flight_bytes = loss.inflight_bytes + loss.lost_bytes
-        state.ssthresh_bytes = max(LOSS_FACTOR * flight_bytes, MIN_WINDOW_MSS * state.mss_bytes)
-        state.cwnd_bytes = state.ssthresh_bytes
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
-    if loss.timeout > 0.0:
-        state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
-        state.recover_bytes = 0.0
+    reduce_window(state, loss, LOSS_FACTOR)
     if state.srtt_s > 0.0:
         _pace(state)
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: Prague acts on ACKs and losses only."""

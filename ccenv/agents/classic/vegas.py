@@ -10,78 +10,47 @@ own fine-grained timer; the initial window is that of RFC 6928.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window, start_window
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.registry import number
 
-ALPHA_MSS = 2.0  # JSAC 1995 s.IV: Vegas-2,4
-BETA_MSS = 4.0
-GAMMA_MSS = 1.0  # JSAC 1995 s.IV: threshold that ends slow start
 SLOW_START_EXIT = 7.0 / 8.0  # of the window is kept on leaving slow start (the authors' implementation)
 LOSS_FACTOR = 0.75  # of the window is kept after a loss (the authors' implementation)
 MIN_CWND_MSS = 2.0  # also the window after a time-out
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "alpha_mss",  # parameter
-    "beta_mss",  # parameter
-    "gamma_mss",  # parameter
-    "slow_start",
-    "growing",  # in slow start: 1 in the rounds that double, 0 in those that measure
-    "ssthresh_bytes",  # ends the slow start after a time-out
-    "recover_bytes",  # no change of the window until so many bytes are delivered
-    "round_acked_bytes",
-    "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+
+def _check_order(owner: str, values: dict[str, float]) -> None:
+    if values["beta_mss"] < values["alpha_mss"]:
+        raise InputError(f"{owner}: beta_mss is {values['beta_mss']:g}; it must be at least alpha_mss, {values['alpha_mss']:g}")
+
+
+sender = Cca(
+    "vegas",
+    __name__,
+    parameters=(
+        initial_window(),
+        Parameter("alpha_mss", 2.0, above=0),  # fewest own segments in the queue; JSAC 1995 s.IV: Vegas-2,4
+        Parameter("beta_mss", 4.0, above=0),  # most
+        Parameter("gamma_mss", 1.0, above=0),  # that end slow start: JSAC 1995 s.IV
+    ),
+    fields=(
+        "slow_start",
+        "growing",  # in slow start: 1 in the rounds that double, 0 in those that measure
+        "ssthresh_bytes",  # ends the slow start after a time-out
+        "recover_bytes",  # no change of the window until so many bytes are delivered
+        "round_acked_bytes",
+        "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+    ),
+    check=_check_order,
 )
-
-
-def sender(
-    alpha_mss: float = ALPHA_MSS,
-    beta_mss: float = BETA_MSS,
-    gamma_mss: float = GAMMA_MSS,
-    initial_window_mss: float = INITIAL_WINDOW_MSS,
-) -> ClassicSender:
-    """Build a Vegas sender.
-
-    Args:
-        alpha_mss: fewest own segments in the queue, > 0.
-        beta_mss: most own segments in the queue, >= alpha_mss.
-        gamma_mss: segments in the queue that end slow start, > 0.
-        initial_window_mss: window at the start in segments, >= 1.
-    """
-    alpha = number("vegas", "alpha_mss", alpha_mss, above=0)
-    beta = number("vegas", "beta_mss", beta_mss, above=0)
-    if beta < alpha:
-        raise InputError(f"vegas: beta_mss is {beta:g}; it must be at least alpha_mss, {alpha:g}")
-    return classic_sender(
-        "vegas",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("vegas", initial_window_mss),
-        alpha_mss=alpha,
-        beta_mss=beta,
-        gamma_mss=number("vegas", "gamma_mss", gamma_mss, above=0),
-    )
 
 
 def init(state: Any) -> None:
     """Start in slow start; not paced."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
+    start_window(state)
     state.slow_start = 1.0
-    state.growing = 0.0
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.round_acked_bytes = 0.0
-    state.round_rtt_sum = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -126,15 +95,8 @@ def on_loss(state: Any, loss: Any) -> None:
         state.ssthresh_bytes = max(0.5 * (loss.inflight_bytes + loss.lost_bytes), minimum_bytes)
         state.cwnd_bytes = max(LOSS_FACTOR * state.cwnd_bytes, minimum_bytes)
         state.slow_start = 0.0
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = minimum_bytes
         state.slow_start = 1.0
         state.growing = 0.0
-        state.recover_bytes = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: Vegas acts on ACKs and losses only."""
+    extend_recovery(state, loss)

@@ -9,49 +9,40 @@ window does not grow; the initial window is that of RFC 6928.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import (
+    LOSS_WINDOW_MSS,
+    MIN_SSTHRESH_MSS,
+    Cca,
+    extend_recovery,
+    grow_window,
+    initial_window,
+    start_window,
+)
 from ccenv.base.kernels.decorator import kernel
 
 FILTER_GAIN = 0.9  # CCR 2004 s.2: weight of the old estimate, one sample per RTT
-MIN_SSTHRESH_MSS = 2.0  # CCR 2004 s.2
-LOSS_WINDOW_MSS = 1.0  # CCR 2004 s.2: the window after a time-out
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "ssthresh_bytes",
-    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
-    "bandwidth_Bps",  # estimate; 0: none
-    "sample_start_s",
-    "sample_start_bytes",  # delivered at the start of the sample
-    "sampling",  # 1 once the first sample has begun
-    "min_rtt_s",
+sender = Cca(
+    "westwood",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        "ssthresh_bytes",
+        "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        "bandwidth_Bps",  # estimate; 0: none
+        "sample_start_s",
+        "sample_start_bytes",  # delivered at the start of the sample
+        "sampling",  # 1 once the first sample has begun
+        "min_rtt_s",
+    ),
 )
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a Westwood+ sender with an initial window in segments, >= 1."""
-    parameter = initial_window("westwood", initial_window_mss)
-    return classic_sender("westwood", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
 def init(state: Any) -> None:
     """Start in slow start without an estimate; not paced."""
-    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
-    state.pacing_rate_Bps = np.inf
-    state.ssthresh_bytes = UNLIMITED_BYTES
-    state.recover_bytes = 0.0
-    state.bandwidth_Bps = 0.0
-    state.sampling = 0.0
-    state.sample_start_s = 0.0
-    state.sample_start_bytes = 0.0
-    state.min_rtt_s = 0.0
+    start_window(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -60,13 +51,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _estimate(state, ack)
     if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
         return
-    acked_bytes = ack.acked_bytes
-    if state.cwnd_bytes < state.ssthresh_bytes:
-        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
-        state.cwnd_bytes += step_bytes
-        acked_bytes -= step_bytes
-    if acked_bytes > 0.0:
-        state.cwnd_bytes += state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
+    grow_window(state, ack.acked_bytes, 1.0)
 
 
 @kernel
@@ -95,13 +80,6 @@ def on_loss(state: Any, loss: Any) -> None:
         pipe_bytes = state.bandwidth_Bps * state.min_rtt_s
         state.ssthresh_bytes = max(pipe_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
         state.cwnd_bytes = min(state.cwnd_bytes, state.ssthresh_bytes)
-        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
-    else:  # these bytes were counted as in flight and will not arrive
-        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
-        state.recover_bytes = 0.0
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: Westwood+ acts on ACKs and losses only."""
+    extend_recovery(state, loss)

@@ -11,17 +11,13 @@ start is delivered; bytes instead of packets.
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, chosen, classic_sender, initial_window, windowed_min
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, Parameter, initial_window, switch, windowed_min
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
-from ccenv.base.registry import number
 
 STARTUP, DRAIN, PROBE_BW, PROBE_RTT = 0.0, 1.0, 2.0, 3.0
 HIGH_GAIN = 2.0 / math.log(2.0)  # 4.3.2.1: smallest gain that doubles the rate per round
@@ -43,69 +39,52 @@ QUANTA = 3.0  # 4.2.3.2: send quanta on top of the BDP
 EXTRA_WINDOW_ROUNDS = 5.0  # Linux: bbr_extra_acked_win_rtts, of two windows
 EXTRA_LIMIT_S = 0.1  # Linux: bbr_extra_acked_max_us, at the bandwidth
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "mode",
-    "pacing_gain",
-    "cwnd_gain",
-    "phase",  # of PROBE_BW, 0..7
-    "phase_start_s",
-    "rounds",
-    "bandwidth_Bps",  # BtlBw
-    # maximum bandwidth over 10 rounds, stored negated
-    "band_a",
-    "band_a_at",
-    "band_b",
-    "band_b_at",
-    "band_c",
-    "band_c_at",
-    "rtprop_s",
-    "rtprop_at_s",
-    "full_pipe",
-    "full_bandwidth_Bps",
-    "full_rounds",
-    "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
-    "probe_rtt_round_bytes",  # the round of PROBE_RTT ends when so many bytes are delivered
-    "saved_cwnd_bytes",
-    "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
-    "lost_bytes",  # found since the last ACK
-    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
-    "in_recovery",
-    "conserving",  # first round of fast recovery
-    "pacing_margin",  # parameters
-    "extra_acked",
-    "even_windows",
-    # aggregation of ACKs: what is acknowledged beyond the bandwidth, largest in this and the last window of rounds
-    "epoch_s",
-    "epoch_acked_bytes",
-    "extra_bytes",
-    "last_extra_bytes",
-    "extra_rounds",  # of this window
+sender = Cca(
+    "bbr1",
+    __name__,
+    parameters=(
+        initial_window(),
+        # share by which it paces below its estimate of the bandwidth; Linux (tcp_bbr) has 0.01
+        Parameter("pacing_margin", 0.0, low=0, high=0.5, optional=True),
+        switch("extra_acked", optional=True),  # the window grows by what aggregated ACKs deliver at once, as in Linux since 5.1
+        switch("even_windows", optional=True),  # even targets in segments, two more while it probes, as in Linux
+    ),
+    fields=(
+        "mode",
+        "pacing_gain",
+        "cwnd_gain",
+        "phase",  # of PROBE_BW, 0..7
+        "phase_start_s",
+        "rounds",
+        "bandwidth_Bps",  # BtlBw
+        # maximum bandwidth over 10 rounds, stored negated
+        "band_a",
+        "band_a_at",
+        "band_b",
+        "band_b_at",
+        "band_c",
+        "band_c_at",
+        "rtprop_s",
+        "rtprop_at_s",
+        "full_pipe",
+        "full_bandwidth_Bps",
+        "full_rounds",
+        "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
+        "probe_rtt_round_bytes",  # the round of PROBE_RTT ends when so many bytes are delivered
+        "saved_cwnd_bytes",
+        "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
+        "lost_bytes",  # found since the last ACK
+        "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        "in_recovery",
+        "conserving",  # first round of fast recovery
+        # aggregation of ACKs: what is acknowledged beyond the bandwidth, largest in this and the last window of rounds
+        "epoch_s",
+        "epoch_acked_bytes",
+        "extra_bytes",
+        "last_extra_bytes",
+        "extra_rounds",  # of this window
+    ),
 )
-
-
-def sender(
-    initial_window_mss: float = INITIAL_WINDOW_MSS, pacing_margin: float = 0.0, extra_acked: int = 0, even_windows: int = 0
-) -> ClassicSender:
-    """Build a BBRv1 sender.
-
-    Args:
-        initial_window_mss: window at the start in segments, >= 1.
-        pacing_margin: share by which it paces below its estimate of the bandwidth, in [0, 0.5]; Linux (tcp_bbr) has 0.01.
-        extra_acked: 1: the window grows by what aggregated ACKs deliver at once, as Linux does since 5.1; 0: not.
-        even_windows: 1: targets in flight are even numbers of segments, and two more while it probes, as in Linux; 0: any number.
-    """
-    return classic_sender(
-        "bbr1",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("bbr1", initial_window_mss),
-        **chosen(
-            pacing_margin=number("bbr1", "pacing_margin", pacing_margin, low=0, high=0.5),
-            extra_acked=number("bbr1", "extra_acked", extra_acked, low=0, high=1, whole=True),
-            even_windows=number("bbr1", "even_windows", even_windows, low=0, high=1, whole=True),
-        ),
-    )
 
 
 def init(state: Any) -> None:
@@ -115,29 +94,6 @@ def init(state: Any) -> None:
     state.mode = STARTUP
     state.pacing_gain = HIGH_GAIN
     state.cwnd_gain = HIGH_GAIN
-    state.phase = 0.0
-    state.phase_start_s = 0.0
-    state.rounds = 0.0
-    state.bandwidth_Bps = 0.0
-    state.band_a = 0.0
-    state.rtprop_s = 0.0
-    state.rtprop_at_s = 0.0
-    state.full_pipe = 0.0
-    state.full_bandwidth_Bps = 0.0
-    state.full_rounds = 0.0
-    state.probe_rtt_done_s = 0.0
-    state.probe_rtt_round_bytes = 0.0
-    state.saved_cwnd_bytes = 0.0
-    state.limited_until_bytes = 0.0
-    state.lost_bytes = 0.0
-    state.recover_bytes = 0.0
-    state.in_recovery = 0.0
-    state.conserving = 0.0
-    state.epoch_s = 0.0
-    state.epoch_acked_bytes = 0.0
-    state.extra_bytes = 0.0
-    state.last_extra_bytes = 0.0
-    state.extra_rounds = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -368,7 +324,3 @@ def on_loss(state: Any, loss: Any) -> None:
         state.cwnd_bytes = max(state.cwnd_bytes - loss.lost_bytes, state.mss_bytes)
         # These bytes were counted as in flight and will not arrive.
         state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: BBR acts on ACKs and losses only."""

@@ -12,48 +12,12 @@ round of recovery as in bbr1; the filter of aggregation is the three-sample esti
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.bbr.common import (
-    BETA,
-    CRUISE,
-    CWND_GAIN,
-    DOWN,
-    DRAIN,
-    EXTRA_ACKED_ROUNDS,
-    FULL_PIPE_GROWTH,
-    FULL_PIPE_ROUNDS,
-    LOSS_THRESHOLD,
-    MAX_RENO_ROUNDS,
-    MAX_SLOPE_DOUBLINGS,
-    MIN_CWND_MSS,
-    PACING_MARGIN,
-    PROBE_RTT,
-    PROBE_RTT_CWND_GAIN,
-    PROBE_RTT_S,
-    PROBE_WAIT_S,
-    REFILL,
-    STARTUP,
-    UP,
-    UP_PACING_GAIN,
-    adapt_lower_bounds,
-    advance_bandwidth_filter,
-    bdp_bytes,
-    inflight_with_headroom,
-    probe_rtt_cwnd_bytes,
-    quantised_bytes,
-    reset_lower_bounds,
-    save_cwnd,
-    take_bandwidth,
-    update_extra,
-    update_min_rtt,
-)
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.bbr import common as bbr
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 
@@ -62,64 +26,30 @@ NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0
 QUANTUM_SMALL_Bps = 150_000.0  # 4.6.3: 1.2 Mbit/s; below, a quantum may be one segment
 QUANTUM_MSS = 2.0  # 4.6.3
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "startup_pacing_gain",  # parameter
-    "startup_cwnd_gain",  # parameter
-    "drain_pacing_gain",  # parameter
-    "down_pacing_gain",  # parameter
-    "up_cwnd_gain",  # parameter
-    "full_loss_mss",  # parameter: segments lost in a round that may end STARTUP
-    "up_until_plateau",  # parameter that nothing reads: boards know the sender by a hash that has it
-    "mode",
-    "pacing_gain",
-    "cwnd_gain",
-    "rounds",
-    "round_end_bytes",  # the round ends when so many bytes are delivered
-    "round_started",  # 1 during the call that begins a round
-    "round_start_lost_bytes",
-    "round_inflight_bytes",  # in flight when the round began
-    "lost_total_bytes",
-    "loss_in_round",
-    "max_bandwidth_Bps",
-    "cycle_bandwidth_Bps",  # largest of this and of the cycle before (2.10: MaxBwFilterLen = 2)
-    "last_cycle_bandwidth_Bps",
-    "latest_bandwidth_Bps",  # largest of this round
-    "latest_inflight_bytes",  # largest delivered in a round trip, this round
-    "bandwidth_Bps",  # in use
-    "low_bandwidth_Bps",
-    "low_inflight_bytes",
-    "high_inflight_bytes",
-    "slope_doublings",  # of the growth of high_inflight_bytes
-    "ack_phase",
-    "samples_probe",  # losses may lower high_inflight_bytes
-    "min_rtt_s",
-    "min_rtt_at_s",
-    "probe_min_rtt_s",
-    "probe_min_rtt_at_s",
-    "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
-    "probe_rtt_round_done",
-    "extra_start_s",
-    "extra_bytes",  # delivered since extra_start_s
-    # maximum of the extra bytes acknowledged over 10 rounds, stored negated
-    "extra_a",
-    "extra_a_at",
-    "extra_b",
-    "extra_b_at",
-    "extra_c",
-    "extra_c_at",
-    "full_pipe",
-    "full_now",  # the bandwidth has stopped growing, or too much was lost
-    "full_bandwidth_Bps",
-    "full_rounds",
-    "phase_start_s",
-    "probe_wait_s",
-    "rounds_since_probe",
-    "saved_cwnd_bytes",
-    "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
-    "recover_bytes",
-    "in_recovery",
-    "conserving",
+sender = Cca(
+    "bbr2",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        *bbr.FIELDS,
+        "round_started",  # 1 during the call that begins a round
+        "round_start_lost_bytes",
+        "round_inflight_bytes",  # in flight when the round began
+        "lost_total_bytes",
+        "loss_in_round",
+        "slope_doublings",  # of the growth of high_inflight_bytes
+        "full_now",  # the bandwidth has stopped growing, or too much was lost
+        "phase_start_s",
+        "in_recovery",
+        "conserving",
+    ),
+    startup_pacing_gain=2.89,  # BBRv2 at IETF 104 to 112 and in its Linux code: 2/ln 2, rounded
+    startup_cwnd_gain=2.89,  # as above
+    drain_pacing_gain=1.0 / 2.89,  # 4.3.2: the inverse of STARTUP's gain
+    down_pacing_gain=0.75,  # 4.3.3.1
+    up_cwnd_gain=2.0,  # 2.5: as in the other phases
+    full_loss_mss=8.0,  # BBRv2's Linux code: loss events of a round that may end STARTUP
+    up_until_plateau=0.0,  # nothing reads it: boards know the sender by a hash that has it
 )
 
 
@@ -150,12 +80,12 @@ def update_model(state: Any, ack: Any) -> None:
     round_bytes = ack.delivery_rate_Bps * ack.rtt_s
     state.latest_bandwidth_Bps = max(state.latest_bandwidth_Bps, ack.delivery_rate_Bps)
     state.latest_inflight_bytes = max(state.latest_inflight_bytes, round_bytes)
-    take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack))
+    bbr.take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack))
     if state.round_started > 0.0:
-        if state.loss_in_round > 0.0 and state.mode not in (STARTUP, REFILL, UP):
-            adapt_lower_bounds(state)
+        if state.loss_in_round > 0.0 and state.mode not in (bbr.STARTUP, bbr.REFILL, bbr.UP):
+            bbr.adapt_lower_bounds(state)
         state.loss_in_round = 0.0
-    update_extra(state, ack, EXTRA_ACKED_ROUNDS)
+    bbr.update_extra(state, ack, bbr.EXTRA_ACKED_ROUNDS)
 
 
 @kernel
@@ -177,13 +107,13 @@ def lost_this_round(state: Any) -> float:
 @kernel
 def is_inflight_too_high(state: Any) -> bool:
     """Return whether more than LOSS_THRESHOLD of what was in flight when the round began has been lost (4.5.10.1)."""
-    return bool(lost_this_round(state) > LOSS_THRESHOLD * state.round_inflight_bytes)
+    return bool(lost_this_round(state) > bbr.LOSS_THRESHOLD * state.round_inflight_bytes)
 
 
 @kernel
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
     """Return at least three send quanta and four segments (4.6.3, 4.6.4.2)."""
-    return quantised_bytes(state, inflight_bytes, 1.0 if state.pacing_rate_Bps < QUANTUM_SMALL_Bps else QUANTUM_MSS)
+    return bbr.quantised_bytes(state, inflight_bytes, 1.0 if state.pacing_rate_Bps < QUANTUM_SMALL_Bps else QUANTUM_MSS)
 
 
 @kernel
@@ -191,9 +121,9 @@ def lower_high_inflight(state: Any, limited: bool) -> None:
     """Set the long-term bound to what was in flight, or BETA of the target (4.5.10.1: BBRHandleInflightTooHigh)."""
     state.samples_probe = 0.0
     if not limited:
-        target_bytes = min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
-        bound_bytes = max(state.round_inflight_bytes, BETA * target_bytes)
-        state.high_inflight_bytes = max(bound_bytes, MIN_CWND_MSS * state.mss_bytes)
+        target_bytes = min(bbr.bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
+        bound_bytes = max(state.round_inflight_bytes, bbr.BETA * target_bytes)
+        state.high_inflight_bytes = max(bound_bytes, bbr.MIN_CWND_MSS * state.mss_bytes)
 
 
 @kernel
@@ -204,51 +134,26 @@ def raise_high_inflight(state: Any, ack: Any) -> None:
     if not is_inflight_too_high(state):
         state.high_inflight_bytes = max(state.high_inflight_bytes, state.round_inflight_bytes)
     before_bytes = ack.inflight_bytes + ack.acked_bytes
-    if state.mode != UP or before_bytes + state.mss_bytes < state.cwnd_bytes or state.cwnd_bytes < state.high_inflight_bytes:
+    if state.mode != bbr.UP or before_bytes + state.mss_bytes < state.cwnd_bytes or state.cwnd_bytes < state.high_inflight_bytes:
         return
     growth_bytes = state.mss_bytes * 2.0**state.slope_doublings
     share = min(1.0, ack.acked_bytes / state.cwnd_bytes)
     # At most a segment per acknowledged segment (probe_up_cnt is at least 1).
     state.high_inflight_bytes += min(growth_bytes * share, ack.acked_bytes)
     if state.round_started > 0.0:
-        state.slope_doublings = min(state.slope_doublings + 1.0, MAX_SLOPE_DOUBLINGS)
-
-
-STARTUP_PACING_GAIN = 2.89  # BBRv2 at IETF 104 to 112 and in its Linux code: 2/ln 2, rounded
-STARTUP_CWND_GAIN = 2.89  # as above
-DRAIN_PACING_GAIN = 1.0 / 2.89  # 4.3.2: the inverse of STARTUP's gain
-DOWN_PACING_GAIN = 0.75  # 4.3.3.1
-UP_CWND_GAIN = 2.0  # 2.5: as in the other phases
-FULL_LOSS_MSS = 8.0  # BBRv2's Linux code: loss events of a round that may end STARTUP
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv2 sender with an initial window in segments, >= 1."""
-    return classic_sender(
-        "bbr2",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("bbr2", initial_window_mss),
-        startup_pacing_gain=STARTUP_PACING_GAIN,
-        startup_cwnd_gain=STARTUP_CWND_GAIN,
-        drain_pacing_gain=DRAIN_PACING_GAIN,
-        down_pacing_gain=DOWN_PACING_GAIN,
-        up_cwnd_gain=UP_CWND_GAIN,
-        full_loss_mss=FULL_LOSS_MSS,
-        up_until_plateau=0.0,
-    )
+        state.slope_doublings = min(state.slope_doublings + 1.0, bbr.MAX_SLOPE_DOUBLINGS)
 
 
 def init(state: Any) -> None:
     """Start in STARTUP (4.3.1.1); all other fields are zero."""
     state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
     state.pacing_rate_Bps = np.inf
-    state.mode = STARTUP
+    state.mode = bbr.STARTUP
     state.pacing_gain = state.startup_pacing_gain
     state.cwnd_gain = state.startup_cwnd_gain
     state.round_inflight_bytes = state.cwnd_bytes
     state.high_inflight_bytes = UNLIMITED_BYTES
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -257,7 +162,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _check_full_pipe(state, ack)
     _check_drain(state, ack)
     _update_probe_cycle(state, ack)
-    expired = update_min_rtt(state, ack)
+    expired = bbr.update_min_rtt(state, ack)
     _check_probe_rtt(state, ack, expired)
     end_of_update(state, ack)
     if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
@@ -274,32 +179,32 @@ def _check_full_pipe(state: Any, ack: Any) -> None:
     if state.round_started == 0.0:
         return
     if state.full_now == 0.0 and not is_limited(state, ack):
-        if state.max_bandwidth_Bps >= FULL_PIPE_GROWTH * state.full_bandwidth_Bps:
+        if state.max_bandwidth_Bps >= bbr.FULL_PIPE_GROWTH * state.full_bandwidth_Bps:
             state.full_bandwidth_Bps = state.max_bandwidth_Bps
             state.full_rounds = 0.0
         else:
             state.full_rounds += 1.0
-            if state.full_rounds >= FULL_PIPE_ROUNDS:
+            if state.full_rounds >= bbr.FULL_PIPE_ROUNDS:
                 state.full_now = 1.0
     lost_bytes = lost_this_round(state)
     round_bytes = lost_bytes + state.latest_inflight_bytes
-    much_lost = lost_bytes > LOSS_THRESHOLD * round_bytes and lost_bytes >= state.full_loss_mss * state.mss_bytes
-    if state.mode == STARTUP and state.full_pipe == 0.0 and much_lost:
+    much_lost = lost_bytes > bbr.LOSS_THRESHOLD * round_bytes and lost_bytes >= state.full_loss_mss * state.mss_bytes
+    if state.mode == bbr.STARTUP and state.full_pipe == 0.0 and much_lost:
         state.full_now = 1.0
-        bdp = bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+        bdp = bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
         state.high_inflight_bytes = max(bdp, state.latest_inflight_bytes)
-    if state.mode == STARTUP and state.full_now > 0.0:
+    if state.mode == bbr.STARTUP and state.full_now > 0.0:
         state.full_pipe = 1.0
 
 
 @kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.2)."""
-    if state.mode == STARTUP and state.full_pipe > 0.0:
-        state.mode = DRAIN
+    if state.mode == bbr.STARTUP and state.full_pipe > 0.0:
+        state.mode = bbr.DRAIN
         state.pacing_gain = state.drain_pacing_gain
         state.cwnd_gain = state.startup_cwnd_gain
-    if state.mode == DRAIN and ack.inflight_bytes <= budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0)):
+    if state.mode == bbr.DRAIN and ack.inflight_bytes <= budget_bytes(state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)):
         _enter_down(state, ack)
 
 
@@ -311,34 +216,34 @@ def _enter_down(state: Any, ack: Any) -> None:
     state.latest_inflight_bytes = 0.0
     counter = state.draws
     state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
-    state.probe_wait_s = PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
+    state.probe_wait_s = bbr.PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
     state.draws += 2.0
     state.phase_start_s = ack.now_s
     state.ack_phase = PROBE_STOPPING
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
-    state.mode = DOWN
+    state.mode = bbr.DOWN
     state.pacing_gain = state.down_pacing_gain
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
 def _enter_cruise(state: Any) -> None:
     """Send at the bandwidth, with headroom (4.3.3.2)."""
-    state.mode = CRUISE
+    state.mode = bbr.CRUISE
     state.pacing_gain = 1.0
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
 def _enter_refill(state: Any, ack: Any) -> None:
     """Fill the pipe for a round before probing (4.3.3.3)."""
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
     state.slope_doublings = 0.0
     state.ack_phase = NO_FEEDBACK
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
-    state.mode = REFILL
+    state.mode = bbr.REFILL
     state.pacing_gain = 1.0
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
@@ -348,8 +253,8 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.ack_phase = PROBE_STARTING
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
     state.phase_start_s = ack.now_s
-    state.mode = UP
-    state.pacing_gain = UP_PACING_GAIN
+    state.mode = bbr.UP
+    state.pacing_gain = bbr.UP_PACING_GAIN
     state.cwnd_gain = state.up_cwnd_gain
 
 
@@ -359,35 +264,35 @@ def _update_probe_cycle(state: Any, ack: Any) -> None:
     if state.full_pipe == 0.0:
         return
     _adapt_upper_bound(state, ack)
-    if state.mode == DOWN:
+    if state.mode == bbr.DOWN:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
-        elif ack.inflight_bytes <= inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(
-            state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+        elif ack.inflight_bytes <= bbr.inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(
+            state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
         ):
             _enter_cruise(state)
-    elif state.mode == CRUISE:
+    elif state.mode == bbr.CRUISE:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
-    elif state.mode == REFILL:
+    elif state.mode == bbr.REFILL:
         if state.round_started > 0.0:
             _enter_up(state, ack)
-    elif state.mode == UP and _is_probe_over(state, ack):
+    elif state.mode == bbr.UP and _is_probe_over(state, ack):
         _enter_down(state, ack)
 
 
 @kernel
 def _is_probe_over(state: Any, ack: Any) -> bool:
     """End UP once there have been 1.25 BDP in flight, after an RTT at the earliest (4.3.3.6)."""
-    target_bytes = budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, UP_PACING_GAIN))
+    target_bytes = budget_bytes(state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, bbr.UP_PACING_GAIN))
     return bool(ack.now_s - state.phase_start_s > state.min_rtt_s and ack.inflight_bytes + ack.acked_bytes >= target_bytes)
 
 
 @kernel
 def _is_time_to_probe(state: Any, ack: Any) -> bool:
     """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (4.3.3.5)."""
-    target_mss = min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes) / state.mss_bytes
-    due = state.rounds_since_probe >= min(target_mss, MAX_RENO_ROUNDS)
+    target_mss = min(bbr.bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes) / state.mss_bytes
+    due = state.rounds_since_probe >= min(target_mss, bbr.MAX_RENO_ROUNDS)
     return bool(due or ack.now_s - state.phase_start_s > state.probe_wait_s)
 
 
@@ -400,12 +305,12 @@ def _adapt_upper_bound(state: Any, ack: Any) -> None:
         elif state.ack_phase == PROBE_STOPPING:
             state.samples_probe = 0.0
             state.ack_phase = NO_FEEDBACK
-            if state.mode != PROBE_RTT and not is_limited(state, ack):
-                advance_bandwidth_filter(state)
+            if state.mode != bbr.PROBE_RTT and not is_limited(state, ack):
+                bbr.advance_bandwidth_filter(state)
     if is_inflight_too_high(state):
         if state.samples_probe > 0.0:
             lower_high_inflight(state, is_limited(state, ack))
-            if state.mode == UP:
+            if state.mode == bbr.UP:
                 _enter_down(state, ack)
     else:
         raise_high_inflight(state, ack)
@@ -414,20 +319,20 @@ def _adapt_upper_bound(state: Any, ack: Any) -> None:
 @kernel
 def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
     """Enter, stay in and leave PROBE_RTT (4.3.4)."""
-    if state.mode != PROBE_RTT:
+    if state.mode != bbr.PROBE_RTT:
         if not expired:
             return
-        state.mode = PROBE_RTT
+        state.mode = bbr.PROBE_RTT
         state.pacing_gain = 1.0
-        state.cwnd_gain = PROBE_RTT_CWND_GAIN
-        save_cwnd(state, state.in_recovery > 0.0)
+        state.cwnd_gain = bbr.PROBE_RTT_CWND_GAIN
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.probe_rtt_done_s = 0.0
         state.ack_phase = PROBE_STOPPING
         start_round(state, ack.delivered_bytes, ack.inflight_bytes)
     state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
     if state.probe_rtt_done_s == 0.0:
-        if ack.inflight_bytes <= probe_rtt_cwnd_bytes(state):
-            state.probe_rtt_done_s = ack.now_s + PROBE_RTT_S
+        if ack.inflight_bytes <= bbr.probe_rtt_cwnd_bytes(state):
+            state.probe_rtt_done_s = ack.now_s + bbr.PROBE_RTT_S
             state.probe_rtt_round_done = 0.0
             start_round(state, ack.delivered_bytes, ack.inflight_bytes)
         return
@@ -437,12 +342,12 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
         return
     state.probe_min_rtt_at_s = ack.now_s
     state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
     if state.full_pipe > 0.0:
         _enter_down(state, ack)
         _enter_cruise(state)
     else:
-        state.mode = STARTUP
+        state.mode = bbr.STARTUP
         state.pacing_gain = state.startup_pacing_gain
         state.cwnd_gain = state.startup_cwnd_gain
 
@@ -454,7 +359,7 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
         return
     if state.pacing_rate_Bps == np.inf:
         state.pacing_rate_Bps = state.startup_pacing_gain * state.cwnd_bytes / ack.rtt_s
-    rate_Bps = state.pacing_gain * state.bandwidth_Bps * (1.0 - PACING_MARGIN)
+    rate_Bps = state.pacing_gain * state.bandwidth_Bps * (1.0 - bbr.PACING_MARGIN)
     if state.full_pipe > 0.0 or rate_Bps > state.pacing_rate_Bps:
         state.pacing_rate_Bps = rate_Bps
 
@@ -462,8 +367,8 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
 @kernel
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (4.6.4)."""
-    minimum_bytes = MIN_CWND_MSS * state.mss_bytes
-    target_bytes = budget_bytes(state, bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
+    minimum_bytes = bbr.MIN_CWND_MSS * state.mss_bytes
+    target_bytes = budget_bytes(state, bbr.bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
     if state.conserving > 0.0:  # 4.6.4.5
         state.cwnd_bytes = max(state.cwnd_bytes, ack.inflight_bytes + ack.acked_bytes)
     elif state.full_pipe > 0.0:  # 4.6.4.3
@@ -471,11 +376,11 @@ def _set_cwnd(state: Any, ack: Any) -> None:
     elif state.cwnd_bytes < target_bytes or ack.delivered_bytes < state.initial_window_mss * state.mss_bytes:
         state.cwnd_bytes += ack.acked_bytes
     bound_bytes = UNLIMITED_BYTES  # 4.6.4.6
-    if state.mode == PROBE_RTT:
-        bound_bytes = min(inflight_with_headroom(state), probe_rtt_cwnd_bytes(state))
-    elif state.mode == CRUISE:
-        bound_bytes = inflight_with_headroom(state)
-    elif state.mode not in (STARTUP, DRAIN):
+    if state.mode == bbr.PROBE_RTT:
+        bound_bytes = min(bbr.inflight_with_headroom(state), bbr.probe_rtt_cwnd_bytes(state))
+    elif state.mode == bbr.CRUISE:
+        bound_bytes = bbr.inflight_with_headroom(state)
+    elif state.mode not in (bbr.STARTUP, bbr.DRAIN):
         bound_bytes = state.high_inflight_bytes
     state.cwnd_bytes = max(min(state.cwnd_bytes, bound_bytes, state.low_inflight_bytes), minimum_bytes)
 
@@ -486,13 +391,13 @@ def on_loss(state: Any, loss: Any) -> None:
     state.loss_in_round = 1.0
     state.round_end_bytes = max(0.0, state.round_end_bytes - loss.lost_bytes)  # these bytes will not arrive
     if loss.timeout > 0.0:
-        save_cwnd(state, state.in_recovery > 0.0)
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 0.0
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
     elif loss.new_episode > 0.0:
-        save_cwnd(state, state.in_recovery > 0.0)
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 1.0
@@ -500,7 +405,3 @@ def on_loss(state: Any, loss: Any) -> None:
     else:
         state.cwnd_bytes = max(state.cwnd_bytes - loss.lost_bytes, state.mss_bytes)
         state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: BBR acts on ACKs and losses only."""

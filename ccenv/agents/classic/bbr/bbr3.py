@@ -14,46 +14,10 @@ losses of a step are one packet.
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.bbr.common import (
-    BETA,
-    CRUISE,
-    CWND_GAIN,
-    DOWN,
-    DRAIN,
-    EXTRA_ACKED_ROUNDS,
-    FULL_PIPE_GROWTH,
-    FULL_PIPE_ROUNDS,
-    LOSS_THRESHOLD,
-    MAX_RENO_ROUNDS,
-    MAX_SLOPE_DOUBLINGS,
-    MIN_CWND_MSS,
-    PACING_MARGIN,
-    PROBE_RTT,
-    PROBE_RTT_CWND_GAIN,
-    PROBE_RTT_S,
-    PROBE_WAIT_S,
-    REFILL,
-    STARTUP,
-    UP,
-    UP_PACING_GAIN,
-    adapt_lower_bounds,
-    advance_bandwidth_filter,
-    bdp_bytes,
-    inflight_with_headroom,
-    probe_rtt_cwnd_bytes,
-    quantised_bytes,
-    reset_lower_bounds,
-    save_cwnd,
-    take_bandwidth,
-    update_extra,
-    update_min_rtt,
-)
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.bbr import common as bbr
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 
@@ -61,66 +25,35 @@ ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_FEEDBACK, ACKS_STOPPING = 0.0, 1.
 
 QUANTUM_MSS = 2.0  # s.5.6.3
 IDLE = -1.0
+PER_PACKET = True  # the engines tell of each lost packet
+DRAIN_ROUNDS = 3.0  # s.5.3.2
+FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "startup_pacing_gain",  # parameter
-    "startup_cwnd_gain",  # parameter
-    "drain_pacing_gain",  # parameter
-    "down_pacing_gain",  # parameter
-    "up_cwnd_gain",  # parameter
-    "full_loss_mss",  # parameter: ranges lost in a round that end STARTUP
-    "up_until_plateau",  # parameter that nothing reads: boards know the sender by a hash that has it
-    "mode",
-    "pacing_gain",
-    "cwnd_gain",
-    "rounds",
-    "round_end_bytes",  # next_round_delivered
-    "loss_round_end_bytes",  # loss_round_delivered
-    "loss_ranges",  # found lost in this loss round; above 0: is_loss_in_round
-    "max_bandwidth_Bps",
-    "cycle_bandwidth_Bps",  # largest of this cycle and of the one before (MaxBwFilterLen = 2)
-    "last_cycle_bandwidth_Bps",
-    "latest_bandwidth_Bps",  # bw_latest
-    "latest_inflight_bytes",  # inflight_latest
-    "bandwidth_Bps",  # bw
-    "low_bandwidth_Bps",  # bw_shortterm
-    "low_inflight_bytes",  # inflight_shortterm
-    "high_inflight_bytes",  # inflight_longterm
-    "up_rounds",  # bw_probe_up_rounds
-    "up_acked_bytes",  # bw_probe_up_acked
-    "up_step_bytes",  # probe_up_acked_per_inc
-    "ack_phase",
-    "samples_probe",  # is_bw_probe_sample
-    "probe_too_high",  # prev_probe_too_high
-    "probe_cautious",  # prev_probe_precautionary
-    "min_rtt_s",
-    "min_rtt_at_s",
-    "probe_min_rtt_s",  # probe_rtt_min_delay
-    "probe_min_rtt_at_s",
-    "probe_rtt_done_s",  # 0: in flight not yet down to half a BDP; outside PROBE_RTT IDLE: idle_restart
-    "probe_rtt_round_done",
-    "extra_start_s",
-    "extra_bytes",  # delivered since extra_start_s
-    # maximum of the extra bytes acknowledged over 10 rounds, stored negated
-    "extra_a",
-    "extra_a_at",
-    "extra_b",
-    "extra_b_at",
-    "extra_c",
-    "extra_c_at",
-    "full_pipe",  # full_bw_reached
-    "full_bandwidth_Bps",
-    "full_rounds",  # full_bw_count; FULL_PIPE_ROUNDS: full_bw_now
-    "cycle_start_s",  # cycle_stamp
-    "probe_wait_s",  # bw_probe_wait
-    "rounds_since_probe",
-    "drain_start_round",
-    "saved_cwnd_bytes",  # prior_cwnd
-    "limited_from_bytes",  # samples of data sent while so much to limited_until_bytes was delivered are limited: PROBE_RTT
-    "limited_until_bytes",
-    "recover_bytes",
-    "recovery_rounds",  # 0: not in loss recovery; else 1 + the rounds that began in it
+sender = Cca(
+    "bbr3",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        *bbr.FIELDS,
+        "loss_round_end_bytes",  # loss_round_delivered
+        "loss_ranges",  # found lost in this loss round; above 0: is_loss_in_round
+        "up_rounds",  # bw_probe_up_rounds
+        "up_acked_bytes",  # bw_probe_up_acked
+        "up_step_bytes",  # probe_up_acked_per_inc
+        "probe_too_high",  # prev_probe_too_high
+        "probe_cautious",  # prev_probe_precautionary
+        "cycle_start_s",  # cycle_stamp
+        "drain_start_round",
+        "limited_from_bytes",  # samples of data sent while so much to limited_until_bytes was delivered are limited: PROBE_RTT
+        "recovery_rounds",  # 0: not in loss recovery; else 1 + the rounds that began in it
+    ),
+    startup_pacing_gain=4.0 * math.log(2.0),  # s.2.5: 2.77
+    startup_cwnd_gain=2.0,  # s.2.6: DefaultCwndGain
+    drain_pacing_gain=0.5,  # s.2.5
+    down_pacing_gain=0.9,  # s.5.3.3.1
+    up_cwnd_gain=2.25,  # s.5.3.3.5
+    full_loss_mss=6.0,  # s.5.3.1.3: BBRStartupFullLossCnt
+    up_until_plateau=1.0,  # nothing reads it: boards know the sender by a hash that has it
 )
 
 
@@ -147,10 +80,10 @@ def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     ranges = 0.0
     if loss_round_started:
         ranges = state.loss_ranges
-        if ranges > 0.0 and state.mode not in (STARTUP, REFILL, UP):
-            adapt_lower_bounds(state)
+        if ranges > 0.0 and state.mode not in (bbr.STARTUP, bbr.REFILL, bbr.UP):
+            bbr.adapt_lower_bounds(state)
         state.loss_ranges = 0.0
-    update_extra(state, ack, EXTRA_ACKED_ROUNDS if state.full_pipe > 0.0 else 1.0)  # s.5.5.9: one round in STARTUP
+    bbr.update_extra(state, ack, bbr.EXTRA_ACKED_ROUNDS if state.full_pipe > 0.0 else 1.0)  # s.5.5.9: one round in STARTUP
     return round_started, loss_round_started, ranges
 
 
@@ -164,7 +97,7 @@ def _update_bandwidth(state: Any, ack: Any) -> bool:
         state.rounds_since_probe += 1.0
         if state.recovery_rounds > 0.0:
             state.recovery_rounds += 1.0
-    take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack.app_limited, ack.prior_delivered_bytes))
+    bbr.take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack.app_limited, ack.prior_delivered_bytes))
     return bool(round_started)
 
 
@@ -188,20 +121,20 @@ def reset_full_bandwidth(state: Any, baseline_Bps: float) -> None:
 def check_full_bandwidth(state: Any, ack: Any, round_started: bool) -> None:
     """Count rounds in which the delivery rate has not grown by a quarter (s.5.3.1.2: CheckFullBWReached)."""
     limited = is_limited(state, ack.app_limited, ack.prior_delivered_bytes)
-    if state.full_rounds >= FULL_PIPE_ROUNDS or not round_started or limited:
+    if state.full_rounds >= bbr.FULL_PIPE_ROUNDS or not round_started or limited:
         return
-    if ack.delivery_rate_Bps >= FULL_PIPE_GROWTH * state.full_bandwidth_Bps:
+    if ack.delivery_rate_Bps >= bbr.FULL_PIPE_GROWTH * state.full_bandwidth_Bps:
         reset_full_bandwidth(state, ack.delivery_rate_Bps)
         return
     state.full_rounds += 1.0
-    if state.full_rounds >= FULL_PIPE_ROUNDS:
+    if state.full_rounds >= bbr.FULL_PIPE_ROUNDS:
         state.full_pipe = 1.0
 
 
 @kernel
 def is_inflight_too_high(tx_inflight_bytes: float, lost_bytes: float) -> bool:
     """Return whether more than LOSS_THRESHOLD of what was in flight was lost since a packet was sent (s.5.5.10.2)."""
-    return bool(lost_bytes > LOSS_THRESHOLD * tx_inflight_bytes)
+    return bool(lost_bytes > bbr.LOSS_THRESHOLD * tx_inflight_bytes)
 
 
 @kernel
@@ -209,13 +142,13 @@ def inflight_at_loss(size_bytes: float, tx_inflight_bytes: float, lost_bytes: fl
     """Return what was in flight where losses crossed LOSS_THRESHOLD, maybe within the packet (s.5.5.10.2: InflightAtLoss)."""
     before_bytes = tx_inflight_bytes - size_bytes
     lost_before_bytes = lost_bytes - size_bytes
-    return before_bytes + (LOSS_THRESHOLD * before_bytes - lost_before_bytes) / (1.0 - LOSS_THRESHOLD)
+    return before_bytes + (bbr.LOSS_THRESHOLD * before_bytes - lost_before_bytes) / (1.0 - bbr.LOSS_THRESHOLD)
 
 
 @kernel
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
     """Return at least three send quanta and four segments (s.5.6.3, s.5.6.4.2: QuantizationBudget)."""
-    return quantised_bytes(state, inflight_bytes, QUANTUM_MSS)
+    return bbr.quantised_bytes(state, inflight_bytes, QUANTUM_MSS)
 
 
 @kernel
@@ -228,7 +161,7 @@ def is_cwnd_limited(state: Any, ack: Any) -> bool:
 def steepen_rise(state: Any) -> None:
     """Double the segments per round by which the long-term bound rises (s.5.3.3.9: RaiseInflightLongtermSlope)."""
     growth = 2.0**state.up_rounds
-    state.up_rounds = min(state.up_rounds + 1.0, MAX_SLOPE_DOUBLINGS)
+    state.up_rounds = min(state.up_rounds + 1.0, bbr.MAX_SLOPE_DOUBLINGS)
     state.up_step_bytes = max(state.cwnd_bytes / growth, state.mss_bytes)
 
 
@@ -238,7 +171,7 @@ def raise_high_inflight(state: Any, ack: Any, round_started: bool) -> None:
     if state.high_inflight_bytes == UNLIMITED_BYTES:
         return
     state.high_inflight_bytes = max(state.high_inflight_bytes, ack.tx_inflight_bytes)
-    if state.mode != UP or not is_cwnd_limited(state, ack) or state.cwnd_bytes < state.high_inflight_bytes:
+    if state.mode != bbr.UP or not is_cwnd_limited(state, ack) or state.cwnd_bytes < state.high_inflight_bytes:
         return
     state.up_acked_bytes += ack.acked_bytes
     if state.up_acked_bytes >= state.up_step_bytes:
@@ -252,7 +185,7 @@ def raise_high_inflight(state: Any, ack: Any, round_started: bool) -> None:
 @kernel
 def set_pacing_rate(state: Any, gain: float) -> None:
     """Pace at a gain times the bandwidth less 1 % (s.5.6.2); before the pipe is full never slower than before."""
-    rate_Bps = gain * state.bandwidth_Bps * (1.0 - PACING_MARGIN)
+    rate_Bps = gain * state.bandwidth_Bps * (1.0 - bbr.PACING_MARGIN)
     if rate_Bps > state.pacing_rate_Bps or (state.full_pipe > 0.0 and rate_Bps > 0.0):
         state.pacing_rate_Bps = rate_Bps
 
@@ -261,42 +194,12 @@ def set_pacing_rate(state: Any, gain: float) -> None:
 def bound_cwnd(state: Any) -> None:
     """Keep the window within the bounds of the model (s.5.6.4.7: BoundCwndForModel)."""
     bound_bytes = UNLIMITED_BYTES
-    if state.mode in (DOWN, REFILL, UP):
+    if state.mode in (bbr.DOWN, bbr.REFILL, bbr.UP):
         bound_bytes = state.high_inflight_bytes
-    elif state.mode in (PROBE_RTT, CRUISE):
-        bound_bytes = inflight_with_headroom(state)
-    bound_bytes = max(min(bound_bytes, state.low_inflight_bytes), MIN_CWND_MSS * state.mss_bytes)
+    elif state.mode in (bbr.PROBE_RTT, bbr.CRUISE):
+        bound_bytes = bbr.inflight_with_headroom(state)
+    bound_bytes = max(min(bound_bytes, state.low_inflight_bytes), bbr.MIN_CWND_MSS * state.mss_bytes)
     state.cwnd_bytes = min(state.cwnd_bytes, bound_bytes)
-
-
-PER_PACKET = True  # the engines tell of each lost packet
-
-STARTUP_PACING_GAIN = 4.0 * math.log(2.0)  # s.2.5: 2.77
-STARTUP_CWND_GAIN = 2.0  # s.2.6: DefaultCwndGain
-DRAIN_PACING_GAIN = 0.5  # s.2.5
-DOWN_PACING_GAIN = 0.9  # s.5.3.3.1
-UP_CWND_GAIN = 2.25  # s.5.3.3.5
-FULL_LOSS_RANGES = 6.0  # s.5.3.1.3: BBRStartupFullLossCnt
-
-DRAIN_ROUNDS = 3.0  # s.5.3.2
-FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a BBRv3 sender with an initial window in segments, >= 1."""
-    return classic_sender(
-        "bbr3",
-        sys.modules[__name__],
-        STATE,
-        initial_window_mss=initial_window("bbr3", initial_window_mss),
-        startup_pacing_gain=STARTUP_PACING_GAIN,
-        startup_cwnd_gain=STARTUP_CWND_GAIN,
-        drain_pacing_gain=DRAIN_PACING_GAIN,
-        down_pacing_gain=DOWN_PACING_GAIN,
-        up_cwnd_gain=UP_CWND_GAIN,
-        full_loss_mss=FULL_LOSS_RANGES,
-        up_until_plateau=1.0,
-    )
 
 
 def init(state: Any) -> None:
@@ -305,10 +208,10 @@ def init(state: Any) -> None:
     state.pacing_rate_Bps = state.startup_pacing_gain * state.cwnd_bytes / FIRST_RTT_S
     state.high_inflight_bytes = UNLIMITED_BYTES
     state.up_step_bytes = UNLIMITED_BYTES
-    state.mode = STARTUP
+    state.mode = bbr.STARTUP
     state.pacing_gain = state.startup_pacing_gain
     state.cwnd_gain = state.startup_cwnd_gain
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -320,7 +223,7 @@ def on_ack(state: Any, ack: Any) -> None:
     _check_startup(state, ack, ranges)
     _check_drain(state, ack)
     _update_probe_cycle(state, ack, round_started)
-    expired = update_min_rtt(state, ack)
+    expired = bbr.update_min_rtt(state, ack)
     _check_probe_rtt(state, ack, expired, round_started)
     end_of_update(state, ack, loss_round_started)
     if state.recovery_rounds > 0.0 and ack.delivered_bytes >= state.recover_bytes:
@@ -333,15 +236,15 @@ def on_ack(state: Any, ack: Any) -> None:
 @kernel
 def _check_startup(state: Any, ack: Any, ranges: float) -> None:
     """Leave STARTUP when the pipe is full, or too much was lost in a round of recovery (s.5.3.1.1, s.5.3.1.3)."""
-    if state.mode != STARTUP:
+    if state.mode != bbr.STARTUP:
         return
     much_lost = ranges >= state.full_loss_mss and is_inflight_too_high(ack.tx_inflight_bytes, ack.lost_since_bytes)
     if state.full_pipe == 0.0 and much_lost and state.recovery_rounds > 1.0:
         state.full_pipe = 1.0
-        state.full_rounds = FULL_PIPE_ROUNDS
-        state.high_inflight_bytes = max(bdp_bytes(state, state.max_bandwidth_Bps, 1.0), state.latest_inflight_bytes)
+        state.full_rounds = bbr.FULL_PIPE_ROUNDS
+        state.high_inflight_bytes = max(bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0), state.latest_inflight_bytes)
     if state.full_pipe > 0.0:
-        state.mode = DRAIN
+        state.mode = bbr.DRAIN
         state.pacing_gain = state.drain_pacing_gain
         state.cwnd_gain = state.startup_cwnd_gain
         state.drain_start_round = state.rounds
@@ -350,9 +253,9 @@ def _check_startup(state: Any, ack: Any, ranges: float) -> None:
 @kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave DRAIN when the queue is gone, or after three rounds (s.5.3.2)."""
-    if state.mode != DRAIN:
+    if state.mode != bbr.DRAIN:
         return
-    drained = ack.inflight_bytes <= budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, 1.0))
+    drained = ack.inflight_bytes <= budget_bytes(state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0))
     if drained or state.rounds > state.drain_start_round + DRAIN_ROUNDS:
         _enter_down(state, ack.now_s, ack.delivered_bytes)
 
@@ -366,36 +269,36 @@ def _enter_down(state: Any, now_s: float, delivered_bytes: float) -> None:
     state.up_step_bytes = UNLIMITED_BYTES
     counter = state.draws
     state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
-    state.probe_wait_s = PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
+    state.probe_wait_s = bbr.PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
     state.draws += 2.0
     state.cycle_start_s = now_s
     state.ack_phase = ACKS_STOPPING
     state.round_end_bytes = delivered_bytes
-    state.mode = DOWN
+    state.mode = bbr.DOWN
     state.pacing_gain = state.down_pacing_gain
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
 def _enter_cruise(state: Any) -> None:
     """Send at the bandwidth, with headroom (s.5.3.3.2)."""
-    state.mode = CRUISE
+    state.mode = bbr.CRUISE
     state.pacing_gain = 1.0
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
 def _enter_refill(state: Any, ack: Any) -> None:
     """Fill the pipe for a round before probing (s.5.3.3.3)."""
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
     state.up_rounds = 0.0
     state.up_acked_bytes = 0.0
     state.probe_cautious = 0.0
     state.ack_phase = ACKS_REFILLING
     state.round_end_bytes = ack.delivered_bytes
-    state.mode = REFILL
+    state.mode = bbr.REFILL
     state.pacing_gain = 1.0
-    state.cwnd_gain = CWND_GAIN
+    state.cwnd_gain = bbr.CWND_GAIN
 
 
 @kernel
@@ -405,8 +308,8 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.ack_phase = ACKS_STARTING
     state.round_end_bytes = ack.delivered_bytes
     reset_full_bandwidth(state, ack.delivery_rate_Bps)
-    state.mode = UP
-    state.pacing_gain = UP_PACING_GAIN
+    state.mode = bbr.UP
+    state.pacing_gain = bbr.UP_PACING_GAIN
     state.cwnd_gain = state.up_cwnd_gain
     steepen_rise(state)
 
@@ -416,19 +319,19 @@ def _update_probe_cycle(state: Any, ack: Any, round_started: bool) -> None:
     """Adapt the long-term bound and go through DOWN, CRUISE, REFILL, UP (s.5.3.3.9: UpdateProbeBWCyclePhase)."""
     if state.full_pipe == 0.0 or _adapt_long_term(state, ack, round_started):
         return
-    if state.mode == DOWN:
-        bdp = bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
+    if state.mode == bbr.DOWN:
+        bdp = bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
-        elif ack.inflight_bytes <= inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(state, bdp):
+        elif ack.inflight_bytes <= bbr.inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(state, bdp):
             _enter_cruise(state)
-    elif state.mode == CRUISE:
+    elif state.mode == bbr.CRUISE:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
-    elif state.mode == REFILL:
+    elif state.mode == bbr.REFILL:
         if round_started:
             _enter_up(state, ack)
-    elif state.mode == UP and _is_time_to_go_down(state, ack):
+    elif state.mode == bbr.UP and _is_time_to_go_down(state, ack):
         state.probe_too_high = 0.0
         _enter_down(state, ack.now_s, ack.delivered_bytes)
 
@@ -442,19 +345,19 @@ def _is_time_to_go_down(state: Any, ack: Any) -> bool:
     if is_cwnd_limited(state, ack) and state.cwnd_bytes >= state.high_inflight_bytes:
         reset_full_bandwidth(state, ack.delivery_rate_Bps)
         return False
-    return bool(state.full_rounds >= FULL_PIPE_ROUNDS)
+    return bool(state.full_rounds >= bbr.FULL_PIPE_ROUNDS)
 
 
 @kernel
 def _target_bytes(state: Any) -> float:
     """Return how much is wanted in flight (s.5.3.3.8.3: TargetInflight)."""
-    return min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
+    return min(bbr.bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
 
 
 @kernel
 def _is_time_to_probe(state: Any, ack: Any) -> bool:
     """Probe after 2 to 3 s, or as soon as Reno with this BDP would have recovered (s.5.3.3.8.3)."""
-    due = state.rounds_since_probe >= min(_target_bytes(state) / state.mss_bytes, MAX_RENO_ROUNDS)
+    due = state.rounds_since_probe >= min(_target_bytes(state) / state.mss_bytes, bbr.MAX_RENO_ROUNDS)
     return bool(due or ack.now_s > state.cycle_start_s + state.probe_wait_s)
 
 
@@ -469,9 +372,9 @@ def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
     if state.ack_phase == ACKS_STOPPING and round_started:
         state.samples_probe = 0.0
         state.ack_phase = ACKS_INIT
-        probes_bandwidth = state.mode in (DOWN, CRUISE, REFILL, UP)
+        probes_bandwidth = state.mode in (bbr.DOWN, bbr.CRUISE, bbr.REFILL, bbr.UP)
         if probes_bandwidth and not is_limited(state, ack.app_limited, ack.prior_delivered_bytes):
-            advance_bandwidth_filter(state)
+            bbr.advance_bandwidth_filter(state)
         if probes_bandwidth and state.probe_cautious > 0.0 and state.probe_too_high == 0.0:  # s.5.3.3.6: acceleration
             _enter_refill(state, ack)
             return True
@@ -483,22 +386,22 @@ def _adapt_long_term(state: Any, ack: Any, round_started: bool) -> bool:
 @kernel
 def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -> None:
     """Enter, stay in and leave PROBE_RTT (s.5.3.4.3: CheckProbeRTT)."""
-    if state.mode != PROBE_RTT:
+    if state.mode != bbr.PROBE_RTT:
         idle = state.probe_rtt_done_s == IDLE
         state.probe_rtt_done_s = 0.0
         if not expired or idle:
             return
-        save_cwnd(state, state.recovery_rounds > 0.0)
-        state.mode = PROBE_RTT
+        bbr.save_cwnd(state, state.recovery_rounds > 0.0)
+        state.mode = bbr.PROBE_RTT
         state.pacing_gain = 1.0
-        state.cwnd_gain = PROBE_RTT_CWND_GAIN
+        state.cwnd_gain = bbr.PROBE_RTT_CWND_GAIN
         state.ack_phase = ACKS_STOPPING
         state.round_end_bytes = ack.delivered_bytes
         state.limited_from_bytes = ack.delivered_bytes
     state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
     if state.probe_rtt_done_s == 0.0:
-        if ack.inflight_bytes <= probe_rtt_cwnd_bytes(state):
-            state.probe_rtt_done_s = ack.now_s + PROBE_RTT_S
+        if ack.inflight_bytes <= bbr.probe_rtt_cwnd_bytes(state):
+            state.probe_rtt_done_s = ack.now_s + bbr.PROBE_RTT_S
             state.probe_rtt_round_done = 0.0
             state.round_end_bytes = ack.delivered_bytes
         return
@@ -516,12 +419,12 @@ def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> N
     state.probe_rtt_done_s = 0.0
     state.probe_min_rtt_at_s = now_s
     state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
-    reset_lower_bounds(state)
+    bbr.reset_lower_bounds(state)
     if state.full_pipe > 0.0:
         _enter_down(state, now_s, delivered_bytes)
         _enter_cruise(state)
     else:
-        state.mode = STARTUP
+        state.mode = bbr.STARTUP
         state.pacing_gain = state.startup_pacing_gain
         state.cwnd_gain = state.startup_cwnd_gain
 
@@ -529,21 +432,21 @@ def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> N
 @kernel
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (s.5.6.4.6)."""
-    target_bytes = budget_bytes(state, bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
+    target_bytes = budget_bytes(state, bbr.bdp_bytes(state, state.bandwidth_Bps, state.cwnd_gain) - state.extra_a)
     if state.full_pipe > 0.0:
         state.cwnd_bytes = min(state.cwnd_bytes + ack.acked_bytes, target_bytes)
     elif state.cwnd_bytes < target_bytes or ack.delivered_bytes < state.initial_window_mss * state.mss_bytes:
         state.cwnd_bytes += ack.acked_bytes
-    state.cwnd_bytes = max(state.cwnd_bytes, MIN_CWND_MSS * state.mss_bytes)
-    if state.mode == PROBE_RTT:
-        state.cwnd_bytes = min(state.cwnd_bytes, probe_rtt_cwnd_bytes(state))
+    state.cwnd_bytes = max(state.cwnd_bytes, bbr.MIN_CWND_MSS * state.mss_bytes)
+    if state.mode == bbr.PROBE_RTT:
+        state.cwnd_bytes = min(state.cwnd_bytes, bbr.probe_rtt_cwnd_bytes(state))
     bound_cwnd(state)
 
 
 def on_loss(state: Any, loss: Any) -> None:
     """Judge a lost packet (s.5.5.10.2: HandleLostPacket); after a time-out leave room for one segment (s.5.6.4.4)."""
     if loss.new_episode > 0.0 or loss.timeout > 0.0:
-        save_cwnd(state, state.recovery_rounds > 0.0)
+        bbr.save_cwnd(state, state.recovery_rounds > 0.0)
         state.recovery_rounds = max(1.0, state.recovery_rounds)
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes + loss.lost_bytes
     if state.loss_ranges == 0.0:
@@ -555,8 +458,8 @@ def on_loss(state: Any, loss: Any) -> None:
         state.samples_probe = 0.0
         if loss.app_limited == 0.0:
             crossed_bytes = inflight_at_loss(loss.lost_bytes, loss.tx_inflight_bytes, loss.lost_since_bytes)
-            state.high_inflight_bytes = max(crossed_bytes, BETA * _target_bytes(state))
-        if state.mode == UP:
+            state.high_inflight_bytes = max(crossed_bytes, bbr.BETA * _target_bytes(state))
+        if state.mode == bbr.UP:
             _enter_down(state, loss.now_s, loss.delivered_bytes)
         # Losses are signalled after the ACK that reveals them, but take effect at once.
         set_pacing_rate(state, state.pacing_gain)
@@ -570,9 +473,9 @@ def on_tick(state: Any, tick: Any) -> None:
     if tick.inflight_bytes > 0.0 or state.min_rtt_s == 0.0:
         return
     state.extra_start_s = tick.now_s
-    if state.mode == PROBE_RTT:
+    if state.mode == bbr.PROBE_RTT:
         _check_probe_rtt_done(state, tick.now_s, tick.delivered_bytes)
     else:
         state.probe_rtt_done_s = IDLE
-        if state.mode in (DOWN, CRUISE, REFILL, UP):
+        if state.mode in (bbr.DOWN, bbr.CRUISE, bbr.REFILL, bbr.UP):
             set_pacing_rate(state, 1.0)

@@ -36,6 +36,49 @@ QUANTA = 3.0  # 4.6.4.2; s.5.5.8.1: offload_budget of TCP
 UP_EXTRA_MSS = 2.0  # 4.6.4.2; s.5.6.4.2: QuantizationBudget
 
 
+FIELDS = (
+    "mode",
+    "pacing_gain",
+    "cwnd_gain",
+    "rounds",
+    "round_end_bytes",  # the round ends when so many bytes are delivered (next_round_delivered)
+    "max_bandwidth_Bps",
+    "cycle_bandwidth_Bps",  # largest of this and of the cycle before (MaxBwFilterLen = 2)
+    "last_cycle_bandwidth_Bps",
+    "latest_bandwidth_Bps",  # bw_latest: largest of this round
+    "latest_inflight_bytes",  # inflight_latest: largest delivered in a round trip, this round
+    "bandwidth_Bps",  # bw: in use
+    "low_bandwidth_Bps",  # bw_shortterm
+    "low_inflight_bytes",  # inflight_shortterm
+    "high_inflight_bytes",  # inflight_longterm
+    "ack_phase",
+    "samples_probe",  # is_bw_probe_sample: losses may lower high_inflight_bytes
+    "min_rtt_s",
+    "min_rtt_at_s",
+    "probe_min_rtt_s",  # probe_rtt_min_delay
+    "probe_min_rtt_at_s",
+    "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
+    "probe_rtt_round_done",
+    "extra_start_s",
+    "extra_bytes",  # delivered since extra_start_s
+    # maximum of the extra bytes acknowledged over 10 rounds, stored negated
+    "extra_a",
+    "extra_a_at",
+    "extra_b",
+    "extra_b_at",
+    "extra_c",
+    "extra_c_at",
+    "full_pipe",  # full_bw_reached
+    "full_bandwidth_Bps",
+    "full_rounds",  # full_bw_count
+    "probe_wait_s",  # bw_probe_wait
+    "rounds_since_probe",
+    "saved_cwnd_bytes",  # prior_cwnd
+    "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
+    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+)
+
+
 @kernel
 def take_bandwidth(state: Any, rate_Bps: float, limited: bool) -> None:
     """Put a delivery rate into the bandwidth filter; a limited one only if it is no less (4.5.2.3; s.5.5.5)."""

@@ -30,7 +30,6 @@ SENT_SHARE = 0.75  # of what was planned, below which an experiment decides noth
 SMALLEST_SHARE = 0.5  # of the rate, that one such experiment leaves
 
 FIELDS = (
-    "initial_window_mss",  # parameter
     "mode",
     "rate_Bps",  # base rate
     "srtt_s",
@@ -237,9 +236,6 @@ def init_intervals(state: Any) -> None:
     """Send the initial window unpaced: the first RTT sample sets the rate."""
     state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
     state.pacing_rate_Bps = np.inf
-    state.n_intervals = 0.0
-    state.rate_Bps = 0.0
-    state.srtt_s = 0.0
 
 
 @kernel

@@ -9,25 +9,10 @@ authors' user-space code.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
+from ccenv.agents.classic.common import Cca, initial_window
 from ccenv.agents.classic.pcc import common as pcc
-from ccenv.agents.classic.pcc.common import (
-    MIN_INTERVAL_MSS,
-    bounded,
-    count_loss,
-    draw,
-    fell_short,
-    init_intervals,
-    loss_share,
-    receive,
-    send_on,
-    start_experiment,
-)
-from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.network.path import MBPS_IN_BPS
 
@@ -44,21 +29,20 @@ SLOPE_TOLERANCE = 0.01  # NSDI 2018 s.4.2: smaller slopes of the RTT are noise
 TIMEOUT_FACTOR = 0.5  # NSDI 2018 s.4.3: results that do not come halve the rate
 INTERVAL_RTTS = 1.0  # NSDI 2018 s.5
 
-STATE = state_record(
-    *pcc.FIELDS,
-    "last_utility",
-    "direction",  # of the last change
-    "same_direction",  # changes in a row
-    "bound_steps",  # k of the bound omega_0 + k delta
-    "checking",  # 1: the experiment repeats one whose outcome made no sense
-    "doubted_gradient",  # of that one
+sender = Cca(
+    "vivace",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        *pcc.FIELDS,
+        "last_utility",
+        "direction",  # of the last change
+        "same_direction",  # changes in a row
+        "bound_steps",  # k of the bound omega_0 + k delta
+        "checking",  # 1: the experiment repeats one whose outcome made no sense
+        "doubted_gradient",  # of that one
+    ),
 )
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Vivace sender, with a window in segments, >= 1, before the first RTT sample."""
-    parameter = initial_window("vivace", initial_window_mss)
-    return classic_sender("vivace", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
 @kernel
@@ -84,55 +68,50 @@ def amplifier(same_direction: float) -> float:
 
 def init(state: Any) -> None:
     """Start by doubling."""
-    init_intervals(state)
+    pcc.init_intervals(state)
     state.mode = STARTING
     state.last_utility = -1e300
-    state.direction = 0.0
-    state.same_direction = 0.0
-    state.bound_steps = 0.0
-    state.checking = 0.0
-    state.doubted_gradient = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
     """Collect results; decide when an experiment is complete."""
-    done = receive(state, ack)
+    done = pcc.receive(state, ack)
     if state.rate_Bps == 0.0:
-        state.rate_Bps = bounded(state, state.cwnd_bytes / ack.rtt_s)
+        state.rate_Bps = pcc.bounded(state, state.cwnd_bytes / ack.rtt_s)
         _experiment(state, ack.now_s)
     elif done:
-        if state.limited == 0.0 and fell_short(state):
+        if state.limited == 0.0 and pcc.fell_short(state):
             state.mode = PROBING
         elif state.limited == 0.0:
             _decide(state)
         _experiment(state, ack.now_s)
-    send_on(state, ack.now_s)
+    pcc.send_on(state, ack.now_s)
 
 
 @kernel
 def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     if state.mode == STARTING:
-        start_experiment(state, now_s, 1, INTERVAL_RTTS, MIN_INTERVAL_MSS, rate, rate, rate, rate)
+        pcc.start_experiment(state, now_s, 1, INTERVAL_RTTS, pcc.MIN_INTERVAL_MSS, rate, rate, rate, rate)
         return
-    sign = 1.0 if draw(state) < 0.5 else -1.0
+    sign = 1.0 if pcc.draw(state) < 0.5 else -1.0
     first, second = rate * (1.0 + sign * PROBE_STEP), rate * (1.0 - sign * PROBE_STEP)
-    start_experiment(state, now_s, 2, INTERVAL_RTTS, MIN_INTERVAL_MSS, first, second, rate, rate)
+    pcc.start_experiment(state, now_s, 2, INTERVAL_RTTS, pcc.MIN_INTERVAL_MSS, first, second, rate, rate)
 
 
 @kernel
 def _decide(state: Any) -> None:
-    loss_0 = loss_share(state.acked_0_bytes, state.lost_0_bytes)
+    loss_0 = pcc.loss_share(state.acked_0_bytes, state.lost_0_bytes)
     first = utility(state.rate_0_Bps, state.slope_0, loss_0)
     if state.mode == STARTING:
         if first > state.last_utility:
             state.last_utility = first
-            state.rate_Bps = bounded(state, 2.0 * state.rate_Bps)
+            state.rate_Bps = pcc.bounded(state, 2.0 * state.rate_Bps)
         else:
             state.mode = PROBING
-            state.rate_Bps = bounded(state, 0.5 * state.rate_Bps)
+            state.rate_Bps = pcc.bounded(state, 0.5 * state.rate_Bps)
         return
-    loss_1 = loss_share(state.acked_1_bytes, state.lost_1_bytes)
+    loss_1 = pcc.loss_share(state.acked_1_bytes, state.lost_1_bytes)
     second = utility(state.rate_1_Bps, state.slope_1, loss_1)
     faster = (state.rate_0_Bps - state.rate_1_Bps) / MBPS_IN_BPS
     gradient = (first - second) / faster
@@ -168,14 +147,14 @@ def _follow(state: Any, gradient: float) -> None:
         while state.bound_steps > 0.0 and wanted_Bps <= (FIRST_BOUND + (state.bound_steps - 1.0) * BOUND_STEP) * state.rate_Bps:
             state.bound_steps -= 1.0
     # A bound above 1 must not turn the rate negative.
-    state.rate_Bps = bounded(state, state.rate_Bps + direction * wanted_Bps)
+    state.rate_Bps = pcc.bounded(state, state.rate_Bps + direction * wanted_Bps)
 
 
 def on_loss(state: Any, loss: Any) -> None:
     """Count the loss; halve the rate and begin anew after a time-out."""
-    count_loss(state, loss.lost_bytes)
+    pcc.count_loss(state, loss.lost_bytes)
     if loss.timeout > 0.0 and state.rate_Bps > 0.0:
-        state.rate_Bps = bounded(state, TIMEOUT_FACTOR * state.rate_Bps)
+        state.rate_Bps = pcc.bounded(state, TIMEOUT_FACTOR * state.rate_Bps)
         state.mode = PROBING
         state.checking = 0.0
         _experiment(state, loss.now_s)
@@ -183,4 +162,4 @@ def on_loss(state: Any, loss: Any) -> None:
 
 def on_tick(state: Any, tick: Any) -> None:
     """Go on to the next interval when its time has come."""
-    send_on(state, tick.now_s)
+    pcc.send_on(state, tick.now_s)

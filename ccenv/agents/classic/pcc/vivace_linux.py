@@ -14,12 +14,9 @@ truncated; the first interval is at the first rate itself.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ccenv.agents.callbacks import state_record
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
-from ccenv.agents.sender import ClassicSender
+from ccenv.agents.classic.common import Cca, initial_window, smoothed_rtt
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 
@@ -47,58 +44,56 @@ MIN_RATE_MSS = 2.0  # PCC_RATE_MIN_PACKETS_PER_RTT
 MAX_RATE_Bps = 1e12  # far above any link
 NOTHING_YET = -1e300  # utility before the first interval
 
-STATE = state_record(
-    "initial_window_mss",  # parameter
-    "mode",
-    "rate_Bps",
-    "last_rate_Bps",
-    "srtt_s",
-    "lost_bytes",
-    "counted_bytes",  # delivered or lost by the last signal
-    "sending",  # interval being sent
-    "receiving",  # interval whose packets are counted
-    "waiting",  # 1: all intervals are sent
-    # by interval: rate; what had been sent when it began and when it ended, 0: not yet; how long it was sent; utility
-    "rate_0_Bps",
-    "rate_1_Bps",
-    "rate_2_Bps",
-    "rate_3_Bps",
-    "begin_0_bytes",
-    "begin_1_bytes",
-    "begin_2_bytes",
-    "begin_3_bytes",
-    "end_0_bytes",
-    "end_1_bytes",
-    "end_2_bytes",
-    "end_3_bytes",
-    "time_0_s",  # when it began, then how long it was sent
-    "time_1_s",
-    "time_2_s",
-    "time_3_s",
-    "utility_0",
-    "utility_1",
-    "utility_2",
-    "utility_3",
-    # of the interval that is received
-    "got_bytes",
-    "missed_bytes",
-    "first_rtt_s",
-    "last_rtt_s",
-    "first_s",
-    "last_s",
-    "counted_lost_bytes",  # lost and delivered by the last signal
-    "counted_delivered_bytes",
-    # of steps
-    "amplifier",
-    "swings",
-    "bound",
+sender = Cca(
+    "vivace_linux",
+    __name__,
+    parameters=(initial_window(),),
+    fields=(
+        "mode",
+        "rate_Bps",
+        "last_rate_Bps",
+        "srtt_s",
+        "lost_bytes",
+        "counted_bytes",  # delivered or lost by the last signal
+        "sending",  # interval being sent
+        "receiving",  # interval whose packets are counted
+        "waiting",  # 1: all intervals are sent
+        # by interval: rate; what had been sent when it began and when it ended, 0: not yet; how long it was sent; utility
+        "rate_0_Bps",
+        "rate_1_Bps",
+        "rate_2_Bps",
+        "rate_3_Bps",
+        "begin_0_bytes",
+        "begin_1_bytes",
+        "begin_2_bytes",
+        "begin_3_bytes",
+        "end_0_bytes",
+        "end_1_bytes",
+        "end_2_bytes",
+        "end_3_bytes",
+        "time_0_s",  # when it began, then how long it was sent
+        "time_1_s",
+        "time_2_s",
+        "time_3_s",
+        "utility_0",
+        "utility_1",
+        "utility_2",
+        "utility_3",
+        # of the interval that is received
+        "got_bytes",
+        "missed_bytes",
+        "first_rtt_s",
+        "last_rtt_s",
+        "first_s",
+        "last_s",
+        "counted_lost_bytes",  # lost and delivered by the last signal
+        "counted_delivered_bytes",
+        # of steps
+        "amplifier",
+        "swings",
+        "bound",
+    ),
 )
-
-
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
-    """Build a PCC Vivace sender as in the Linux module, with a window in segments, >= 1, before the first RTT sample."""
-    parameter = initial_window("vivace_linux", initial_window_mss)
-    return classic_sender("vivace_linux", sys.modules[__name__], STATE, initial_window_mss=parameter)
 
 
 @kernel
@@ -113,14 +108,8 @@ def init(state: Any) -> None:
     state.mode = STARTING
     state.rate_Bps = FIRST_RATE_Bps
     state.last_rate_Bps = FIRST_RATE_Bps
-    state.srtt_s = 0.0
-    state.lost_bytes = 0.0
-    state.counted_bytes = 0.0
-    state.counted_lost_bytes = 0.0
-    state.counted_delivered_bytes = 0.0
     state.utility_0 = NOTHING_YET
     state.amplifier = FIRST_AMPLIFIER
-    state.swings = 0.0
     state.bound = FIRST_BOUND
     state.pacing_rate_Bps = FIRST_RATE_Bps
     _one_interval(state)
@@ -370,7 +359,3 @@ def on_loss(state: Any, loss: Any) -> None:
             _one_interval(state)
         else:
             _trials(state)
-
-
-def on_tick(state: Any, tick: Any) -> None:
-    """Do nothing: the module acts on ACKs and losses only."""
