@@ -10,7 +10,7 @@ from packet_link import run_link
 from signals_play import BDP_MSS, LINK, MSS, RTT_S, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.bbr import bbr1, bbr2, bbr3
+from ccenv.agents.classic.bbr import bbr1, bbr3
 from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import UNLIMITED_BYTES
 
