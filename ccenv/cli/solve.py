@@ -11,7 +11,6 @@ from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, pr
 
 if TYPE_CHECKING:
     from ccenv.proofs.games.boards import Boards
-    from ccenv.proofs.games.game import Game
 
 MOST_BOARDS_PLAYED = 50_000
 """A game with more boards is told by its value only: a line of play needs the cost of every board at every step."""
@@ -47,27 +46,36 @@ def command(
 
     Example: ccenv solve cbr_small --json; ccenv solve ccac_small --loss 1 --steps --json; ccenv solve cbr_small --learn ppo
     """
-    if learn is not None:
-        return _learn(name, learn, out, json, plain=loss is None and not steps and sender == "optimal")
     from ccenv.base.errors import InputError
+    from ccenv.base.figure import require_picture
     from ccenv.proofs.games.boards import explore
+    from ccenv.proofs.games.figure import draw_steps
     from ccenv.proofs.games.game import load_game
+    from ccenv.proofs.games.values import ramp_steps, steps_to, theorem_rows
 
+    if learn is not None:
+        if loss is not None or steps or sender != "optimal":
+            raise InputError("--learn takes a game as its file says: no --loss, --steps or --sender")
+        return _learn(name, learn, out, json)
     if steps and sender != "optimal":
         raise InputError("--steps counts steps under best play of both sides: no --sender goes with it")
     game = load_game(name)
     if loss is not None:
         game = game.changed(loss=int(loss) if loss.lstrip("-").isdecimal() else loss)
-    boards = explore(game)
-    data = _about(game, boards) | (_steps(game, boards) if steps else _value(boards, sender, out))
-    if steps and out is not None:
-        from ccenv.base.figure import require_picture
-        from ccenv.proofs.games.figure import draw_steps
-        from ccenv.proofs.games.values import theorem_rows
-
-        require_picture(out)
-        data["theorem_6_1"] = theorem_rows(game)
-        draw_steps(data["theorem_6_1"], out)
+    boards, about = explore(game), game.model_dump(exclude={"name", "summary", "source"})
+    data = {"game": game.name, **about, "most_inflight": game.inflight_cap, "boards": len(boards), "moves": len(boards.target)}
+    if steps:
+        try:
+            ramp = list(ramp_steps(game).values())
+        except InputError:  # without an allowance theorem 6.1 says nothing
+            ramp = None
+        data |= {"steps": [steps_to(boards, rate) for rate in game.rates[1:]], "ramp_steps": ramp}
+        if out is not None:
+            require_picture(out)
+            data["theorem_6_1"] = theorem_rows(game)
+            draw_steps(data["theorem_6_1"], out)
+    else:
+        data |= _value(boards, sender, out)
     if json:
         print_json(data)
         return 0
@@ -79,85 +87,64 @@ def command(
         print_text(f"{game.name}: every sender starves, the game has no value: {data['reason']}")
     else:
         print_text(f"{game.name}: regret {data['regret']} packets after {game.horizon_steps} steps, {len(boards)} boards")
-    if data.get("line"):
-        shown = [column for column in data["line"][0] if column != "board"]
-        rows = [[row[column] for column in shown] for row in data["line"]]
-        print_table(f"{sender} against its worst network", shown, rows)
+        if data["reason"]:
+            print_text(f"{game.name}: {data['reason']}")
+    if rows := data.get("line"):
+        shown = [column for column in rows[0] if column != "board"]
+        print_table(f"{sender} against its worst network", shown, [[row[column] for column in shown] for row in rows])
     if out is not None:
         print_text(f"wrote {out}")
     return 0
 
 
-def _learn(name: str, config: str, out: Path | None, json: bool, plain: bool) -> int:
-    """Let a policy learn a game and print its curve beside the value."""
-    from ccenv.base.errors import InputError
+def _learn(name: str, config: str, out: Path | None, json: bool) -> int:
     from ccenv.base.figure import require_picture
     from ccenv.proofs.games.figure import draw_learning
     from ccenv.training.games import learn, load_training
 
-    if not plain:
-        raise InputError("--learn takes a game as its file says: no --loss, --steps or --sender")
     training = load_training(config)
     stores = out is not None and out.suffix == ".safetensors"
     if out is not None and not stores:
         require_picture(out)
     learned = learn(name, training, lambda row: None if json else print_text(f"  {row['steps']} steps: regret {row['regret']:g}"))
-    if out is not None and stores:
-        learned.save(out)
-    elif out is not None:
-        draw_learning(f"{training.algorithm} on {name}", learned.value, learned.curve, out)
-    last = learned.curve[-1]
+    title, curve = f"{training.algorithm} on {name}", learned.curve
+    if out is not None:
+        learned.save(out) if stores else draw_learning(title, learned.value, curve, out)
     if json:
-        print_json({"game": name, "value": learned.value, "learned": last, "curve": learned.curve})
+        print_json({"game": name, "value": learned.value, "learned": curve[-1], "curve": curve})
         return 0
-    print_table(f"{training.algorithm} on {name}; value {learned.value}", [*last], [[*row.values()] for row in learned.curve])
+    print_table(f"{title}; value {learned.value}", [*curve[-1]], [[*row.values()] for row in curve])
     if out is not None:
         print_text(f"wrote {out}")
     return 0
 
 
-def _about(game: Game, boards: Boards) -> dict[str, Any]:
-    """Return what every table of a game says: grid, feedback, allowance, horizon."""
-    kept = ("model", "jitter_steps", "rates", "buffers", "deepest_buffer_bdp", "feedback_steps", "loss", "horizon_steps")
-    fields = game.model_dump(include=set(kept))
-    return {
-        "game": game.name,
-        **{name: fields[name] for name in kept},
-        "most_inflight": game.inflight_cap,
-        "boards": len(boards),
-        "moves": len(boards.target),
-    }
-
-
-def _steps(game: Game, boards: Boards) -> dict[str, Any]:
-    from ccenv.base.errors import InputError
-    from ccenv.proofs.games.values import ramp_steps, steps_to
-
-    try:
-        ramp = list(ramp_steps(game).values())
-    except InputError:  # without an allowance theorem 6.1 says nothing
-        ramp = None
-    return {"steps": [steps_to(boards, rate) for rate in game.rates[1:]], "ramp_steps": ramp}
-
-
 def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
-    """Return the value of a game, or that it starves every sender, and a line of play where the game is small enough."""
+    """Return the value of a game, or why it has none, and a line of play where the game is small enough."""
     from ccenv.base.errors import InputError
+    from ccenv.proofs.games.figure import draw_line
     from ccenv.proofs.games.players import line, optimal_share, regret_of, sender_on
-    from ccenv.proofs.games.values import Solved, regret, share_kept, unshrunk
+    from ccenv.proofs.games.traces import trace_of
+    from ccenv.proofs.games.values import Solved, delay_kept, regret, share_kept, unshrunk
 
-    kept = share_kept(boards)
-    data: dict[str, Any] = {
+    kept, reasons, data = share_kept(boards), list[str](), dict[str, Any]()
+    if kept.starves:
+        reasons.append(f"the network has a certificate that keeps the sender to {kept.below} of the link for ever")
+        if unshrunk(boards):
+            reasons.append("whatever is sent, the fastest link and a slower one stay possible ([CCmatic] lemma 2.1)")
+    if len(boards.game.delays) > 1:
+        delay = delay_kept(boards)
+        data |= {"delay_steps": delay.kept, "busy_delay_steps": delay.busy}
+        if delay.unshrunk:
+            reasons.append(f"no sender that keeps the link busy has a bound on the queueing delay below {delay.busy:g} steps")
+            reasons.append("whatever it sends, the least and the greatest propagation delay stay possible ([CCmatic] lemma 4.1)")
+    data |= {
         "regret": None if kept.starves else regret(boards, boards.game.horizon_steps),
         "starves": kept.starves,
         "share": float(kept.share),
         "share_below": None if kept.below is None else float(kept.below),
-        "reason": None,
+        "reason": "; ".join(reasons) or None,
     }
-    if kept.starves:
-        data["reason"] = f"the network has a certificate that keeps the sender to {kept.below} of the link for ever"
-        if unshrunk(boards):
-            data["reason"] += "; whatever is sent, the fastest link and a slower one stay possible ([CCmatic] lemma 2.1)"
     if len(boards) > MOST_BOARDS_PLAYED:
         if sender != "optimal" or out is not None:
             raise InputError(
@@ -168,13 +155,8 @@ def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
     player = sender_on(sender, solved)
     rows = [] if sender == "random" and out is None else line(player, solved)
     if out is not None and out.suffix == ".npz":
-        from ccenv.proofs.games.traces import trace_of
-
         trace_of(boards, rows, sender).save(out)
     elif out is not None:
-        from ccenv.proofs.games.figure import draw_line
-
         draw_line(boards, rows, out)
     worst = None if kept.starves else regret_of(player, solved)
-    played = {"name": sender, "regret": worst, "optimal_share": optimal_share(player, solved)}
-    return data | {"sender": played, "line": rows}
+    return data | {"sender": {"name": sender, "regret": worst, "optimal_share": optimal_share(player, solved)}, "line": rows}

@@ -61,7 +61,7 @@ def solved_game(name: str, horizon_steps: int | None) -> Solved:
 
 
 class GameCore(Episodes):
-    """A batch of runs of a solved game.
+    """A batch of runs of a solved game, and the sender's view of it (``ccenv.envs.common.episodes.Task``).
 
     Attributes:
         solved: the game; an episode ends at its horizon.
@@ -70,9 +70,15 @@ class GameCore(Episodes):
 
     term_names = TERMS
     terminates = True
+    rows_per_env = 1
 
-    def __init__(self, num_envs: int, settings: GameSettings, answer: int | None = None) -> None:
-        """Solve the game and put all runs on its first board; ``answer`` says how the network plays, instead of the settings."""
+    def __init__(self, num_envs: int, settings: GameSettings, record: bool = False, answer: int | None = None) -> None:
+        """Solve the game and put all runs on its first board.
+
+        ``record`` is for pictures, which a game has none of here; ``answer`` says how the network plays, instead of the settings.
+        """
+        if record:
+            raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
         self.solved = solved_game(settings.game, settings.horizon_steps)
         super().__init__(num_envs, self.solved.horizon_steps, (1, len(TERMS)))
         boards = self.solved.boards
@@ -80,28 +86,31 @@ class GameCore(Episodes):
         self._answer = by_settings if answer is None else answer
         self._graph = (boards.first_action, boards.first_edge, boards.delivered, boards.lost, boards.target)
         self._fastest = boards.fastest.astype(np.int64)
-        self.n_actions = boards.game.most_sent + 1
-        self.n_answers = int(np.diff(boards.first_edge).max())
-        self._legal = np.arange(self.n_actions) < boards.actions[:, None]
-        self.n_elements = boards.seen.shape[1] + 1
+        self.n_actions, self.n_answers = boards.game.most_sent + 1, int(np.diff(boards.first_edge).max())
+        self._legal = (np.arange(self.n_actions) < boards.actions[:, None]).astype(np.int8)
+        self.single_observation_space = spaces.Box(0.0, 1.0, (boards.seen.shape[1] + 1,), np.float32)
+        self.single_action_space: spaces.Space[Any] = spaces.Discrete(self.n_actions)
         self._keys = np.stack(self.keys(), axis=1).astype(np.float64)
         self.board = np.zeros(num_envs, np.int64)
         self.reward, self._error, self._lost = np.zeros(num_envs), np.zeros(num_envs), np.zeros(num_envs)
+
+    @property
+    def core(self) -> GameCore:
+        """The batch, as the adapters ask a task for it."""
+        return self
 
     def _start(self, indices: np.ndarray) -> None:
         self._begin(indices, np.zeros(len(indices)))
         self._keys[indices], self.board[indices] = np.stack(self.keys(indices), axis=1), 0
 
-    def advance(self, sent: np.ndarray, answers: np.ndarray | None = None) -> np.ndarray:
-        """Take one step; return the rewards (B,)."""
-        chosen_answers = self.elapsed if answers is None else answers
+    def step(self, actions: np.ndarray, answers: np.ndarray | None = None) -> np.ndarray:
+        """Take one step with the actions of all environments; return the rewards (B,)."""
         kernels.play(
             *(self._graph, self.solved.table, self._fastest, self._answer, self._keys, self.elapsed, self.board),
-            *(sent, chosen_answers, self.reward, self._error, self._lost),
+            *(whole_actions(actions, self.num_envs), self.elapsed if answers is None else answers),
+            *(self.reward, self._error, self._lost),
         )
-        self.sums[:, 0, 0] -= self.reward
-        self.sums[:, 0, 1] += self._error
-        self.sums[:, 0, 2] += self._lost
+        self.sums[:, 0] += np.stack([-self.reward, self._error, self._lost], axis=1)
         return self.reward.copy()
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
@@ -116,40 +125,14 @@ class GameCore(Episodes):
         sums: np.ndarray = self.sums[mask]
         return sums
 
-    def legal(self) -> np.ndarray:
-        """Return the legal actions, (B, n_actions) of 0 and 1."""
-        return np.asarray(self._legal[self.board], dtype=np.int8)
-
-    def observations(self) -> np.ndarray:
-        """Return what the boards of all runs say, and the share of the steps that are left, (B, n_elements) float32."""
+    def observe(self) -> np.ndarray:
+        """Return what the boards of all runs say, and the share of the steps that are left, (B, elements) float32."""
         left = (self.episode_steps - self.elapsed) / self.episode_steps
         return np.concatenate([self.solved.boards.seen[self.board], left[:, None]], axis=1, dtype=np.float32)
 
-
-class GameTask:
-    """The sender's view of a batch of games (``ccenv.envs.common.episodes.Task``)."""
-
-    rows_per_env = 1
-
-    def __init__(self, num_envs: int, settings: GameSettings, record: bool = False) -> None:
-        """Solve the game; ``record`` is for pictures, which a game has none of here."""
-        if record:
-            raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
-        self.core = GameCore(num_envs, settings)
-        self.single_observation_space = spaces.Box(0.0, 1.0, (self.core.n_elements,), np.float32)
-        self.single_action_space: spaces.Space[Any] = spaces.Discrete(self.core.n_actions)
-
-    def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take one step with the actions of all environments; return the rewards (B,)."""
-        return self.core.advance(whole_actions(actions, self.core.num_envs))
-
-    def observe(self) -> np.ndarray:
-        """Return the observations of all environments."""
-        return self.core.observations()
-
     def infos(self) -> dict[str, np.ndarray]:
-        """Return the legal actions."""
-        return {"action_mask": self.core.legal()}
+        """Return the legal actions, (B, n_actions) of 0 and 1."""
+        return {"action_mask": self._legal[self.board]}
 
 
 def whole_actions(actions: Any, num_envs: int) -> np.ndarray:
@@ -198,15 +181,15 @@ class GameEnv(TaskEnv):
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
-    task: GameTask
+    task: GameCore
 
     env_id = _ID
     read_settings = staticmethod(read_game_settings)
-    make_task = staticmethod(GameTask)
+    make_task = GameCore
 
     def action_masks(self) -> np.ndarray:
         """Return the legal actions, as the maskable PPO of sb3-contrib asks for them."""
-        return np.asarray(self.task.core.legal()[0], dtype=np.bool_)
+        return np.asarray(self.task.infos()["action_mask"][0], dtype=np.bool_)
 
 
 class GameVectorEnv(TaskVectorEnv):

@@ -52,13 +52,11 @@ class GameDuelEnv(AgentsEnv):
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
         """Build the environment of some settings; ``render_mode`` is None."""
-        if render_mode is not None:
-            raise InputError("render_mode must be None: ccenv solve GAME --out draws a line of play")
         if "network" in settings:
             raise InputError("network: it is an agent here; for a fixed one see ccenv/Game-v0")
-        core = GameCore(1, read_game_settings(settings, _ID), kernels.GIVEN)
+        core = GameCore(1, read_game_settings(settings, _ID), render_mode is not None, kernels.GIVEN)
         self._sent: int | None = None
-        seen = spaces.Box(0.0, 1.0, (core.n_elements + 2,), np.float32)
+        seen = spaces.Box(0.0, 1.0, (core.single_observation_space.shape[0] + 2,), np.float32)
         actions: dict[str, Any] = {SENDER: spaces.Discrete(core.n_actions), NETWORK: spaces.Discrete(core.n_answers)}
         super().__init__(core, None, {SENDER: seen, NETWORK: seen}, actions)
 
@@ -73,16 +71,16 @@ class GameDuelEnv(AgentsEnv):
         """Take one turn: the sender's action, or the network's answer to it."""
         reward = 0.0
         if self._sent is None:
-            sent, legal = int(whole_actions(actions[SENDER], 1)[0]), int(self.core.legal()[0].sum())
-            self._sent = sent if 0 <= sent < legal else 0
+            sent = int(whole_actions(actions[SENDER], 1)[0])
+            self._sent = sent if sent < self.core.infos()["action_mask"].sum() else 0
         else:
-            reward = float(self.core.advance(np.array([self._sent]), whole_actions(actions[NETWORK], 1))[0])
+            reward = float(self.core.step(np.array([self._sent]), whole_actions(actions[NETWORK], 1))[0])
             self._sent = None
         return {SENDER: reward, NETWORK: -reward}
 
     def _observe(self) -> dict[str, np.ndarray]:
         turn = [0.0, 0.0] if self._sent is None else [1.0, self._sent / (self.core.n_actions - 1)]
-        seen = np.append(self.core.observations()[0], np.array(turn, np.float32))
+        seen = np.append(self.core.observe()[0], np.array(turn, np.float32))
         return {SENDER: seen, NETWORK: seen.copy()}
 
     def _infos(self, over: bool) -> dict[str, dict[str, Any]]:
@@ -92,7 +90,7 @@ class GameDuelEnv(AgentsEnv):
         if self._sent is not None:
             count = len(self.core.solved.boards.answers(int(self.core.board[0]), self._sent))
             answers = (np.arange(self.core.n_answers) < count).astype(np.int8)
-        sender: dict[str, Any] = {"action_mask": self.core.legal()[0]}
+        sender: dict[str, Any] = {"action_mask": self.core.infos()["action_mask"][0]}
         if self._sent is None and self.core.elapsed[0]:
             sender |= {name: float(values[0]) for name, values in self.core.step_info().items()}
         return {SENDER: sender, NETWORK: {"action_mask": answers}}

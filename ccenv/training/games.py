@@ -49,12 +49,9 @@ class GameTraining(StrictModel):
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learnt.
+    """What was learnt: the first policy with the least regret against its worst network, and the value of the game.
 
-    Attributes:
-        layers: of the policy of the first row with the least regret against its worst network.
-        curve: a row per evaluation: ``steps``, ``cpu_s``, ``regret`` (optimal network), ``worst``, ``random``, ``optimal_share``.
-        value: of the game.
+    A row of the curve has ``steps``, ``cpu_s``, ``regret`` (optimal network), ``worst``, ``random`` and ``optimal_share``.
     """
 
     layers: Layers
@@ -90,12 +87,11 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
         for steps, layers in (_rllib if training.algorithm == "rllib" else _sb3)(game, training):
             sender = policy_sender("learned", layers, solved)
             regret, worst, random = (regret_of(sender, solved, name) for name in ("optimal", "worst", "random"))
-            row = {"steps": steps, "cpu_s": round(time.process_time() - begin, 1)}
-            row |= {"regret": regret, "worst": worst, "random": random, "optimal_share": optimal_share(sender, solved)}
+            row = {"steps": steps, "cpu_s": round(time.process_time() - begin, 1), "regret": regret, "worst": worst}
             if not curve or worst < min(earlier["worst"] for earlier in curve):
                 best = layers
-            curve.append(row)
-            progress(row)
+            curve.append(row | {"random": random, "optimal_share": optimal_share(sender, solved)})
+            progress(curve[-1])
     finally:
         torch.set_num_threads(threads)
     return Learned(best, curve, solved.value)

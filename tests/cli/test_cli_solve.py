@@ -42,6 +42,14 @@ def test_starvation_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str])
     assert "every sender starves" in capsys.readouterr().out
 
 
+def test_without_a_smaller_set_of_delays_no_bound_on_the_queueing_delay(capsys: pytest.CaptureFixture[str]) -> None:
+    found = solve(capsys, "ideal_delays")
+    assert (found["delay_steps"], found["busy_delay_steps"], found["starves"]) == (0, 2, False)
+    assert "lemma 4.1" in found["reason"]
+    assert main(["solve", "ideal_delays"]) == 0
+    assert "no sender that keeps the link busy has a bound" in capsys.readouterr().out
+
+
 def test_pictures_of_the_belief_set(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     solve(capsys, "cbr_small", "--out", str(tmp_path / "line.svg"))
     first = (tmp_path / "line.svg").read_bytes()
@@ -74,6 +82,9 @@ def test_a_line_is_a_legal_trace(capsys: pytest.CaptureFixture[str], tmp_path: A
         (["cbr_small", "--steps", "--sender", "cc_qdel"], "no --sender goes with it"),
         (["cbr_small", "--steps", "--out", "steps.gif"], "ends in '.gif'"),
         (["cbr_small", "--sender", "random", "--out", "line.npz"], "draws its actions"),
+        (["ideal_delays", "--out", "line.npz"], "not for a trace"),
+        (["ideal_delays", "--out", "line.svg"], "not for the engine's bounds"),
+        (["ideal_delays", "--sender", "bounds:cc_qdel"], "not for the engine's bounds"),
         (["cbr_small", "--learn", "ppo", "--steps"], "--learn takes a game as its file says"),
     ],
 )

@@ -7,6 +7,7 @@ of the whole history are checked against the laws of the model.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import product
 
 from ccenv.proofs.games.game import Game
@@ -53,18 +54,43 @@ def _ccac(rate: int, buffer: int, history: History) -> Iterator[tuple[int, int]]
             yield min(tokens - admitted, rate), 0
 
 
-def belief_set(game: Game, history: History) -> set[tuple[int, int, int, int]]:
-    """Return all (C, beta, level, due) that explain a history."""
+def _ideal(game: Game, rate: int, buffer: int, delay: int, history: History) -> Iterator[tuple[int, int]]:
+    """Yield level and what is under way at the end of a history, over all that may have been under way and queued before it."""
+    for past in product(range(rate + 1), repeat=delay - 1):
+        queue, served = game.start_inflight - sum(past), [*past]
+        if not 0 <= queue <= buffer or (queue and served and served[-1] < rate):
+            continue
+        good = True
+        for sent, got, lost in history:
+            served.append(min(rate, queue + sent))
+            left = queue + sent - served[-1]
+            queue = min(left, buffer)
+            good = good and lost == left - queue and got == served[-delay]
+        if good:
+            under_way = served[len(served) - delay + 1 :]
+            yield -queue, sum(packets * (rate + 1) ** age for age, packets in enumerate(reversed(under_way)))
+
+
+def belief_set(game: Game, history: History) -> set[tuple[int, int, int, int, int]]:
+    """Return all (C, beta, level, due, Rm) that explain a history."""
     found = set()
-    for rate, buffer in game.paths:
-        ends = _ccac(rate, buffer, history) if game.model == "ccac" else _cbr(game, rate, buffer, history)
-        found |= {(rate, buffer, *end) for end in ends}
+    for (rate, buffer), delay in product(game.paths, game.delays):
+        if game.model == "ideal":
+            ends = _ideal(game, rate, buffer, delay, history)
+        else:
+            ends = _ccac(rate, buffer, history) if game.model == "ccac" else _cbr(game, rate, buffer, history)
+        found |= {(rate, buffer, *end, delay) for end in ends}
     return found
 
 
-def answers(game: Game, history: History, sent: int) -> dict[tuple[int, int], set[tuple[int, int, int, int]]]:
+def in_flight(game: Game, history: History) -> int:
+    """Return the packets in flight at the end of a history."""
+    return game.start_inflight + sum(a - s - lost for a, s, lost in history)
+
+
+def answers(game: Game, history: History, sent: int) -> dict[tuple[int, int], set[tuple[int, int, int, int, int]]]:
     """Return the belief set after each answer (delivered, lost) that some path may give to an action."""
-    inflight = sum(a - s - lost for a, s, lost in history)
+    inflight = in_flight(game, history)
     found = {}
     for got in range(inflight + sent + 1):
         for lost in range(sent + 1):
@@ -74,10 +100,10 @@ def answers(game: Game, history: History, sent: int) -> dict[tuple[int, int], se
     return found
 
 
-def is_legal(game: Game, history: History, sent: int, after: dict[tuple[int, int], set[tuple[int, int, int, int]]]) -> bool:
+def is_legal(game: Game, history: History, sent: int, after: dict[tuple[int, int], set[tuple[int, int, int, int, int]]]) -> bool:
     """Return whether an action keeps to the allowance and the cap whatever the network answers."""
     allowed = game.allowed_loss
-    inflight = sum(a - s - lost for a, s, lost in history) + sent
+    inflight = in_flight(game, history) + sent
     return all(
         inflight - got - lost <= game.inflight_cap and lost <= min(int(allowed[rate]) for rate, *_ in paths)
         for (got, lost), paths in after.items()
@@ -116,4 +142,21 @@ def steps_to(game: Game, rate: int, most: int, history: History = ()) -> int | N
                     break
         if worst is not None:
             best, most = worst + 1, worst  # only fewer steps count from here on
+    return best
+
+
+def delay_kept(game: Game, steps: int, busy: bool, history: History = ()) -> Fraction:
+    """Return the largest queueing delay that the network can keep possible for so many steps, whatever is sent.
+
+    ``busy``: the sender leaves no link idle that is still possible.
+    """
+    paths = belief_set(game, history)
+    now = max(Fraction(max(0, -level), rate) for rate, _, level, *_ in paths)
+    best = now
+    for sent in range(game.most_sent + 1 if steps else 0):
+        after = answers(game, history, sent)
+        if not is_legal(game, history, sent, after):
+            break
+        if not busy or all(sent - level >= rate for rate, _, level, *_ in paths):
+            best = min(best, max(delay_kept(game, steps - 1, busy, (*history, (sent, *answer))) for answer in after))
     return best

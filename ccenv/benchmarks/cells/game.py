@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any, ClassVar
 
 from ccenv.agents.identity import sender_hash
@@ -15,30 +16,15 @@ from ccenv.base.foreign import parse_json, read_bounded
 from ccenv.base.foreign.tensors import MAX_FILE_BYTES
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, nan_to_none
 from ccenv.benchmarks.suite.game import GameSuite
+from ccenv.proofs.games import players
 from ccenv.proofs.games.boards import explore
 from ccenv.proofs.games.game import Game
-from ccenv.proofs.games.players import (
-    BOUNDS,
-    POLICIES,
-    PROGRAMS,
-    SENDERS,
-    WEIGHTS,
-    first_error,
-    optimal_share,
-    regret_of,
-    sender_on,
-)
 from ccenv.proofs.games.values import Solved
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameCell(Cell):
-    """A sender on a game.
-
-    Attributes:
-        game: its fields.
-        network: who answers.
-    """
+    """A sender on a game, given by its fields, and the network that answers."""
 
     game: dict[str, Any]
     network: str
@@ -53,19 +39,18 @@ class GameCell(Cell):
     def run(self) -> dict[str, Any]:
         """Play the cell and return its record: what it was, its metrics, and the line up to the first error."""
         solved = _solved(canonical_json(self.game))
-        sender = sender_on(self.agent.spec, solved)
-        regret = regret_of(sender, solved, self.network)
-        line = first_error(sender, solved)
+        sender = players.sender_on(self.agent.spec, solved)
+        line = players.first_error(sender, solved)
         metrics = {
-            "regret": regret,
-            "exploitability": regret_of(sender, solved) - solved.value,
-            "optimal_share": optimal_share(sender, solved),
+            "regret": players.regret_of(sender, solved, self.network),
+            "exploitability": players.regret_of(sender, solved) - solved.value,
+            "optimal_share": players.optimal_share(sender, solved),
             "first_error_step": float(line[-1]["step"]) if line else float("nan"),
             "value": float(solved.value),
         }
-        fastest, size = solved.boards.game.rates[-1], {"boards": len(solved.boards)}
-        path = {"link_rate_Bps": fastest, "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
+        path = {"link_rate_Bps": solved.boards.game.rates[-1], "buffer_bytes": 0, "flows": [{"rtt_s": 1}]}
         kept = nan_to_none({name: metrics[name] for name in self.metrics})
+        size = {"boards": len(solved.boards)}
         return self.record(str(self.game["model"]), path, parameters=size, metrics=kept, first_error=line)
 
 
@@ -77,16 +62,19 @@ def _solved(game: str) -> Solved:
 
 def game_player(spec: str) -> Player:
     """Return the player of a sender of games: one of ``SENDERS``, or a belief program by name or file. Raises InputError."""
-    if spec in POLICIES:
-        stems = [stem for stem in shipped_names(WEIGHTS, ".safetensors") if stem.startswith(f"{spec}_")]
-        weights = [read_bounded(find_data(WEIGHTS, stem, ".safetensors", "policy"), MAX_FILE_BYTES).hex() for stem in stems]
+    if spec in players.POLICIES:
+        stems = [stem for stem in shipped_names(players.WEIGHTS, ".safetensors") if stem.startswith(f"{spec}_")]
+        weights = [
+            read_bounded(find_data(players.WEIGHTS, stem, ".safetensors", "policy"), MAX_FILE_BYTES).hex() for stem in stems
+        ]
         return Player(spec, "policy", spec, hash_value({"kind": "game", "spec": spec, "weights": weights}))
-    if spec in SENDERS and spec not in PROGRAMS and not spec.startswith(BOUNDS):
+    if spec in players.SENDERS and spec.removeprefix(players.BOUNDS) not in players.PROGRAMS:
         return Player(spec, "game", spec, hash_value({"kind": "game", "spec": spec}))
-    sender = load_sender(spec.removeprefix(BOUNDS))
-    if spec.startswith(BOUNDS):
-        return Player(spec, "program", spec, hash_value({"kind": "bounds", "program": sender_hash(sender)}))
-    return Player(sender.name, "program", spec, sender_hash(sender))
+    sender = load_sender(spec.removeprefix(players.BOUNDS))
+    program = sender_hash(sender)
+    if spec.startswith(players.BOUNDS):
+        return Player(spec, "program", spec, hash_value({"kind": "bounds", "program": program}))
+    return Player(sender.name, "program", spec, program)
 
 
 def make_game_cells(suite: GameSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[GameCell]:
@@ -105,8 +93,5 @@ def make_game_cells(suite: GameSuite, agents: list[Player], additions: UserAddit
             game=plain(case.data.model_dump(exclude={"summary", "source"})),
             network=network,
         )
-        for case in suite.cases
-        for agent in agents
-        for network in suite.networks
-        for seed in suite.seeds
+        for case, agent, network, seed in product(suite.cases, agents, suite.networks, suite.seeds)
     ]

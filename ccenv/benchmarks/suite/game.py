@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import InputError, unknown_name
@@ -12,21 +12,16 @@ from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, WorstCase, once
 from ccenv.network.metrics.table import Metric
 from ccenv.proofs.games.game import Game, load_game
 from ccenv.proofs.games.players import NETWORKS
+from ccenv.proofs.games.values import rows_of
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("regret", "regret", "packets", "lower", "C_U H - S after the game's horizon, its mean where somebody draws"),
-        Metric(
-            "exploitability", "exploitability", "packets", "lower", "regret against the sender's worst network less the value"
-        ),
-        Metric(
-            "optimal_share", "best decisions", "", "higher", "share of the boards in reach on which the decision is a best one"
-        ),
-        Metric("first_error_step", "first error", "steps", "higher", "step of the first decision that is not a best one"),
-        Metric("value", "value of the game", "packets", "neither", "regret under best play of both sides"),
-    )
-}
+_METRICS = (
+    Metric("regret", "regret", "packets", "lower", "C_U H - S after the game's horizon, its mean where somebody draws"),
+    Metric("exploitability", "exploitability", "packets", "lower", "regret against the sender's worst network less the value"),
+    Metric("optimal_share", "best decisions", "", "higher", "share of the boards in reach on which the decision is a best one"),
+    Metric("first_error_step", "first error", "steps", "higher", "step of the first decision that is not a best one"),
+    Metric("value", "value of the game", "packets", "neither", "regret under best play of both sides"),
+)
+METRICS = {metric.name: metric for metric in _METRICS}
 """What a cell of a game measures."""
 
 
@@ -64,17 +59,12 @@ class GameSuite(SuiteBase):
     score: Score = Score(metric="regret", adversary="optimal")
     worst_case: WorstCase = WorstCase(metric="regret")
 
-    @field_validator("networks")
-    @classmethod
-    def _known_networks(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if name not in NETWORKS:
-                raise ValueError(str(unknown_name("network", name, NETWORKS)))
-        once("networks", names)
-        return names
-
     @model_validator(mode="after")
     def _consistent(self) -> GameSuite:
+        for name in self.networks:
+            if name not in NETWORKS:
+                raise ValueError(f"networks: {unknown_name('network', name, NETWORKS)}")
+        once("networks", self.networks)
         once("scenarios", [scenario.name for scenario in self.scenarios])
         for scenario in self.scenarios:
             try:
@@ -103,18 +93,11 @@ class GameSuite(SuiteBase):
 
 
 class SolvedRows(StrictModel):
-    """Exact steps of convergence of a game, put beside what a suite measures.
-
-    Attributes:
-        game: a shipped game or a YAML file.
-        changes: fields of the game that are other, e.g. ``loss``.
-    """
+    """Exact steps of convergence of a game (with other fields: ``changes``), put beside what a suite measures."""
 
     game: str
     changes: dict[str, Any] = Field(default_factory=dict)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return per rate the fewest steps until all smaller rates are excluded, and F^-1 of theorem 6.1. Raises InputError."""
-        from ccenv.proofs.games.values import rows_of
-
         return rows_of(load_game(self.game).changed(**self.changes))

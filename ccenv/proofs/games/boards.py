@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,13 @@ class Boards:
 
     Attributes:
         game: whose they are.
-        tuples: the possible (C, beta, level, due, base), one a row (``ccenv.proofs.games.kernels``).
+        tuples: the possible (C, beta, level, due, Rm, base), one a row (``ccenv.proofs.games.kernels``).
         bits: of each board, which tuples it holds.
         inflight: packets in flight.
         pending: with late feedback what is being sent, whose answer is not known yet.
         first_action: of each board, into ``first_edge``.
         first_edge: of each action, into the next three.
         delivered, lost, target: of each answer of the network.
-        slowest, fastest: C_L and C_U of each board, the least and the greatest rate that it holds.
-        least_queue, most_queue: q_L and q_U, the fewest and the most packets that may be queued.
-        held: (boards, rates) which of the game's rates it holds.
     """
 
     game: Game
@@ -52,19 +49,26 @@ class Boards:
     delivered: NDArray[np.uint8]
     lost: NDArray[np.uint8]
     target: Ints
-    slowest: Ints
-    fastest: Ints
-    least_queue: Ints
-    most_queue: Ints
-    held: NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Return the number of boards."""
         return len(self.inflight)
 
-    def holds(self, rate: int) -> NDArray[np.bool_]:
-        """Return which boards hold a rate."""
-        return self.held[:, self.game.rates.index(rate)]
+    @cached_property
+    def held(self) -> NDArray[np.bool_]:
+        """Which of the game's rates each board holds, (boards, rates)."""
+        region, rates = self.region(), self.tuples[:, kernels.RATE]
+        return np.stack([region[:, rates == rate].any(axis=1) for rate in self.game.rates], axis=1)
+
+    @cached_property
+    def slowest(self) -> Ints:
+        """C_L of each board, the least rate that it holds."""
+        return np.asarray(np.take(self.game.rates, self.held.argmax(axis=1)), dtype=np.int32)
+
+    @cached_property
+    def fastest(self) -> Ints:
+        """C_U of each board, the greatest rate that it holds."""
+        return np.asarray(np.take(self.game.rates[::-1], self.held[:, ::-1].argmax(axis=1)), dtype=np.int32)
 
     @property
     def actions(self) -> Ints:
@@ -72,10 +76,14 @@ class Boards:
         return np.diff(self.first_action).astype(np.int32)
 
     def members(self, board: int) -> list[tuple[int, ...]]:
-        """Return the tuples of a board: rate, buffer, level, due."""
-        chosen = np.zeros(len(self.tuples), dtype=np.int64)
-        count = kernels.members(self.bits[board], self.tuples, chosen)
-        return [tuple(row) for row in self.tuples[chosen[:count], :4].tolist()]
+        """Return the tuples of a board: rate, buffer, level, due, Rm."""
+        inside = np.unpackbits(self.bits[board].view(np.uint8), bitorder="little")[: len(self.tuples)]
+        return [tuple(row) for row in self.tuples[inside == 1, : kernels.BASE].tolist()]
+
+    def queues(self, board: int) -> tuple[int, int]:
+        """Return q_L and q_U of a board, the fewest and the most packets that may be queued."""
+        queues = [max(0, -level) for _, _, level, *_ in self.members(board)]
+        return min(queues), max(queues)
 
     def region(self) -> NDArray[np.uint8]:
         """Return of each board which tuples it holds, as zeros and ones."""
@@ -99,78 +107,65 @@ def explore(game: Game) -> Boards:
     Raises:
         InputError: with the estimated size, before it starts, if they do not fit into MEMORY_BYTES.
     """
-    estimated = estimated_bytes(game)
-    if estimated > MEMORY_BYTES:
-        raise InputError(_too_large(game, estimated))
-    boards = _explored(game, MEMORY_BYTES // EDGE_BYTES)
+    size = estimated_bytes(game)
+    boards = _explored(game, MEMORY_BYTES // EDGE_BYTES) if size <= MEMORY_BYTES else None
     if boards is None:
-        raise InputError(_too_large(game, max(estimated, MEMORY_BYTES)))
+        raise InputError(
+            f"game {game.name!r} would take about {max(size, MEMORY_BYTES) / 1e9:.2g} GB; {MEMORY_BYTES / 1e9:g} GB are allowed: "
+            "fewer rates or buffers, a smaller loss, or a smaller most_inflight"
+        )
+    if not boards.bits[0].any():
+        raise InputError(f"game {game.name!r}: no path explains {game.start_inflight} packets in flight at the start")
     return boards
 
 
-def _too_large(game: Game, size: float) -> str:
-    return (
-        f"game {game.name!r} would take about {size / 1e9:.2g} GB; {MEMORY_BYTES / 1e9:g} GB are allowed: "
-        "fewer rates or buffers, a smaller loss, or a smaller most_inflight"
-    )
-
-
 def estimated_bytes(game: Game) -> float:
-    """Return about how much memory it takes to find the boards of a game, told from how parts with fewer rates grow."""
+    """Return about how much memory it takes to find the boards of a game, told from how parts with fewer rates grow.
+
+    The logarithm of the size grows by less and less, each time by the ratio of the last two growths.
+    """
     sizes: list[float] = []
     for count in range(1, len(game.rates) + 1):
-        part = game.narrowed(game.rates[:count])
-        if game.most_inflight is not None:
-            part = part.changed(most_inflight=max(1, game.most_inflight * part.rates[-1] // game.rates[-1]))
-        boards = _explored(part, 8 * _TRIED_EDGES)
-        if boards is None:
-            return _extrapolated(sizes, len(game.rates)) if count > 3 else math.inf
-        sizes.append(_GROWING * _bytes(boards))
-        if len(boards.target) > _TRIED_EDGES and count > 3:
-            return _extrapolated(sizes, len(game.rates))
-    return sizes[-1]
-
-
-def _extrapolated(sizes: Sequence[float], count: int) -> float:
-    """Return the size at so many rates: its logarithm grows by less and less, each time by the ratio of the last two growths."""
-    first, second, third = np.log(sizes[-3:]).tolist()
-    growth, size = third - second, third
-    ratio = min(1.0, growth / (second - first))
-    for _ in range(count - len(sizes)):
+        cap = game.most_inflight and max(1, game.start_inflight, game.most_inflight * game.rates[count - 1] // game.rates[-1])
+        boards = _explored(game.changed(rates=game.rates[:count], most_inflight=cap), 8 * _TRIED_EDGES)
+        if boards is None and count <= 3:
+            return math.inf
+        if boards is not None:
+            arrays = (boards.bits, boards.inflight, boards.pending, boards.first_action, boards.first_edge)
+            sizes.append(_GROWING * (sum(array.nbytes for array in arrays) + EDGE_BYTES * len(boards.target)))
+        if boards is None or (len(boards.target) > _TRIED_EDGES and count > 3):
+            break
+    if len(sizes) == len(game.rates):
+        return sizes[-1]
+    first, second, size = np.log(sizes[-3:]).tolist()
+    growth, ratio = size - second, min(1.0, (size - second) / (second - first))
+    for _ in range(len(game.rates) - len(sizes)):
         growth *= ratio
         size += growth
     return math.exp(size) if size < 700 else math.inf
 
 
-def _bytes(boards: Boards) -> float:
-    arrays = (boards.bits, boards.inflight, boards.pending, boards.first_action, boards.first_edge)
-    return float(sum(array.nbytes for array in arrays) + EDGE_BYTES * len(boards.target))
-
-
 def _explored(game: Game, most_edges: int) -> Boards | None:
     """Return the boards of a game, or None if there are more moves than allowed."""
-    cap = game.inflight_cap
-    tuples: list[tuple[int, ...]] = []
-    rows: dict[tuple[int, int, int], int] = {}
-    ages = cap + 1 if game.jitter_steps == 2 else 1
-    for rate, buffer in game.paths:
+    cap, tuples, first = game.inflight_cap, list[tuple[int, ...]](), list[bool]()
+    ages = cap + 1 if game.jitter_steps == 2 else (game.rates[-1] + 1) ** (game.delays[-1] - 1)
+    for (rate, buffer), delay in product(game.paths, game.delays):
         lowest, highest = -min(buffer, cap), rate if game.model == "ccac" else 0
         base = len(tuples) - lowest * ages
-        for level in range(lowest, highest + 1):
-            rows[rate, buffer, level] = len(tuples)
-            tuples += [(rate, buffer, level, due, base) for due in range(ages)]
-    start = np.zeros((len(tuples) + 63) // 64, dtype=np.uint64)
-    for (_, _, level), row in rows.items():
-        if level >= 0:  # at the beginning nothing is queued; a bucket may hold any number of tokens
-            start[row // 64] |= np.uint64(1 << (row % 64))
+        for level, due in product(range(lowest, highest + 1), range(ages)):
+            tuples.append((rate, buffer, level, due, delay, base))
+            served = [due // (rate + 1) ** age % (rate + 1) for age in range(delay - 1)]  # the last step first
+            whole = due < (rate + 1) ** (delay - 1) and (level >= 0 or served[:1] in ([], [rate]))  # a queue keeps a link busy
+            first.append(whole and max(0, -level) + sum(served) == game.start_inflight)  # a bucket may hold any number of tokens
+    start = np.zeros((len(tuples) + 63) // 64 * 64, dtype=np.uint8)
+    start[: len(tuples)] = first
+    begin = np.packbits(start, bitorder="little").view(np.uint64)
     table = np.array(tuples, dtype=np.int64)
-    model = MODELS.index(game.model)
-    most_boards = min(2**31 - 1, MEMORY_BYTES // (8 * len(start) + 16))
-    network = (model, game.jitter_steps, game.feedback_steps, table, ages, start)
+    most_boards = min(2**31 - 1, MEMORY_BYTES // (8 * len(begin) + 16))
+    network = (MODELS.index(game.model), game.jitter_steps, game.feedback_steps, table, ages, begin, game.start_inflight)
     explored = kernels.explore(*network, game.most_sent, cap, game.allowed_loss, most_boards, most_edges)
     status, boards, actions, edges = explored[:4]
-    lengths = (boards, boards, boards, boards + 1, actions + 1, edges, edges, edges)
     if status == kernels.FULL:
         return None
-    graph = [array[:length] for array, length in zip(explored[4:], lengths, strict=True)]
-    return Boards(game, table, *graph, *kernels.look(graph[0], table, np.array(game.rates)))
+    lengths = (boards, boards, boards, boards + 1, actions + 1, edges, edges, edges)
+    return Boards(game, table, *(array[:length] for array, length in zip(explored[4:], lengths, strict=True)))

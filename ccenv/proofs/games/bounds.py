@@ -46,7 +46,7 @@ class EngineBounds:
 
     def __init__(self, game: Game, runs: int = 1) -> None:
         """Start runs in which nothing was seen."""
-        length = 1 << (game.horizon_steps + 2).bit_length()
+        length = 1 << (game.with_known_delay("the engine's bounds").horizon_steps + 2).bit_length()
         self._n, self.rings = 0, np.zeros((runs, 5, length))
         self.flows = np.zeros(runs, FLOW_DTYPE)
         one = ("C_L_Bps", "C_L_lambda_Bps", "period_C_L_Bps", "rtt_steps", "rtt_s", "rtt_now_steps", "lag_steps")

@@ -32,7 +32,7 @@ def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) ->
     from matplotlib.patches import Rectangle
 
     game, known = boards.game, bounds_along(boards, rows)
-    sets = [{(rate, buffer) for rate, buffer, _, _ in boards.members(row["board"])} for row in rows]
+    sets = [{(rate, buffer) for rate, buffer, *_ in boards.members(row["board"])} for row in rows]
     chosen = [place for place in range(len(rows)) if place == 0 or sets[place] != sets[place - 1]][:_PANELS]
     every = sorted({buffer for _, buffer in game.paths})
     height = {buffer: place for place, buffer in enumerate(every)}

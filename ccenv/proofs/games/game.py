@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
@@ -20,8 +20,9 @@ GAMES = "ccenv.configs.solve"
 LARGEST_RATE = 40
 UNLIMITED = 10**6
 """Loss that an allowance without a limit stands for, and the packets of an infinite buffer."""
-_ALLOWANCE = re.compile(r"(?P<root>sqrt\(C\))|(?P<times>\d+)?C(?:/(?P<over>[1-9]\d*))?(?:\+(?P<more>\d+))?")
-_BUFFER = re.compile(r"(?P<times>\d+)?C")
+_EXPRESSION = re.compile(r"(?P<root>sqrt\(C\))|(?P<times>\d+)?C(?:/(?P<over>[1-9]\d*))?(?:\+(?P<more>\d+))?")
+_LIMITS = {"buffer": (UNLIMITED - 1, "inf", ", 'up to C' or inf"), "allowance": (UNLIMITED, "free", " or free")}
+"""Largest number, the word for no limit, and what else may be written."""
 
 Rate = Annotated[int, Field(ge=1, le=LARGEST_RATE, strict=True)]
 
@@ -36,12 +37,14 @@ class Game(StrictModel):
         model: ``ideal`` (no jitter), ``cbr`` (a constant link behind a jitter box) or ``ccac`` (a bucket of C D tokens).
         jitter_steps: D; 0 for ``ideal``, 1 for ``ccac``.
         rates: the possible link rates C, in packets a step.
-        buffers: packets, or multiples of C as text (``C``, ``2C``), ``up to C`` for every size from 0 to C, or ``inf``.
+        buffers: packets, or terms of C as of ``loss``, ``up to C`` for every size from 0 to C, or ``inf``.
         deepest_buffer_bdp: buffers above this multiple of C are left out; None: none is.
         feedback_steps: 0 if the sender sees what a step brought before it decides again, 1 if a step later.
         loss: the most packets that a step may lose on a path of rate C: a number, ``C``, ``C/2``, ``sqrt(C)``, ``2C+1`` or
             ``free``.
         horizon_steps: of the regret.
+        delays: the possible propagation delays Rm, in steps; several only on ``ideal``, with feedback in the same step.
+        start_inflight: packets in flight before the first step, of which only the number is known; above 0 as for ``delays``.
         most_inflight: most packets that may ever be in flight; None: four times the largest rate.
     """
 
@@ -56,27 +59,20 @@ class Game(StrictModel):
     feedback_steps: int = Field(default=0, ge=0, le=1, strict=True)
     loss: Annotated[int, Field(strict=True)] | str = "free"
     horizon_steps: int = Field(default=64, ge=1, le=10_000, strict=True)
+    delays: tuple[Annotated[int, Field(ge=1, le=4, strict=True)], ...] = Field(default=(1,), min_length=1)
+    start_inflight: int = Field(default=0, ge=0, strict=True)
     most_inflight: int | None = Field(default=None, ge=1, le=4 * LARGEST_RATE, strict=True)
 
-    @field_validator("rates")
+    @field_validator("rates", "delays", "buffers", "loss")
     @classmethod
-    def _ascending(cls, rates: tuple[int, ...]) -> tuple[int, ...]:
-        if list(rates) != sorted(set(rates)):
-            raise ValueError("rates must ascend")
-        return rates
-
-    @field_validator("buffers")
-    @classmethod
-    def _known_buffers(cls, buffers: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        for buffer in buffers:
+    def _known(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name in {"rates", "delays"} and list(value) != sorted(set(value)):
+            raise ValueError(f"{info.field_name} must ascend")
+        for buffer in value if info.field_name == "buffers" else ():
             _sizes(buffer, 1)
-        return buffers
-
-    @field_validator("loss")
-    @classmethod
-    def _known_loss(cls, loss: int | str) -> int | str:
-        _allowed(loss, 1)
-        return loss
+        if info.field_name == "loss":
+            _packets("allowance", value, 1)
+        return value
 
     @model_validator(mode="after")
     def _possible(self) -> Game:
@@ -85,6 +81,10 @@ class Game(StrictModel):
             raise ValueError(f"jitter_steps is {self.jitter_steps}; model {self.model!r} takes {' or '.join(map(str, fixed))}")
         if "inf" in self.buffers and self.most_inflight is None:
             raise ValueError("an infinite buffer makes endlessly many boards: give most_inflight, a cap on packets in flight")
+        if (self.delays != (1,) or self.start_inflight) and (self.model != "ideal" or self.feedback_steps):
+            raise ValueError("delays other than 1 and start_inflight take model 'ideal' and feedback_steps 0")
+        if self.start_inflight > self.inflight_cap:
+            raise ValueError(f"start_inflight is {self.start_inflight}; at most {self.inflight_cap} packets may be in flight")
         if not self.paths:
             raise ValueError("buffers: none is left for any rate; deepest_buffer_bdp leaves all of them out")
         return self
@@ -115,44 +115,41 @@ class Game(StrictModel):
     @property
     def allowed_loss(self) -> NDArray[np.int64]:
         """The most packets that a step may lose, by rate from 0 on."""
-        return np.array([_allowed(self.loss, rate) for rate in range(self.rates[-1] + 1)], dtype=np.int64)
+        return np.array([_packets("allowance", self.loss, rate) for rate in range(self.rates[-1] + 1)], dtype=np.int64)
 
-    def narrowed(self, rates: Sequence[int]) -> Game:
-        """Return the game with fewer rates."""
-        return self.changed(rates=tuple(rates))
+    def with_known_delay(self, what: str) -> Game:
+        """Return the game. Raises InputError if it is not one whose Rm is a step and known, as ``what`` needs."""
+        if self.delays != (1,) or self.start_inflight:
+            raise InputError(
+                f"game {self.name!r} has several propagation delays or packets in flight at the start; not for {what}"
+            )
+        return self
 
     def changed(self, **fields: Any) -> Game:
         """Return the game with other fields, checked. Raises InputError."""
         return validate(Game, self.model_dump() | fields, self.name)
 
 
-def _sizes(buffer: int | str, rate: int) -> tuple[int, ...]:
+def _sizes(buffer: int | str, rate: int) -> Sequence[int]:
     """Return the packets that a buffer as written stands for at a rate."""
-    if isinstance(buffer, int):
-        if not 0 <= buffer < UNLIMITED:
-            raise ValueError(f"a buffer of {buffer} packets; it must be from 0 to {UNLIMITED - 1}, or inf")
-        return (buffer,)
-    if buffer == "inf":
-        return (UNLIMITED,)
-    if buffer == "up to C":
-        return tuple(range(rate + 1))
-    match = _BUFFER.fullmatch(buffer)
-    if match is None:
-        raise ValueError(f"buffer {buffer!r} must be a number of packets, C, 2C, 'up to C' or inf")
-    return (int(match["times"] or 1) * rate,)
+    return range(rate + 1) if buffer == "up to C" else (_packets("buffer", buffer, rate),)
 
 
-def _allowed(loss: int | str, rate: int) -> int:
-    """Return the packets that a step may lose at a rate, rounded down."""
-    if isinstance(loss, int):
-        if not 0 <= loss <= UNLIMITED:
-            raise ValueError(f"an allowance of {loss} packets; it must be a whole number from 0 to {UNLIMITED}, or free")
-        return loss
-    if loss == "free":
+def _packets(what: str, value: int | str, rate: int) -> int:
+    """Return the packets that a buffer or an allowance stands for at a rate, rounded down. Raises ValueError, for validators."""
+    most, without_limit, others = _LIMITS[what]
+    if isinstance(value, int):
+        if not 0 <= value <= most:
+            article = "an" if what == "allowance" else "a"
+            raise ValueError(
+                f"{article} {what} of {value} packets; it must be a whole number from 0 to {most}, or {without_limit}"
+            )
+        return value
+    if value == without_limit:
         return UNLIMITED
-    match = _ALLOWANCE.fullmatch(loss)
+    match = _EXPRESSION.fullmatch(value)
     if match is None:
-        raise ValueError(f"allowance {loss!r} must be a number of packets, C, C/2, 2C+1, sqrt(C) or free")
+        raise ValueError(f"{what} {value!r} must be a number of packets, C, C/2, 2C+1, sqrt(C){others}")
     if match["root"]:
         return math.isqrt(rate)
     return int(match["times"] or 1) * rate // int(match["over"] or 1) + int(match["more"] or 0)

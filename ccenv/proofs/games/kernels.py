@@ -1,8 +1,9 @@
 """Compiled parts of the solver: what a step does to a path, all boards and moves of a game, and sweeps over them.
 
-A path of the belief set has a level: minus its queue, or its tokens (CCAC), and what is due (D = 2): packets that the jitter box
-must deliver in the next step. A board is the set of such tuples as bits, with the packets in flight and, with late feedback, what
-is sent already. ``tests/oracles/slow_games.py`` says the same by replay of whole histories.
+A path of the belief set has a level: minus its queue, or its tokens (CCAC), and what is due: with D = 2 packets that the jitter
+box must deliver in the next step, on ``ideal`` what each of the last Rm - 1 steps served (digits in base C + 1). A board is the
+set of such tuples as bits, with the packets in flight and, with late feedback, what is sent already.
+``tests/oracles/slow_games.py`` says the same by replay of whole histories.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ccenv.engine.compiled.calls import load
 from ccenv.engine.curve.transport import acknowledge
 
 CCAC = 2
-RATE, BUFFER, LEVEL, DUE, BASE = range(5)
+RATE, BUFFER, LEVEL, DUE, DELAY, BASE = range(6)
 """Columns of the table of tuples; the tuple of a level and of what is due has the place BASE + level * ages + due."""
 FULL, DONE = 0, 1
 NEVER = 1 << 29
@@ -27,7 +28,7 @@ OPTIMAL, DRAWN, GIVEN = 0, 1, 2
 @kernel(inline="always")
 def step(model, jitter, path, inflight, sent):
     """Return what a step can do to a tuple: lost, fewest and most delivered, lowest and highest level, served and held before."""
-    rate, buffer, level, due = path[0], path[1], path[2], path[3]
+    rate, buffer, level = path[RATE], path[BUFFER], path[LEVEL]
     if model == CCAC:
         left = level + rate - sent
         lost = max(0, -buffer - left)
@@ -41,8 +42,9 @@ def step(model, jitter, path, inflight, sent):
     after = served + lost - queue
     held = inflight + level
     if jitter == 0:
-        return lost, served, served, after, after, 0
-    return lost, (held if jitter == 1 else due), held + served, after, after, held
+        pipe, span = path[DUE] * (rate + 1) + served, (rate + 1) ** (path[DELAY] - 1)
+        return lost, pipe // span, pipe // span, after, after, pipe // span + pipe % span
+    return lost, (held if jitter == 1 else path[DUE]), held + served, after, after, held
 
 
 @kernel(inline="always")
@@ -97,26 +99,16 @@ def safe(model, jitter, tuples, chosen, n, inflight, sent, cap, allowed):
 
 
 @kernel(nogil=True)
-def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, most_boards, most_edges):
+def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, allowed, most_boards, most_edges):
     """Find all boards that play can reach and all moves between them.
 
-    Args:
-        model: 0 ideal, 1 CBR-delay, 2 CCAC.
-        jitter: D in steps.
-        late: 1 with feedback a step later.
-        tuples: table of tuples, one a row.
-        ages: how many values ``due`` has.
-        start: bits of the first board.
-        most_sent: largest action.
-        cap: most packets in flight.
-        allowed: most packets lost in a step, by rate.
-        most_boards: where it gives up.
-        most_edges: where it gives up, too.
+    ``model`` is a place in ``ccenv.proofs.games.boards.MODELS``; jitter, late, cap and allowed are fields of a game; ``ages`` is
+    how many values ``due`` has, ``start`` the bits of the first board and ``started`` the packets in flight there. It gives up at
+    most_boards or most_edges.
 
-    Returns:
-        tuple: DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays: bits, packets in
-        flight and packets sent already of each board; the first action of each board; the first edge of each action (actions of a
-        board are 0, 1, 2, ...); packets delivered and lost, and the next board, of each edge.
+    Returns DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays; and as arrays bits,
+    packets in flight and packets sent already of each board, its first action, the first edge of each action (actions of a board
+    are 0, 1, 2, ...), and packets delivered and lost, and the next board, of each edge.
     """
     width, spread = start.shape[0], cap + most_sent + 1
     bits = np.empty((1024, width), np.uint64)
@@ -128,8 +120,8 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
     bucket = np.zeros((spread * spread, width), np.uint64)
     marked, touched = np.zeros(spread * spread, np.uint8), np.zeros(spread * spread, np.int64)
     chosen, next_chosen = np.zeros(tuples.shape[0], np.int64), np.zeros(tuples.shape[0], np.int64)
-    bits[0] = start
-    table[np.int64(digest(start, 0, 0) & np.uint64(table.shape[0] - 1))] = 0
+    bits[0], inflight[0] = start, started
+    table[np.int64(digest(start, started, 0) & np.uint64(table.shape[0] - 1))] = 0
     boards, actions, edges, i = 1, 0, 0, 0
     while i < boards:
         n = members(bits[i], tuples, chosen)
@@ -163,14 +155,14 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
                 if actions + 2 > first_edge.shape[0]:
                     first_edge = larger(first_edge)
                 first_edge[actions] = edges
+                if boards + kinds > most_boards or (edges + kinds > target.shape[0] and 2 * target.shape[0] > most_edges):
+                    return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                 for k in range(kinds):
                     key = touched[k]
                     found, then = bucket[key], inflight[i] + sent - key // spread - key % spread
                     place = find(table, bits, inflight, pending, found, then, following)
                     j = table[place]
                     if j < 0:
-                        if boards >= most_boards:
-                            return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                         if boards == inflight.shape[0]:
                             bits, inflight = larger(bits), larger(inflight)
                             pending, first_action = larger(pending), larger(first_action)
@@ -184,8 +176,6 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
                         bits[j], inflight[j], pending[j] = found, then, following
                         boards += 1
                     if edges == target.shape[0]:
-                        if 2 * edges > most_edges:
-                            return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                         delivered, lost, target = larger(delivered), larger(lost), larger(target)
                     delivered[edges], lost[edges], target[edges] = key % spread, key // spread, j
                     edges += 1
@@ -196,21 +186,6 @@ def explore(model, jitter, late, tuples, ages, start, most_sent, cap, allowed, m
     first_action[boards] = actions
     first_edge[actions] = edges
     return DONE, boards, actions, edges, bits, inflight, pending, first_action, first_edge, delivered, lost, target
-
-
-@kernel(nogil=True)
-def look(bits, tuples, rates):
-    """Return of each board least and greatest rate, fewest and most packets queued, and which rates it holds."""
-    slowest, fastest, least, most = [np.zeros(bits.shape[0], np.int32) for _ in range(4)]
-    holds = np.zeros((bits.shape[0], rates.shape[0]), np.bool_)
-    chosen = np.zeros(tuples.shape[0], np.int64)
-    for i in range(bits.shape[0]):
-        inside = tuples[chosen[: members(bits[i], tuples, chosen)]]
-        queues = np.maximum(0, -inside[:, LEVEL])
-        slowest[i], fastest[i] = inside[:, RATE].min(), inside[:, RATE].max()
-        least[i], most[i] = queues.min(), queues.max()
-        holds[i, np.searchsorted(rates, inside[:, RATE])] = True
-    return slowest, fastest, least, most, holds
 
 
 @kernel(nogil=True)
@@ -234,19 +209,11 @@ def sweep(first_action, first_edge, delivered, target, before, after):
 def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward, error, loss):
     """Take one step of many runs of a game.
 
-    Args:
-        graph: first_action, first_edge, delivered, lost, target.
-        table: cost by steps left and board.
-        fastest: greatest rate of each board.
-        answer: OPTIMAL, DRAWN or GIVEN.
-        keys: (B, 3) seed, environment and episode of each run.
-        steps: (B,) steps taken, raised by one; a run whose steps are taken stays as it is.
-        board: (B,) where each run is, changed.
-        sent: (B,) packets to send; of a number that is not legal none is sent.
-        given: (B,) answers, for GIVEN.
-        reward: (B,) out: packets delivered less what C_U t grew by; the sum over a run is minus its regret.
-        error: (B,) out: by how many packets the decision is worse than the best.
-        loss: (B,) out: packets lost.
+    ``graph`` is first_action, first_edge, delivered, lost, target; ``table`` the cost by steps left and board; ``answer``
+    OPTIMAL, DRAWN or GIVEN (then the answers are ``given``); keys (B, 3) are seed, environment and episode. ``steps`` and
+    ``board`` change; a run whose steps are taken stays as it is, and of a number that is not legal none is sent. Out go
+    ``reward``, packets delivered less what C_U t grew by, whose sum is minus the regret; ``error``, packets by which the decision
+    is worse than the best; and packets lost.
     """
     first_action, first_edge, delivered, lost, target = graph
     horizon = table.shape[0] - 1
@@ -287,31 +254,6 @@ def play(graph, table, fastest, answer, keys, steps, board, sent, given, reward,
 
 
 @kernel(nogil=True)
-def reach(first_action, first_edge, target, goal, live, steps):
-    """Write the fewest steps in which the sender is sure to come to the goal while the network keeps to live boards, or NEVER."""
-    for i in range(goal.shape[0]):
-        steps[i] = 0 if goal[i] else NEVER
-    changed = True
-    while changed:
-        changed = False
-        for i in range(goal.shape[0] - 1, -1, -1):
-            if goal[i] or not live[i]:
-                continue
-            best = steps[i]
-            for k in range(first_action[i], first_action[i + 1]):
-                worst = 0
-                for e in range(first_edge[k], first_edge[k + 1]):
-                    if live[target[e]] and steps[target[e]] > worst:
-                        worst = steps[target[e]]
-                        if worst + 1 >= best:
-                            break
-                best = min(best, worst + 1)
-            if best < steps[i]:
-                steps[i] = best
-                changed = True
-
-
-@kernel(nogil=True)
 def raise_credit(graph, side, share, of, cap, credit):
     """Raise credit to the least with which a side keeps its share; False where it passes the cap.
 
@@ -349,15 +291,8 @@ def raise_credit(graph, side, share, of, cap, credit):
 def hear(flows, rings_at, mask, n, sent, env, settings, reciprocals_at):
     """Let flows hear what step n brought, in proof timing: the engine's own bookkeeping of delays and bounds.
 
-    Args:
-        flows: (R,) FLOW_DTYPE; of each the rings lie one after the other from ``rings_at`` on.
-        rings_at: address.
-        mask: length of a ring - 1.
-        n: the step.
-        sent: (R,) packets sent in it.
-        env: ENV_DTYPE.
-        settings: of beliefs.
-        reciprocals_at: address.
+    The rings of each of (R,) flows, of length mask + 1, lie one after the other from the address ``rings_at`` on; ``sent`` are
+    the packets of the step; env, settings and reciprocals are the engine's records.
     """
     for r in range(flows.shape[0]):
         fl, rings = flows[r], flow_rings(rings_at, 5 * r * (mask + 1), mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -28,12 +28,7 @@ RANDOM = "random"
 
 @dataclass(frozen=True)
 class Sender:
-    """A sender on boards.
-
-    Attributes:
-        name: of it.
-        actions: what it sends, by board, or by steps left and board; None: it draws among the legal actions.
-    """
+    """A sender on boards: what it sends, by board, or by steps left and board; None: it draws among the legal actions."""
 
     name: str
     actions: Ints | None
@@ -45,12 +40,10 @@ class Sender:
 
 def bounds_of(boards: Boards, board: int) -> dict[str, Fraction]:
     """Return the exact bounds of a board under the names that programs read; C_L_lambda is C_L, which holds all there is."""
-    delays = [Fraction(max(0, -level), rate) for rate, _, level, _ in boards.members(board)]
-    slowest, fastest, queue = (Fraction(int(of[board])) for of in (boards.slowest, boards.fastest, boards.most_queue))
-    return {
-        **{"C_L": slowest, "C_L_lambda": slowest, "C_U": fastest},
-        **{"q_U": queue, "qdel_L": min(delays), "qdel_U": max(delays)},
-    }
+    delays = [Fraction(max(0, -level), rate) for rate, _, level, *_ in boards.members(board)]
+    slowest, fastest, queue = (Fraction(int(n)) for n in (boards.slowest[board], boards.fastest[board], boards.queues(board)[1]))
+    rates = {"C_L": slowest, "C_L_lambda": slowest, "C_U": fastest}
+    return rates | {"q_U": queue, "qdel_L": min(delays), "qdel_U": max(delays)}
 
 
 _RULES: Mapping[str, Callable[[Boards], Ints]] = {
@@ -82,19 +75,21 @@ def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
         return Sender(name, None)
     if name == "optimal":
         return Sender(name, solved.best_actions())
-    if name in _RULES:
-        return legal(name, boards, _RULES[name](boards))
     if name in POLICIES or name.endswith(".safetensors"):
         return policy_sender(name, read_policy(name, boards.game.name), solved)
-    try:
-        program = program_of(name.removeprefix(BOUNDS))
-    except UnknownNameError:
-        raise unknown_name("sender of a game", name, SENDERS) from None
-    if reads := program.inputs() & {"rate", *BOOLEANS}:
-        raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
-    if name.startswith(BOUNDS):
-        return BoundsSender(name, program)
-    return legal(name, boards, np.array([sends(program, bounds_of(boards, board)) for board in range(len(boards))]))
+    if name in _RULES:
+        actions = _RULES[name](boards)
+    else:
+        try:
+            program = program_of(name.removeprefix(BOUNDS))
+        except UnknownNameError:
+            raise unknown_name("sender of a game", name, SENDERS) from None
+        if reads := program.inputs() & {"rate", *BOOLEANS}:
+            raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
+        if name.startswith(BOUNDS):
+            return BoundsSender(name, program)
+        actions = np.array([sends(program, bounds_of(boards, board)) for board in range(len(boards))])
+    return Sender(name, np.clip(actions, 0, boards.actions - 1).astype(np.int32))  # the most that is legal instead of more
 
 
 def read_policy(name: str, game: str) -> Layers:
@@ -139,19 +134,8 @@ def policy_sender(name: str, layers: Layers, solved: Solved) -> Sender:
     return Sender(name, actions)
 
 
-def legal(name: str, boards: Boards, actions: NDArray[Any]) -> Sender:
-    """Return a sender that plays given actions, each the largest legal one where it is not legal."""
-    return Sender(name, np.clip(actions, 0, boards.actions - 1).astype(np.int32))
-
-
 def regret_of(sender: Sender | BoundsSender, solved: Solved, network: str = "worst") -> float:
-    """Return the regret of a sender: against its worst network, or the mean against another one.
-
-    Args:
-        sender: who plays.
-        solved: the game.
-        network: one of NETWORKS.
-    """
+    """Return the regret of a sender: against its worst network, or the mean against another one of NETWORKS."""
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
     if isinstance(sender, BoundsSender):
@@ -200,40 +184,37 @@ def line(sender: Sender | BoundsSender, solved: Solved) -> list[dict[str, Any]]:
 
     ``error`` is by how many packets the decision is worse than the best one. Raises InputError for a sender that draws.
     """
+    boards, H, rows = solved.boards, solved.horizon_steps, list[dict[str, Any]]()
+    for step, (board, action, edge) in enumerate(_moves(sender, solved)):
+        worst = solved.answers(solved.table[H - step - 1], boards.answers(board, action)).max()
+        q_L, q_U = boards.queues(board)
+        rows.append(
+            {
+                **{"step": step, "C_L": int(boards.slowest[board]), "C_U": int(boards.fastest[board]), "q_L": q_L, "q_U": q_U},
+                **{"inflight": int(boards.inflight[board]), "sent": action},
+                **{"delivered": int(boards.delivered[edge]), "lost": int(boards.lost[edge])},
+                **{"error": int(worst - solved.table[H - step, board]), "board": board},
+            }
+        )
+    return rows
+
+
+def _moves(sender: Sender | BoundsSender, solved: Solved) -> list[tuple[int, int, int]]:
+    """Return board, action and the edge of the answer of each step of a line."""
     if isinstance(sender, BoundsSender):
-        return _rows(sender.play(solved, "worst").moves, solved)
+        return sender.play(solved, "worst").moves
     if sender.actions is None:
         raise InputError(f"sender {sender.name!r} draws its actions: there is no one line of play")
     boards, H = solved.boards, solved.horizon_steps
-    after, moves, board = solved.table.astype(np.float64), [], 0
+    after, moves, board = solved.table.astype(np.float64), list[tuple[int, int, int]](), 0
     for left in range(1, H + 1):
         after[left] = _by_board(solved.worst(after[left - 1]), sender.at(left), boards)
     for left in range(H, 0, -1):
         action = int(sender.at(left)[board])  # type: ignore[index]  # it does not draw
         edges = boards.answers(board, action)
-        moves.append(
-            (board, action, max(edges, key=lambda edge: after[left - 1, boards.target[edge]] - int(boards.delivered[edge])))
-        )
+        moves.append((board, action, edges[int(solved.answers(after[left - 1], edges).argmax())]))
         board = int(boards.target[moves[-1][2]])
-    return _rows(moves, solved)
-
-
-def _rows(moves: Sequence[tuple[int, int, int]], solved: Solved) -> list[dict[str, Any]]:
-    """Return rows of moves: board, action, edge of the answer."""
-    boards, rows = solved.boards, []
-    bounds = {"C_L": boards.slowest, "C_U": boards.fastest, "q_L": boards.least_queue, "q_U": boards.most_queue}
-    for step, (board, action, edge) in enumerate(moves):
-        left, edges = solved.horizon_steps - step, boards.answers(board, action)
-        worst = max(int(solved.table[left - 1, boards.target[e]]) - int(boards.delivered[e]) for e in edges)
-        rows.append(
-            {
-                **{"step": step, **{name: int(of[board]) for name, of in bounds.items()}},
-                **{"inflight": int(boards.inflight[board]), "sent": action},
-                **{"delivered": int(boards.delivered[edge]), "lost": int(boards.lost[edge])},
-                **{"error": worst - int(solved.table[left, board]), "board": board},
-            }
-        )
-    return rows
+    return moves
 
 
 def first_error(sender: Sender | BoundsSender, solved: Solved) -> list[dict[str, Any]]:

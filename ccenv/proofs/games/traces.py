@@ -17,16 +17,12 @@ from ccenv.proofs.games.game import UNLIMITED
 
 
 def trace_of(boards: Boards, rows: Sequence[dict[str, Any]], sender: str) -> Trace:
-    """Return a line of play as a trace of one path that explains all of it: the fastest one, which makes its regret.
+    """Return a line of play (``ccenv.proofs.games.players.line``) as a trace of the fastest path that explains all of it.
 
-    Packets are of DEFAULT_MSS_BYTES, a step is 40 ms. Row 0 is the state before the first step.
-
-    Args:
-        boards: of the game.
-        rows: of ``ccenv.proofs.games.players.line``.
-        sender: its name.
+    It is that path which makes the regret. Packets are of DEFAULT_MSS_BYTES, a step is RTT_S. Row 0 is the state before the first
+    step. Raises InputError for a game whose Rm is not known.
     """
-    game = boards.game
+    game = boards.game.with_known_delay("a trace")
     sent = [int(boards.pending[row["board"]]) if game.feedback_steps else row["sent"] for row in rows]
     last = boards.answers(rows[-1]["board"], rows[-1]["sent"])
     answers = [(int(boards.delivered[edge]), int(boards.lost[edge])) for edge in last]
@@ -34,7 +30,7 @@ def trace_of(boards: Boards, rows: Sequence[dict[str, Any]], sender: str) -> Tra
     states = [max(boards.members(end))]
     model = MODELS.index(game.model)
     for row, step_sent in zip(reversed(rows), reversed(sent), strict=True):
-        rate, buffer, level, due = states[-1]
+        rate, buffer, level, due, _ = states[-1]
         for before in boards.members(row["board"]):
             facts = kernels.step.py_func(model, game.jitter_steps, before, row["inflight"], step_sent)
             lost, fewest, most, low, high, held = facts
@@ -44,7 +40,7 @@ def trace_of(boards: Boards, rows: Sequence[dict[str, Any]], sender: str) -> Tra
                 states.append(before)
                 break
     rate, buffer = states[0][:2]
-    levels = np.array([level for _, _, level, _ in reversed(states)])
+    levels = np.array([level for _, _, level, *_ in reversed(states)])
     A, S, L = (
         np.cumsum([0, *steps]) * float(DEFAULT_MSS_BYTES)
         for steps in (sent, [row["delivered"] for row in rows], [row["lost"] for row in rows])

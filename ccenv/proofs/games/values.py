@@ -42,13 +42,7 @@ def regret(boards: Boards, horizon_steps: int) -> int:
 
 
 class Solved:
-    """A game with the cost of every board for every number of steps left.
-
-    Attributes:
-        boards: of the game.
-        horizon_steps: H.
-        table: cost by steps left and board (``costs``).
-    """
+    """A game, H, and the cost of every board for every number of steps left (``table``, as of ``costs``)."""
 
     def __init__(self, boards: Boards) -> None:
         self.boards, self.horizon_steps = boards, boards.game.horizon_steps
@@ -59,9 +53,10 @@ class Solved:
         """The regret under best play of both sides."""
         return int(self.table[-1, 0])
 
-    def answers(self, after: NDArray[Any]) -> NDArray[Any]:
-        """Return the cost of each answer, given the costs of the boards that it leads to."""
-        return after[self.boards.target] - self.boards.delivered
+    def answers(self, after: NDArray[Any], edges: range | None = None) -> NDArray[Any]:
+        """Return the cost of each answer (of some edges), given the costs of the boards that it leads to."""
+        chosen = slice(None) if edges is None else slice(edges.start, edges.stop)
+        return np.asarray(after[self.boards.target[chosen]] - self.boards.delivered[chosen])
 
     def worst(self, after: NDArray[Any]) -> NDArray[Any]:
         """Return the cost of each action against the network that answers worst."""
@@ -110,15 +105,14 @@ class Share:
 
 
 def _cap(boards: Boards) -> int:
-    """Return a credit in packets that no sender with a bounded regret needs on a grid of this size."""
-    fastest = boards.game.rates[-1]
-    return 16 * fastest * fastest + 8 * boards.game.inflight_cap
+    """Return a credit in parts of OF that no sender with a bounded regret needs on a grid of this size."""
+    return OF * (16 * boards.game.rates[-1] ** 2 + 8 * boards.game.inflight_cap)
 
 
-def _credit(boards: Boards, part: int, of: int, side: int) -> NDArray[np.int64] | None:
+def _credit(boards: Boards, part: int, side: int) -> NDArray[np.int64] | None:
     credit = np.zeros(len(boards), dtype=np.int64)
     graph = (boards.first_action, boards.first_edge, boards.delivered, boards.target, boards.fastest)
-    return credit if kernels.raise_credit(graph, side, part, of, _cap(boards) * of, credit) else None
+    return credit if kernels.raise_credit(graph, side, part, OF, _cap(boards), credit) else None
 
 
 def share_kept(boards: Boards) -> Share:
@@ -127,18 +121,16 @@ def share_kept(boards: Boards) -> Share:
     Raises:
         InputError: if neither side has a certificate: the grid is too large for the credits that are tried.
     """
-    whole = _credit(boards, 1, 1, SENDER)
+    whole = _credit(boards, OF, SENDER)
     if whole is not None:
-        return Share(Fraction(1), None, whole * OF, None)
+        return Share(Fraction(1), None, whole, None)
     low, high, kept = 0, OF, np.zeros(len(boards), dtype=np.int64)
     while high - low > 1:
         middle = (low + high) // 2
-        if (credit := _credit(boards, middle, OF, SENDER)) is None:
-            high = middle
-        else:
-            low, kept = middle, credit
+        credit = _credit(boards, middle, SENDER)
+        low, high, kept = (low, middle, kept) if credit is None else (middle, high, credit)
     for part in range(high, min(OF, high + 4)):
-        if (credit := _credit(boards, part, OF, NETWORK)) is not None:
+        if (credit := _credit(boards, part, NETWORK)) is not None:
             return Share(Fraction(low, OF), Fraction(part, OF), kept, credit)
     raise InputError(
         f"game {boards.game.name!r}: no certificate that the sender is kept below {high}/{OF} of the link, nor above"
@@ -155,24 +147,44 @@ def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], o
         of_network: whose certificate it is: the sender's needs one action, all answers; the network's all actions, one answer
             each.
     """
-    parts, cap = share * OF, _cap(boards) * OF
-    gain = OF * boards.delivered.astype(np.int64) - int(parts) * boards.fastest[boards.target].astype(np.int64)
-    left = np.repeat(credit, np.diff(boards.first_edge[boards.first_action])) + (-gain if of_network else gain)
-    pays = (left >= credit[boards.target]) & (credit[boards.target] < cap)
-    if of_network:
-        by_action = np.logical_or.reduceat(pays, boards.first_edge[:-1])
-        by_board = np.logical_and.reduceat(by_action, boards.first_action[:-1])
-    else:
-        by_action = np.logical_and.reduceat(pays, boards.first_edge[:-1])
-        by_board = np.logical_or.reduceat(by_action, boards.first_action[:-1])
+    gain = OF * boards.delivered.astype(np.int64) - int(share * OF) * boards.fastest[boards.target].astype(np.int64)
+    left, cap = np.repeat(credit, np.diff(boards.first_edge[boards.first_action])), _cap(boards)
+    pays = (left + (-gain if of_network else gain) >= credit[boards.target]) & (credit[boards.target] < cap)
+    by_answer, by_action = (np.logical_or, np.logical_and)[:: 1 if of_network else -1]
+    by_board = by_action.reduceat(by_answer.reduceat(pays, boards.first_edge[:-1]), boards.first_action[:-1])
     return bool(credit[0] < cap and by_board[credit < cap].all())
 
 
 def steps_to(boards: Boards, rate: int) -> int | None:
     """Return the fewest steps until all smaller rates are excluded while the network behaves as one of this rate; None: never."""
-    steps = np.empty(len(boards), dtype=np.int32)
-    kernels.reach(boards.first_action, boards.first_edge, boards.target, boards.slowest >= rate, boards.holds(rate), steps)
+    there, steps = boards.slowest >= rate, np.empty(len(boards), dtype=np.int32)
+    live, before = boards.held[:, boards.game.rates.index(rate)], np.zeros(0, dtype=np.int32)
+    graph = (boards.first_action, boards.first_edge, np.full(len(boards.target), -1, dtype=np.int8), boards.target)
+    steps[:] = np.where(there, 0, kernels.NEVER)
+    while not np.array_equal(steps, before):
+        before = steps.copy()
+        kernels.sweep(*graph, np.where(live, before, -kernels.NEVER).astype(np.int32), steps)  # other answers count for nothing
+        steps = np.where(there, 0, np.minimum(steps, kernels.NEVER)).astype(np.int32)
     return None if steps[0] >= kernels.NEVER else int(steps[0])
+
+
+def kept_for_ever(boards: Boards, what: NDArray[Any], idle: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Return of each board how much of something the network can keep for ever, whatever is sent.
+
+    The result is its own certificate: it is at most ``what``, and each action has an answer that leads to no less.
+
+    Args:
+        boards: of the game.
+        what: (boards,) booleans or numbers.
+        idle: actions that the sender does not take; None: none is left out.
+    """
+    kept, before = what, np.zeros(0)
+    while not np.array_equal(kept, before):
+        before, answered = kept, np.maximum.reduceat(kept[boards.target], boards.first_edge[:-1])
+        if idle is not None:
+            answered = np.where(idle, what.max(), answered)
+        kept = np.minimum(before, np.minimum.reduceat(answered, boards.first_action[:-1]))
+    return kept
 
 
 def unshrunk(boards: Boards) -> bool:
@@ -180,13 +192,34 @@ def unshrunk(boards: Boards) -> bool:
 
     This is the losing game of [CCmatic] lemma 2.1: nothing that the sender may do bounds C from above.
     """
-    inside = (boards.fastest == boards.game.rates[-1]) & (boards.slowest < boards.game.rates[-1])
-    count = -1
-    while count != inside.sum():
-        count = inside.sum()
-        answered = np.logical_or.reduceat(inside[boards.target], boards.first_edge[:-1])
-        inside = inside & np.logical_and.reduceat(answered, boards.first_action[:-1])
-    return bool(inside[0])
+    fastest = boards.game.rates[-1]
+    return bool(kept_for_ever(boards, (boards.fastest == fastest) & (boards.slowest < fastest))[0])
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Bounds on the queueing delay, in steps, that the network can keep from being lower for ever ([CCmatic] lemma 4.1).
+
+    Attributes:
+        kept: against every sender.
+        busy: against senders that leave no link idle that is still possible.
+        unshrunk: against these the network has answers for ever that leave the least and the greatest Rm possible.
+    """
+
+    kept: float
+    busy: float
+    unshrunk: bool
+
+
+def delay_kept(boards: Boards) -> Delay:
+    """Return what a sender can be sure of about the queueing delay, the largest on the paths that are still possible."""
+    region, (rate, _, level, _, delay, _) = boards.region(), boards.tuples.T
+    longest = (region * (np.maximum(0, -level) / rate)).max(axis=1)
+    least_sent = (region * np.maximum(0, rate + level)).max(axis=1)
+    idle = np.arange(len(boards.first_edge) - 1) < np.repeat(boards.first_action[:-1] + least_sent, boards.actions)
+    both = region[:, delay == boards.game.delays[0]].any(axis=1) & region[:, delay == boards.game.delays[-1]].any(axis=1)
+    kept, busy, stay = (kept_for_ever(boards, *of)[0] for of in ((longest,), (longest, idle), (both, idle)))
+    return Delay(float(kept), float(busy), bool(stay))
 
 
 def convergence(game: Game) -> dict[int, int | None]:

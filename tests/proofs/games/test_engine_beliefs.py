@@ -69,7 +69,7 @@ def compared(game: Game, settings: BeliefSettings) -> dict[str, Any]:
     boards = explore(game)
     unsound, tight = Counter[str](), Counter[str]()
     for board, (_, _, _, q_U, beliefs) in walk(boards, settings):
-        slowest, fastest, queue = (int(a[board]) for a in (boards.slowest, boards.fastest, boards.most_queue))
+        slowest, fastest, (_, queue) = int(boards.slowest[board]), int(boards.fastest[board]), boards.queues(board)
         unsound["C_L"] += slowest < beliefs.C_L
         unsound["C_U"] += fastest > beliefs.C_U
         unsound["C_L_lambda"] += slowest < beliefs.C_L_lambda

@@ -24,6 +24,17 @@ SMALL = [
     Game(model="cbr", jitter_steps=2, rates=(1, 2, 3), buffers=("inf",), loss=0, most_inflight=7),
     Game(model="ccac", jitter_steps=1, rates=(1, 2), buffers=(0, 1), loss=1),
     Game(model="ccac", jitter_steps=1, rates=(1, 3), buffers=("C",), loss="C/2+1"),
+    Game(
+        model="ideal",
+        jitter_steps=0,
+        rates=(1, 2),
+        buffers=(1, "inf"),
+        loss=1,
+        most_inflight=6,
+        delays=(1, 2, 3),
+        start_inflight=2,
+    ),
+    Game(model="ideal", jitter_steps=0, rates=(1, 3), buffers=("2C",), loss="C", delays=(2, 4)),
 ]
 
 
@@ -50,7 +61,7 @@ def test_boards_equal_replay_of_histories(small: Game) -> None:
             edge = draw.choice(list(edges))
             history = (*history, (sent, int(boards.delivered[edge]), int(boards.lost[edge])))
             board = int(boards.target[edge])
-            assert boards.inflight[board] == sum(a - s - lost for a, s, lost in history)
+            assert boards.inflight[board] == slow_games.in_flight(small, history)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +70,9 @@ def test_boards_equal_replay_of_histories(small: Game) -> None:
         Game(model="cbr", jitter_steps=1, rates=(1, 2), buffers=(0, "C"), loss=1, most_inflight=4),
         Game(model="cbr", jitter_steps=2, rates=(1, 2), buffers=(1,), loss=1, most_inflight=4),
         Game(model="ccac", jitter_steps=1, rates=(1, 2), buffers=(0,), loss=1, most_inflight=4),
+        game(model="ideal", jitter_steps=0, rates=(1, 2), buffers=(1,), most_inflight=4, delays=(1, 2), start_inflight=2),
     ],
-    ids=("cbr", "cbr-2", "ccac"),
+    ids=("cbr", "cbr-2", "ccac", "delays"),
 )
 def test_regret_equals_minimax_over_histories(small: Game) -> None:
     boards = explore(small)
@@ -74,7 +86,9 @@ def test_random_small_games_equal_minimax_over_histories() -> None:
         model, steps = draw.choice([("ideal", 0), ("cbr", 0), ("cbr", 1), ("cbr", 2), ("ccac", 1)])
         rates, buffers = sorted(draw.sample([1, 2, 3], 2)), draw.sample([0, 1, 2, "C", "2C", "up to C"], draw.choice([1, 2]))
         fields = {"loss": draw.choice([0, 1, 2, "C", "sqrt(C)"]), "most_inflight": draw.choice([3, 4, 5])}
-        small = game(model=model, jitter_steps=steps, rates=tuple(rates), buffers=tuple(buffers), **fields)
+        if model == "ideal":
+            fields |= {"delays": (1, draw.choice([2, 3])), "start_inflight": draw.choice([0, 1, 2])}
+        small = game(model=model, jitter_steps=steps, rates=tuple(rates), buffers=(*buffers, 2), **fields)
         boards = explore(small)
         assert [regret(boards, horizon) for horizon in (1, 2)] == [slow_games.regret(small, horizon) for horizon in (1, 2)]
         found = steps_to(boards, rates[1])
@@ -153,7 +167,7 @@ def test_value_is_monotone_in_the_paths() -> None:
     assert most <= regret(explore(game(buffers=(0, "C"), jitter_steps=2)), 64)
 
 
-SIZES = {"cbr_deep": 2706, "cbr_late": 1053, "cbr_small": 1962, "ccac_small": 104, "ideal": 15}
+SIZES = {"ideal_delays": 71, "cbr_deep": 2706, "cbr_late": 1053, "cbr_small": 1962, "ccac_small": 104, "ideal": 15}
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
@@ -180,6 +194,9 @@ def test_a_grid_that_does_not_fit_is_refused_with_its_size(monkeypatch: pytest.M
         ({"buffers": ("inf",), "most_inflight": None}, "give most_inflight"),
         ({"buffers": ("3D",)}, "buffer '3D' must be"),
         ({"buffers": (-1,)}, "a buffer of -1 packets"),
+        ({"delays": (2, 1)}, "delays must ascend"),
+        ({"delays": (1, 2)}, "take model 'ideal' and feedback_steps 0"),
+        ({"model": "ideal", "jitter_steps": 0, "start_inflight": 17}, "at most 16 packets may be in flight"),
         ({"loss": "much"}, "allowance 'much' must be"),
         ({"loss": -1}, "an allowance of -1 packets"),
         ({"rates": (2, 1)}, "rates must ascend"),
@@ -198,7 +215,7 @@ def test_boards_know_their_extremes() -> None:
         inside = boards.members(board)
         assert boards.slowest[board] == min(rate for rate, *_ in inside)
         assert boards.fastest[board] == max(rate for rate, *_ in inside)
-        assert boards.least_queue[board] == min(max(0, -level) for _, _, level, _ in inside)
-        assert boards.most_queue[board] == max(max(0, -level) for _, _, level, _ in inside)
-        assert boards.holds(3)[board] == any(rate == 3 for rate, *_ in inside)
+        queues = [max(0, -level) for _, _, level, *_ in inside]
+        assert boards.queues(board) == (min(queues), max(queues))
+        assert boards.held[board].tolist() == [any(held == rate for held, *_ in inside) for rate in boards.game.rates]
         assert boards.region()[board].sum() == len(inside)
