@@ -218,7 +218,7 @@ def _draw_phase(model: Model, path: Bottleneck, out: Path, plane: str, json: boo
 
 def _network(name: str, stability: bool, held: dict[str, Any], json: bool) -> None:
     """Print the equilibrium of a scenario over several links, and with ``simulate`` its means beside."""
-    from ccenv.engine.fluid.analysis.network import network_equilibrium
+    from ccenv.engine.fluid.analysis.equilibria import network_equilibrium
     from ccenv.engine.fluid.analysis.stability import network_stability
     from ccenv.engine.fluid.simulate import simulate
     from ccenv.engine.fluid.sweep import load_scenario

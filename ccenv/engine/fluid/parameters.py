@@ -222,20 +222,7 @@ CONFIG = _record(
 )
 
 FLOW_TRACE = [
-    "x_Bps",
-    "x_btl_Bps",
-    "x_max_Bps",
-    "x_dlv_Bps",
-    "tau_s",
-    "tau_min_s",
-    "inflight_bytes",
-    "window_bytes",
-    "w_hi_bytes",
-    "w_lo_bytes",
-    "m_prt",
-    "m_dwn",
-    "m_crs",
-    "t_pbw_s",
-    "p_seen",
+    *("x_Bps", "x_btl_Bps", "x_max_Bps", "x_dlv_Bps", "tau_s", "tau_min_s", "inflight_bytes", "window_bytes"),
+    *("w_hi_bytes", "w_lo_bytes", "m_prt", "m_dwn", "m_crs", "t_pbw_s", "p_seen"),
 ]
 LINK_TRACE = ["queue_bytes", "arrival_Bps", "loss"]

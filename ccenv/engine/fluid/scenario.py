@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ccenv.base.config import validate
 from ccenv.base.errors import did_you_mean
@@ -15,10 +15,16 @@ MSS_BYTES = 1514
 MOST_LINKS, MOST_FLOWS = 100, 1_000
 
 
-def _known(kind: str, name: str, valid: Collection[str]) -> str:
+def require_name(kind: str, name: str, valid: Collection[str]) -> str:
+    """Return a name that is valid. Raises ValueError with suggestions for another one."""
     if name not in valid:
         raise ValueError(f"unknown {kind} {name!r}.{did_you_mean(name, valid)}")
     return name
+
+
+Discipline = Annotated[str, AfterValidator(lambda name: require_name("discipline", name, DISCIPLINE_CODES))]
+Cca = Annotated[str, AfterValidator(lambda name: require_name("fluid CCA", name, CCA_CODES))]
+ParameterSet = Annotated[str, AfterValidator(lambda name: require_name("parameter set", name, PARAMETER_SETS))]
 
 
 class Red(FiniteModel):
@@ -59,13 +65,8 @@ class Link(FiniteModel):
     rate_mbps: float = Field(gt=0)
     delay_ms: float = Field(gt=0)
     buffer_bdp: float = Field(gt=0)
-    discipline: str = "drop-tail"
+    discipline: Discipline = "drop-tail"
     red: Red = Red()
-
-    @field_validator("discipline")
-    @classmethod
-    def _discipline(cls, value: str) -> str:
-        return _known("discipline", value, DISCIPLINE_CODES)
 
     @property
     def capacity_Bps(self) -> float:
@@ -123,26 +124,18 @@ class Flow(FiniteModel):
         start: initial conditions.
     """
 
-    cca: str
+    cca: Cca
     access_delay_ms: float = Field(gt=0)
     path: tuple[str, ...] = ()
     agent: int | None = Field(default=None, ge=1)
     start: Start = Start()
 
-    @field_validator("cca")
-    @classmethod
-    def _cca(cls, value: str) -> str:
-        return _known("fluid CCA", value, CCA_CODES)
 
-
-class Scenario(FiniteModel):
-    """One simulation.
+class Experiment(FiniteModel):
+    """What a scenario and a sweep have in common.
 
     Attributes:
-        kind: always `scenario` (distinguishes the YAML file from a sweep).
         title: one line for people.
-        links: at least one.
-        flows: at least one.
         params: name of the parameter set.
         overrides: constants that differ from the set (see Parameters).
         duration_s: simulated time.
@@ -151,21 +144,27 @@ class Scenario(FiniteModel):
         mss_bytes: packet size.
     """
 
-    kind: Literal["scenario"] = "scenario"
     title: str = ""
-    links: tuple[Link, ...] = Field(min_length=1, max_length=MOST_LINKS)
-    flows: tuple[Flow, ...] = Field(min_length=1, max_length=MOST_FLOWS)
-    params: str = "paper"
+    params: ParameterSet = "paper"
     overrides: dict[str, float] = Field(default_factory=dict)
     duration_s: float = Field(default=9.0, gt=0)
     measure_from_s: float = Field(default=4.0, ge=0)
     step_ms: float = Field(default=0.05, gt=0)
     mss_bytes: int = Field(default=MSS_BYTES, ge=1)
 
-    @field_validator("params")
-    @classmethod
-    def _params(cls, value: str) -> str:
-        return _known("parameter set", value, PARAMETER_SETS)
+
+class Scenario(Experiment):
+    """One simulation.
+
+    Attributes:
+        kind: always `scenario` (distinguishes the YAML file from a sweep).
+        links: at least one.
+        flows: at least one.
+    """
+
+    kind: Literal["scenario"] = "scenario"
+    links: tuple[Link, ...] = Field(min_length=1, max_length=MOST_LINKS)
+    flows: tuple[Flow, ...] = Field(min_length=1, max_length=MOST_FLOWS)
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
@@ -179,7 +178,7 @@ class Scenario(FiniteModel):
             if not flow.path and len(names) > 1:
                 raise ValueError("a flow needs a path when there are several links")
             for name in flow.path:
-                _known("link", name, dict.fromkeys(names))
+                require_name("link", name, names)
             if len(set(flow.path)) != len(flow.path):
                 raise ValueError(f"a path may use a link once (got {', '.join(flow.path)})")
         if self.measure_from_s >= self.duration_s:

@@ -9,21 +9,20 @@ from pydantic import Field, field_validator, model_validator
 from ccenv.base.config import find_data, shipped_names, validate
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import read_yaml
-from ccenv.engine.fluid.parameters import CCA_CODES, DISCIPLINE_CODES, PARAMETER_SETS, FiniteModel
-from ccenv.engine.fluid.scenario import MOST_FLOWS, MSS_BYTES, Red, Scenario
-from ccenv.engine.fluid.simulate import Metrics
+from ccenv.engine.fluid.parameters import CCA_CODES, DISCIPLINE_CODES
+from ccenv.engine.fluid.scenario import MOST_FLOWS, Experiment, Red, Scenario, require_name
+from ccenv.engine.fluid.simulate import Metrics, simulate_batch
 from ccenv.network.metrics.measures import percent
 from ccenv.network.metrics.table import FLUID_METRICS
 
 MOST_RUNS = 100_000
 
 
-class Sweep(FiniteModel):
+class Sweep(Experiment):
     """One bottleneck, many configurations: every mix under every discipline with every buffer.
 
     Attributes:
         kind: always `sweep`.
-        title: one line for people.
         mixes: names such as `bbr1` (all flows) or `bbr1/reno` (first half of the flows, second half).
         disciplines: `drop-tail`, `red`.
         buffers_bdp: buffers in units of rate x bottleneck delay.
@@ -31,16 +30,9 @@ class Sweep(FiniteModel):
         delay_ms: one-way bottleneck delay.
         access_delays_ms: one-way access delay of each flow; its length is the number of flows.
         red: RED's thresholds.
-        params: name of the parameter set.
-        overrides: constants that differ from the set.
-        duration_s: simulated time.
-        measure_from_s: metrics cover the time from here to the end.
-        step_ms: step of the method of steps.
-        mss_bytes: packet size.
     """
 
     kind: Literal["sweep"] = "sweep"
-    title: str = ""
     mixes: tuple[str, ...] = Field(min_length=1)
     disciplines: tuple[str, ...] = Field(min_length=1)
     buffers_bdp: tuple[float, ...] = Field(min_length=1)
@@ -48,20 +40,13 @@ class Sweep(FiniteModel):
     delay_ms: float = Field(gt=0)
     access_delays_ms: tuple[float, ...] = Field(min_length=1, max_length=MOST_FLOWS)
     red: Red = Red()
-    params: str = "paper"
-    overrides: dict[str, float] = Field(default_factory=dict)
-    duration_s: float = Field(default=9.0, gt=0)
-    measure_from_s: float = Field(default=4.0, ge=0)
-    step_ms: float = Field(default=0.05, gt=0)
-    mss_bytes: int = Field(default=MSS_BYTES, ge=1)
 
     @field_validator("mixes")
     @classmethod
     def _mixes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for mix in value:
             parts = mix.split("/")
-            bad = [part for part in parts if part not in CCA_CODES]
-            if bad or len(parts) > 2:
+            if not set(parts) <= set(CCA_CODES) or len(parts) > 2:
                 mixes = [*CCA_CODES, *(f"{a}/{b}" for a in CCA_CODES for b in CCA_CODES if a != b)]
                 raise ValueError(f"unknown mix {mix!r}.{did_you_mean(mix, mixes)}")
         return value
@@ -69,17 +54,7 @@ class Sweep(FiniteModel):
     @field_validator("disciplines")
     @classmethod
     def _disciplines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if name not in DISCIPLINE_CODES:
-                raise ValueError(f"unknown discipline {name!r}.{did_you_mean(name, DISCIPLINE_CODES)}")
-        return value
-
-    @field_validator("params")
-    @classmethod
-    def _params(cls, value: str) -> str:
-        if value not in PARAMETER_SETS:
-            raise ValueError(f"unknown parameter set {value!r}.{did_you_mean(value, PARAMETER_SETS)}")
-        return value
+        return tuple(require_name("discipline", name, DISCIPLINE_CODES) for name in value)
 
     @model_validator(mode="after")
     def _halves(self) -> Sweep:
@@ -101,32 +76,23 @@ class Sweep(FiniteModel):
         first, _, second = mix.partition("/")
         half = len(self.access_delays_ms) // 2
         ccas = [first if i < half or not second else second for i in range(len(self.access_delays_ms))]
-        values = {name: getattr(self, name) for name in ("rate_mbps", "delay_ms", "red")}
-        shared = ("params", "overrides", "duration_s", "measure_from_s", "step_ms", "mss_bytes")
+        link = {name: getattr(self, name) for name in ("rate_mbps", "delay_ms", "red")}
         title = f"{mix}, {discipline}, {buffer_bdp:g} BDP"
-        return validate(
-            Scenario,
-            {
-                "title": title,
-                "links": [values | {"buffer_bdp": buffer_bdp, "discipline": discipline}],
-                "flows": [{"cca": c, "access_delay_ms": d} for c, d in zip(ccas, self.access_delays_ms, strict=True)],
-                **{name: getattr(self, name) for name in shared},
-            },
-            title,
-        )
+        data = {
+            **{name: getattr(self, name) for name in Experiment.model_fields},
+            "title": title,
+            "links": [link | {"buffer_bdp": buffer_bdp, "discipline": discipline}],
+            "flows": [{"cca": c, "access_delay_ms": d} for c, d in zip(ccas, self.access_delays_ms, strict=True)],
+        }
+        return validate(Scenario, data, title)
 
     def run(self, threads: int | None = None) -> list[dict[str, Any]]:
         """Run all cells in parallel and return them as plain data.
-
-        Args:
-            threads: at most this many (default: all).
 
         Raises:
             InputError: for values that a scenario does not allow.
             EngineError: if a run diverges.
         """
-        from ccenv.engine.fluid.simulate import simulate_batch
-
         keys = self.cells()
         metrics = simulate_batch([self.scenario(*key) for key in keys], threads)
         return [cell(*key, m) for key, m in zip(keys, metrics, strict=True)]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ccenv.base.errors import InputError
 from ccenv.cli.fluid import app
-from ccenv.engine.fluid.analysis.network import cubic_window, network_equilibrium, reno_window
+from ccenv.engine.fluid.analysis.equilibria import cubic_window, network_equilibrium, reno_window
 from ccenv.engine.fluid.analysis.stability import Characteristic, network_stability
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from oracles.fluid import Reference
 
 from ccenv.base.errors import EngineError, InputError
-from ccenv.engine.fluid.assemble import assemble
 from ccenv.engine.fluid.kernel import run_one
 from ccenv.engine.fluid.parameters import FLOW_TRACE, LINK_TRACE, PARAMETER_SETS
 from ccenv.engine.fluid.scenario import Link, Scenario
-from ccenv.engine.fluid.simulate import simulate, simulate_batch
+from ccenv.engine.fluid.simulate import assemble, simulate, simulate_batch
 from ccenv.engine.fluid.sweep import Sweep, load_scenario, load_sweep, shipped
 from ccenv.network.metrics.measures import jain_or_one
 

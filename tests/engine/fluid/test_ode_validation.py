@@ -6,6 +6,7 @@ The full sweeps are slow: ``python -m pytest -m slow tests/engine/fluid``.
 import hashlib
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def cells():
                 "discipline": discipline,
                 "buffer_bdp": buffer,
                 "first_share_pct": 100 * sum(m.rate_Bps[:5]) / sum(m.rate_Bps),
-                **m.as_dict(),
+                **asdict(m),
             }
             for (mix, discipline, buffer), m in zip(SUBSET, metrics, strict=True)
         ]

@@ -20,14 +20,8 @@ TOLERANCES = {"jain": 0.01, "loss_pct": 0.13, "occupancy_pct": 1.6}
 def convergence(sweep: Sweep, steps_ms: Sequence[float], threads: int | None = None) -> list[dict[str, Any]]:
     """Compare coarse steps with the finest one over all cells of a sweep.
 
-    Args:
-        sweep: what to run.
-        steps_ms: at least two different steps, ms.
-        threads: as Sweep.run.
-
-    Returns:
-        One row for each step but the finest: step_ms, reference_ms, and for each metric the largest absolute difference over
-        all cells (`jain_largest`, ...) and the mean (`jain_mean`, ...); cells_within_pct: cells inside TOLERANCES.
+    Returns one row for each step but the finest: step_ms, reference_ms, and for each metric the largest absolute difference over
+    all cells (`jain_largest`, ...) and the mean (`jain_mean`, ...); cells_within_pct: cells inside TOLERANCES.
 
     Raises:
         InputError: for fewer than two steps.
@@ -64,14 +58,10 @@ class Portrait:
     """A phase portrait in units of capacity and propagation RTT.
 
     Attributes:
-        model: `bbr1` or `bbr2`.
         plane: `queue`: total x_btl over C against queueing delay over d, all flows alike; `shares`: x_btl of two flows
             over C each, queue held at its equilibrium.
-        labels: of both axes.
-        grid_x: (G,) abscissae.
-        grid_y: (G,) ordinates.
-        speed_x: (G, G) derivative of the abscissa, 1/s; row = ordinate.
-        speed_y: (G, G) derivative of the ordinate, 1/s.
+        grid_x, grid_y: (G,) abscissae and ordinates.
+        speed_x, speed_y: (G, G) their derivatives, 1/s; row = ordinate.
         trajectories: each (T, 2).
         rest: the equilibrium, (2,).
     """
@@ -88,14 +78,7 @@ class Portrait:
 
 
 def phase_portrait(model: Model, path: Bottleneck, plane: str = "queue", grid: int = 21, duration_s: float = 20.0) -> Portrait:
-    """Compute a phase portrait.
-
-    Args:
-        model: `bbr1` or `bbr2`.
-        path: the bottleneck, equal RTTs; two flows for plane `shares`.
-        plane: see Portrait.
-        grid: points per axis, at least 2.
-        duration_s: how long to follow each trajectory.
+    """Compute a phase portrait of flows with equal RTTs (two for plane `shares`) on a grid of at least 2 points per axis.
 
     Raises:
         InputError: for what the plane cannot show.

@@ -13,8 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.base.errors import EngineError, InputError
-from ccenv.engine.fluid.analysis.equilibria import REGIONS, Bottleneck, Equilibrium, Model, derivatives
-from ccenv.engine.fluid.analysis.network import NetworkEquilibrium, network_equilibrium, propagation_s
+from ccenv.engine.fluid.analysis.equilibria import (
+    REGIONS,
+    Bottleneck,
+    Equilibrium,
+    Model,
+    NetworkEquilibrium,
+    derivatives,
+    network_equilibrium,
+    propagation_s,
+)
 from ccenv.engine.fluid.scenario import Scenario
 
 _COMPLEX_STEP = 1e-30
@@ -27,10 +35,9 @@ class Stability:
 
     Attributes:
         theorem: 2, 3 or 5 of [BBR-fluid].
-        variables: what the Jacobian is taken in.
-        verdict: `asymptotically stable`, `unstable` or `undetermined` (an eigenvalue on the imaginary axis).
+        verdict: `undetermined` means an eigenvalue on the imaginary axis.
         eigenvalues: of the closed form, from the printed solutions, in 1/s, sorted by real part, descending.
-        automatic: of the automatic Jacobian.
+        automatic: those of the automatic Jacobian.
         below: theorem 2 only: automatic eigenvalues of (y, q) on the other side of the kink, q < d C, for even shares.
             The printed proof treats q > d C alone.
         largest_difference: between both Jacobians, relative to the largest entry of each row.
@@ -86,7 +93,7 @@ def is_stable(path: Bottleneck, point: Equilibrium) -> bool:
 
 
 def verdict(eigenvalues: np.ndarray) -> str:
-    """Return what the eigenvalues prove."""
+    """Return what eigenvalues prove: `asymptotically stable`, `unstable` or `undetermined`."""
     largest = float(np.max(np.real(eigenvalues)))
     if largest < -_ZERO:
         return "asymptotically stable"
@@ -162,12 +169,8 @@ def automatic_jacobian(path: Bottleneck, point: Equilibrium, side: str = "window
     """Return the Jacobian in the same variables from the reduced model alone (no printed derivative enters).
 
     The time derivative of a sending rate is a complex-step directional derivative of the map from (x_btl, q) to it; the
-    Jacobian is a central difference of that.
-
-    Args:
-        path: the bottleneck.
-        point: the equilibrium.
-        side: of the kink at BBRv1's deep equilibrium: `window` (q > d C, as in theorem 2) or `between` (q < d C).
+    Jacobian is a central difference of that. At BBRv1's deep equilibrium it is taken on one ``side`` of the kink: `window`
+    (q > d C, as in theorem 2) or `between` (q < d C).
     """
     x_btl, q, c = np.array(point.x_btl_Bps), point.queue_bytes, path.capacity_Bps
     n = path.flows
@@ -209,14 +212,7 @@ def _rate_dynamics(
 
 
 def central_jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, scales: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """Return the Jacobian of f by central differences.
-
-    Args:
-        f: maps (n,) to (m,).
-        at: (n,) where.
-        scales: (n,) typical size of each variable.
-        step: difference relative to the scale.
-    """
+    """Return the Jacobian (m, n) of f at (n,) by central differences; ``step`` is relative to each variable's scale, (n,)."""
     columns = []
     for j, scale in enumerate(scales):
         shift = np.zeros(len(at))
