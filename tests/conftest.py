@@ -31,11 +31,11 @@ import pytest
 from hypothesis import settings
 
 from ccenv.base.kernels import announce
-from ccenv.cli import shared
+from ccenv.cli import output
 from ccenv.cli.main import main
 
 # A slow machine says no more than a fast one: tests count lines.
-shared.EVERY_S = math.inf
+output.EVERY_S = math.inf
 announce.AFTER_S = 1e6
 
 # No deadline: the first example compiles kernels. Derandomized: a green run stays green. To look further:

@@ -17,20 +17,20 @@ from ccenv.base.files import hash_value
 from ccenv.base.provenance import code_hash
 from ccenv.base.units import STEPS, steps_or_seconds
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JsonOption,
     SettingsOption,
+    argument,
     budget_option,
     choices,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     quantity_option,
     seconds_option,
     settings,
 )
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.agents.sender import Sender
@@ -46,42 +46,28 @@ NEEDS_RATIO = ("starvation", "strong_starvation")
 
 def command(
     agent: Annotated[
-        str,
-        typer.Argument(
-            metavar="AGENT",
-            autocompletion=names("agents"),
-            help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.",
-        ),
+        str, argument("AGENT", "A sender: name, program (.json), FILE.py, checkpoint or folder of a run.", names("agents"))
     ],
     *,
-    model: Annotated[
-        str, typer.Option(autocompletion=names("models"), help="Network model: cbr_delay, ccac or strong.")
-    ] = "ccac",
+    model: Annotated[str, option("Network model: cbr_delay, ccac or strong.", names("models"))] = "ccac",
     path: Annotated[
-        str,
-        typer.Option(
-            autocompletion=names("paths"), help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md)."
-        ),
+        str, option("deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md).", names("paths"))
     ] = "deep",
     scenario: Annotated[
         str | None,
-        typer.Option(
-            autocompletion=configs("env"),
-            help="Attack per packet: jitter boxes of a scenario that are external (docs/environments.md).",
-        ),
+        option("Attack per packet: jitter boxes of a scenario that are external (docs/environments.md).", configs("env")),
     ] = None,
     adversary: Annotated[
         list[str] | None,
-        typer.Option(
-            autocompletion=names("adversaries"),
-            help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel.",
+        option(
+            "Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel.", names("adversaries")
         ),
     ] = None,
     goal: Annotated[
         str,
-        typer.Option(
-            autocompletion=choices("utilisation", "delay", "loss", "fairness", "starvation", "qoe", "page_load"),
-            help="utilisation | delay | loss | fairness | starvation (several flows) | qoe | page_load (with --scenario).",
+        option(
+            "utilisation | delay | loss | fairness | starvation (several flows) | qoe | page_load (with --scenario).",
+            choices("utilisation", "delay", "loss", "fairness", "starvation", "qoe", "page_load"),
         ),
     ] = ("utilisation"),
     flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,
@@ -162,8 +148,6 @@ def _run(
     sender: Sender, play: Callable[..., AttackResult[Any]], allowed: dict[str, Any], folder: AttackFolder
 ) -> tuple[AttackResult[Any], dict[str, Any]]:
     """Play an attack in its folder; return the result, and its JSON object with the files."""
-    from ccenv.cli.shared import progress_bar
-
     with folder, progress_bar(f"attack {sender.name}") as show:
         if folder.budget_flow_steps is not None:
             allowed = {"budget_flow_steps": folder.budget_flow_steps}
@@ -273,9 +257,9 @@ def attack_packets(
     from ccenv.base.errors import InputError
     from ccenv.simulation.ranges import load_distribution
 
-    for option, is_given in given.items():
+    for name, is_given in given.items():
         if is_given:
-            raise InputError(f"--scenario says what the network is and how it is played: leave out {option}")
+            raise InputError(f"--scenario says what the network is and how it is played: leave out {name}")
     steps, seconds = (DEFAULT_BUDGET, None) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is not None or steps is None:
         raise InputError(f"--budget {budget}: with --scenario it is counted in steps, such as 1Msteps")
@@ -316,12 +300,7 @@ EXIT_BELOW = 1
 
 def run_gap(
     senders: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[AGENT]...",
-            autocompletion=names("agents"),
-            help="Senders; by default the shipped programs and some classics.",
-        ),
+        list[str] | None, argument("[AGENT]...", "Senders; by default the shipped programs and some classics.", names("agents"))
     ] = None,
     *,
     budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows per row.")] = 20_000_000,
@@ -344,7 +323,6 @@ def run_gap(
     from ccenv.base.errors import require_extra
     from ccenv.base.files import json_bytes, plain, write_atomic
     from ccenv.base.provenance import machine, versions
-    from ccenv.cli.shared import progress_bar
 
     held = settings("gap", set_)
     require_extra("z3", "verify")
@@ -352,12 +330,7 @@ def run_gap(
         rows = adversary_gap(senders or DEFAULT, budget_flow_steps=budget, time_limit_s=time_limit, report=show, **held)
     path = gap_path(held["buffer"])
     about: dict[str, Any] = {"buffer": held["buffer"], "T": held["samples"], "budget_flow_steps": budget, "seed": held["seed"]}
-    about |= {
-        "adversaries": list(PANEL),
-        "path": path.to_dict(),
-        "scene": scene_of(path),
-        "scene_set": scene_set(scene_of(path)),
-    }
+    about |= {"adversaries": list(PANEL), "path": path.to_dict(), "scene": scene_of(path), "scene_set": scene_set(scene_of(path))}
     attacked_scenes = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
     row_data = [row.to_dict() | {"trained_on_scenes": attacked_scenes[row.sender]} for row in rows]
     data = {**about, "machine": machine(), "versions": versions(), "rows": row_data}

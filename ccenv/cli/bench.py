@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JsonOption,
     ProcessesOption,
     SettingsOption,
+    argument,
     choices,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     settings,
 )
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.benchmarks.suite.base import SuiteBase
@@ -41,27 +41,16 @@ PARTS = {
 
 @app.command()
 def run(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="SUITE", autocompletion=names("suites"), help="A shipped suite (ccenv list suites) or a YAML file."
-        ),
-    ],
+    name: Annotated[str, argument("SUITE", "A shipped suite (ccenv list suites) or a YAML file.", names("suites"))],
     *,
     out: Annotated[Path | None, out_option("Folder of the results; runs/bench/SUITE by default.")] = None,
     agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            autocompletion=names("agents"), help="A further sender: name, FILE.py, program or trained policy. Repeatable."
-        ),
+        list[str] | None, option("A further sender: name, FILE.py, program or trained policy. Repeatable.", names("agents"))
     ] = None,
     adversary: Annotated[
-        list[str] | None,
-        typer.Option(autocompletion=names("adversaries"), help="A further adversary: name or FILE.py. Repeatable."),
+        list[str] | None, option("A further adversary: name or FILE.py. Repeatable.", names("adversaries"))
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(autocompletion=names("metrics"), help="A further metric: name or FILE.py. Repeatable.")
-    ] = None,
+    metric: Annotated[list[str] | None, option("A further metric: name or FILE.py. Repeatable.", names("metrics"))] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
@@ -81,11 +70,10 @@ def run(
     """
     from ccenv.benchmarks.results import RUNS, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
-    from ccenv.cli.shared import progress_bar
 
-    if name == QUIC:
-        return _run_quic(out or RUNS / QUIC, only or (), json)
     held = settings("bench run", set_)
+    if name == QUIC:
+        return _run_quic(out or RUNS / QUIC, only or (), held, json)
     if name == LIVE:
         given = {
             "--agent": agent,
@@ -95,7 +83,7 @@ def run(
             "--jobs": jobs,
             "--fresh": fresh,
         }
-        return _run_live(only, out, [option for option, value in given.items() if value], json)
+        return _run_live(only, out, [option for option, value in given.items() if value], held, json)
     suite = as_suite(name)
     folder = out or RUNS / suite.name
     with progress_bar(f"suite {suite.name}") as show:
@@ -128,7 +116,7 @@ LIVE = "live-worst-case"
 """The suite of stored attacks against this kernel's senders and exported programs, which needs root and minutes."""
 
 
-def _run_live(only: list[str] | None, out: Path | None, given: list[str], json: bool) -> int:
+def _run_live(only: list[str] | None, out: Path | None, given: list[str], held: dict[str, Any], json: bool) -> int:
     """Run the live suite, of ``--only`` its senders; exit code 1 if a run is not valid after several tries."""
     from ccenv.base.errors import InputError
     from ccenv.cli.live import exit_code
@@ -140,7 +128,7 @@ def _run_live(only: list[str] | None, out: Path | None, given: list[str], json: 
     if out is not None:
         FORMAT.write(out if out.suffix == ".json" else out / f"{SUITE}.json", record)
     if json:
-        print_json(record)
+        print_json(record | {"settings": held})
     else:
         rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
         print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
@@ -178,9 +166,8 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
 
 
-def _run_quic(folder: Path, only: Sequence[str], json: bool) -> int:
+def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
-    from ccenv.cli.shared import progress_bar
     from ccenv.quic.suite import COLUMNS, FORMAT, plot, run_suite
 
     with progress_bar(f"suite {QUIC}") as show:
@@ -189,7 +176,7 @@ def _run_quic(folder: Path, only: Sequence[str], json: bool) -> int:
     FORMAT.write(folder / "record.json", record)
     plot(record, folder / "summary.png")
     if json:
-        print_json({"out": folder, **record})
+        print_json({"out": folder, **record, "settings": held})
     else:
         print_table(QUIC, COLUMNS, [[row[column] for column in COLUMNS] for row in record["rows"]])
         for reason in record["missing"].values():
@@ -198,11 +185,7 @@ def _run_quic(folder: Path, only: Sequence[str], json: bool) -> int:
 
 
 @app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run of a suite.")],
-    *,
-    json: JsonOption = False,
-) -> None:
+def report(folder: Annotated[Path, argument("DIR", "Folder of a run of a suite.")], *, json: JsonOption = False) -> None:
     """Write the report of a run: report.html with the paper's figures from our data, and how published values agree.
 
     Example: ccenv bench report runs/bench/starvation
@@ -222,10 +205,8 @@ def report(
 def speed(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[PART]...",
-            autocompletion=choices(*PARTS),
-            help="What else to measure: " + "; ".join(f"{part}: {what}" for part, what in PARTS.items()),
+        argument(
+            "[PART]...", "What else to measure: " + "; ".join(f"{part}: {what}" for part, what in PARTS.items()), choices(*PARTS)
         ),
     ] = None,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,

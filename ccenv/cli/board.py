@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.shared import (
-    JsonOption,
-    ProcessesOption,
-    SettingsOption,
-    out_option,
-    print_json,
-    print_table,
-    print_text,
-    seconds_option,
-    settings,
-)
+from ccenv.cli.options import JsonOption, ProcessesOption, SettingsOption, argument, option, out_option, seconds_option, settings
+from ccenv.cli.output import print_answer, print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.leaderboard.evaluate.queue import QueuedStage
@@ -47,8 +38,7 @@ class _Board(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Board,
-    help="Submissions, their evaluation and the leaderboard (docs/board.md).\n\nExample: ccenv board build",
+    cls=_Board, help="Submissions, their evaluation and the leaderboard (docs/board.md).\n\nExample: ccenv board build"
 )
 
 
@@ -56,8 +46,7 @@ app = typer.Typer(
 def group(
     context: typer.Context,
     board: Annotated[
-        Path | None,
-        typer.Option("--board", help=f"Folder of the board, {HOME} by default; it may hold a board.yaml."),
+        Path | None, typer.Option("--board", help=f"Folder of the board, {HOME} by default; it may hold a board.yaml.")
     ] = None,
 ) -> None:
     """Keep the folder of the board for the command."""
@@ -76,7 +65,7 @@ def open_home() -> Home:
 
 
 def submit(
-    what: Annotated[str, typer.Argument(metavar="DIR|NAME", help="A submission folder, or a classic CCA of this package.")],
+    what: Annotated[str, argument("DIR|NAME", "A submission folder, or a classic CCA of this package.")],
     *,
     own: Annotated[
         bool, typer.Option("--own", help="It comes with ccenv, says the operator: it may have ccenv's names and authors.")
@@ -102,12 +91,9 @@ def submit(
             stored = submit_reviewed(store, home, what)
         else:
             stored, _ = submit_folder(store, home, Path(what), own=own)
-    entry = stored.content["card"]["name"]
-    if json:
-        print_json({"record": stored.number, "name": entry, "submission": stored.subject, "round": stored.content["round"]})
-    else:
-        print_text(f"record {stored.number}: {entry}, submission {stored.subject[:12]}, round {stored.content['round']}")
-        print_text("next: ccenv board evaluate")
+    entry, number = stored.content["card"]["name"], stored.content["round"]
+    text = f"record {stored.number}: {entry}, submission {stored.subject[:12]}, round {number}\nnext: ccenv board evaluate"
+    print_answer({"record": stored.number, "name": entry, "submission": stored.subject, "round": number}, text, json)
 
 
 def evaluate(
@@ -127,7 +113,6 @@ def evaluate(
     Example: ccenv board evaluate -s backend=processes -s pending=true
     """
     from ccenv.base.errors import require_extra
-    from ccenv.cli.shared import progress_bar
     from ccenv.leaderboard.evaluate.limits import make_limits
     from ccenv.leaderboard.evaluate.queue import describe_outcome, list_tasks
     from ccenv.leaderboard.evaluate.queue import evaluate as run
@@ -174,8 +159,7 @@ def _describe_outcome(record: Stored | None) -> str:
 
 
 def round_command(
-    action: Annotated[str, typer.Argument(metavar="show|close", help="Show the rounds, or close the open one.")] = "show",
-    json: JsonOption = False,
+    action: Annotated[str, argument("show|close", "Show the rounds, or close the open one.")] = "show", json: JsonOption = False
 ) -> None:
     """Show the rounds and their commitments, or close the open round: its secret is revealed and the next one begins.
 
@@ -206,9 +190,7 @@ def audit(
     seed: Annotated[int | None, typer.Option(help="Of the sample; drawn anew by default.")] = None,
     expect_head: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HASH|FILE", help="A head that the board must hold: hash of its chain, or board head's file. Repeatable."
-        ),
+        option("A head that the board must hold: hash of its chain, or board head's file. Repeatable.", metavar="HASH|FILE"),
     ] = None,
     set_: SettingsOption = None,
     json: JsonOption = False,
@@ -221,7 +203,6 @@ def audit(
     Example: ccenv board audit --json; ccenv board audit --expect-head head.json
     """
     from ccenv.base.errors import InputError
-    from ccenv.cli.shared import progress_bar
     from ccenv.leaderboard.audit.run import audit as run
     from ccenv.leaderboard.store.head import expected_head
 
@@ -248,8 +229,8 @@ def audit(
     if json:
         print_json(result | {"settings": held})
     else:
-        rows = [(name, value) for name, value in result.items() if name not in ("problems", "foreign")]
-        print_table("audit", ["what", "value"], [[name, str(value)] for name, value in rows])
+        rows = [(name, str(value)) for name, value in result.items() if name not in ("problems", "foreign")]
+        print_table("audit", ["what", "value"], rows)
         for record in result["foreign"]:
             print_text(f"of another machine: {record}")
         for problem in result["problems"]:
@@ -257,10 +238,7 @@ def audit(
     return 1 if result["problems"] else 0
 
 
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .jsonl.xz file.")],
-    json: JsonOption = False,
-) -> None:
+def export(file: Annotated[Path, argument("FILE", "A .jsonl or .jsonl.xz file.")], json: JsonOption = False) -> None:
     """Write all records and files of a board into one file; secrets stay.
 
     Example: ccenv board export board.jsonl.xz
@@ -269,16 +247,11 @@ def export(
 
     with open_home().open_existing() as store:
         count = export_board(store, file)
-    if json:
-        print_json({"file": file, "records": count, "bytes": file.stat().st_size})
-    else:
-        print_text(f"wrote {count} records into {file}, {file.stat().st_size} bytes")
+    size = file.stat().st_size
+    print_answer({"file": file, "records": count, "bytes": size}, f"wrote {count} records into {file}, {size} bytes", json)
 
 
-def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What ccenv board export wrote.")],
-    json: JsonOption = False,
-) -> None:
+def import_(file: Annotated[Path, argument("FILE", "What ccenv board export wrote.")], json: JsonOption = False) -> None:
     """Read an export into an empty board. Everything is checked; a new round begins after it.
 
     Example: ccenv board import docs/data/leaderboard.jsonl.xz
@@ -289,14 +262,11 @@ def import_(
     read = read_export(file)  # read completely before a board is made
     with home.open() as store:
         count = import_board(store, home, read)
-    if json:
-        print_json({"records": count})
-    else:
-        print_text(f"read {count} records")
+    print_answer({"records": count}, f"read {count} records", json)
 
 
 def score(
-    what: Annotated[str, typer.Argument(metavar="DIR|NAME", help="A sender's submission folder, or a registered sender.")],
+    what: Annotated[str, argument("DIR|NAME", "A sender's submission folder, or a registered sender.")],
     *,
     suite: Annotated[str | None, typer.Option(help="A suite; the board's nominal one by default.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3; the suite's public ones by default.")] = None,
@@ -307,7 +277,6 @@ def score(
 
     Example: ccenv board score runs/submissions/cc_qdel --suite quick --seeds 1,2
     """
-    from ccenv.cli.shared import progress_bar
     from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
 
     held = settings("board score", set_)
@@ -328,7 +297,7 @@ def score(
 
 
 def serve(
-    site: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site.")] = Path("runs") / "board",
+    site: Annotated[Path, argument("DIR", "Folder of a site.")] = Path("runs") / "board",
     port: Annotated[int, typer.Option(help="0: any free one.")] = 8000,
     json: JsonOption = False,
 ) -> None:
@@ -340,19 +309,16 @@ def serve(
 
     with make_server(site, port) as server:
         address = f"http://127.0.0.1:{server.server_address[1]}/index.html"
-        if json:
-            print_json({"address": address})
-        else:
-            print_text(address)
+        print_answer({"address": address}, address, json)
         sys.stdout.flush()
         server.serve_forever()
 
 
 def pack(
-    spec: Annotated[str, typer.Argument(metavar="AGENT|CHECKPOINT", help="A program, a trained policy, or an adversary.")],
+    spec: Annotated[str, argument("AGENT|CHECKPOINT", "A program, a trained policy, or an adversary.")],
     *,
     author: Annotated[str, typer.Option(help="Person or group.")] = "anonymous",
-    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ed25519 key of ssh.")] = None,
+    sign: Annotated[Path | None, option("Sign with this ed25519 key of ssh.", metavar="KEY")] = None,
     out: Annotated[Path | None, out_option("The folder; runs/submissions/NAME by default.")] = None,
     set_: SettingsOption = None,
     json: JsonOption = False,
@@ -381,7 +347,7 @@ def pack(
     print_text(f"next: ccenv board check {folder}")
 
 
-def check(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submission folder.")], json: JsonOption = False) -> None:
+def check(folder: Annotated[Path, argument("DIR", "A submission folder.")], json: JsonOption = False) -> None:
     """Apply every rule of the board to a submission folder. Exit code 2 and one line for the first that it breaks.
 
     Example: ccenv board check runs/submissions/cc_qdel
@@ -389,24 +355,18 @@ def check(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A submissi
     from ccenv.leaderboard.submission.reader import read_submission
 
     submission = read_submission(folder)
+    about = describe_submission(submission)
     if json:
-        print_json({"folder": folder, **describe_submission(submission)})
+        print_json({"folder": folder, **about})
     else:
-        print_table(
-            f"{folder} is a good submission", ["what", "value"], [[k, str(v)] for k, v in describe_submission(submission).items()]
-        )
+        print_table(f"{folder} is a good submission", ["what", "value"], [[key, str(value)] for key, value in about.items()])
 
 
 def describe_submission(submission: Submission) -> dict[str, Any]:
     """Return the summary of a submission for output."""
-    document = submission.document
+    keys = ("name", "track", "kind", "author", "licence", "suite")
     return {
-        "name": document.name,
-        "track": document.track,
-        "kind": document.kind,
-        "author": document.author,
-        "licence": document.licence,
-        "suite": document.suite,
+        **{key: getattr(submission.document, key) for key in keys},
         "sha256": submission.sha256,
         "player_sha256": submission.player_sha256,
         "signed_by": submission.signed_by,
@@ -414,15 +374,10 @@ def describe_submission(submission: Submission) -> dict[str, Any]:
 
 
 def withdraw(
-    what: Annotated[
-        str, typer.Argument(metavar="NAME|REQUEST|DIR", help="An entry; a signed request; with --sign the submission folder.")
-    ],
+    what: Annotated[str, argument("NAME|REQUEST|DIR", "An entry; a signed request; with --sign the submission folder.")],
     *,
     reason: Annotated[str, typer.Option(help="One line.")] = "",
-    sign: Annotated[
-        Path | None,
-        typer.Option(metavar="KEY", help="Write a request, signed with the key of the submission."),
-    ] = None,
+    sign: Annotated[Path | None, option("Write a request, signed with the key of the submission.", metavar="KEY")] = None,
     out: Annotated[Path | None, out_option("Folder of the request; runs/withdrawals/NAME by default.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -438,11 +393,7 @@ def withdraw(
 
     if sign is not None:
         folder = make_request(Path(what), sign, out or RUNS / "withdrawals" / Path(what).resolve().name, reason)
-        if json:
-            print_json({"request": folder})
-        else:
-            print_text(f"wrote {folder}")
-            print_text(f"next, by the operator: ccenv board withdraw {folder}")
+        print_answer({"request": folder}, f"wrote {folder}\nnext, by the operator: ccenv board withdraw {folder}", json)
         return
     if out is not None:
         raise InputError("--out is the folder of a request: give the key with --sign")
@@ -451,18 +402,15 @@ def withdraw(
         raise InputError("--reason: the request says its own")
     with open_home().open_existing() as store:
         stored = withdraw_by_request(store, Path(what)) if is_request else withdraw_by_operator(store, what, reason)
-    if json:
-        print_json(
-            {"record": stored.number, "name": stored.content["name"], "submission": stored.subject, "by": stored.content["by"]}
-        )
-    else:
-        print_text(f"record {stored.number}: {stored.content['name']} is withdrawn, by {stored.content['by']}")
+    name, by = stored.content["name"], stored.content["by"]
+    text = f"record {stored.number}: {name} is withdrawn, by {by}"
+    print_answer({"record": stored.number, "name": name, "submission": stored.subject, "by": by}, text, json)
 
 
 def head(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write the head; shown only by default.")] = None,
+    file: Annotated[Path | None, argument("FILE", "Where to write the head; shown only by default.")] = None,
     *,
-    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign it with this ed25519 key of ssh, as FILE.sig.")] = None,
+    sign: Annotated[Path | None, option("Sign it with this ed25519 key of ssh, as FILE.sig.", metavar="KEY")] = None,
     json: JsonOption = False,
 ) -> None:
     """Show or write the chain head of a board: the number of its records and the hash of its chain.
@@ -479,14 +427,10 @@ def head(
     with open_home().open_existing() as store:
         store.check()
         stored_head = current_head(store) if file is None else write_head(store, file, sign)
-    if json:
-        print_json(
-            {"file": file, "n_records": stored_head.n_records, "chain": stored_head.chain, "signed_with": stored_head.signed_with}
-        )
-        return
-    print_text(f"{stored_head.n_records} records, chain {stored_head.chain}")
+    text = f"{stored_head.n_records} records, chain {stored_head.chain}"
     if file is not None:
-        print_text(f"wrote {file}" + (f", signed with {stored_head.signed_with}" if stored_head.signed_with else ""))
+        text += f"\nwrote {file}" + (f", signed with {stored_head.signed_with}" if stored_head.signed_with else "")
+    print_answer({"file": file} | stored_head.model_dump(include={"n_records", "chain", "signed_with"}), text, json)
 
 
 for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
@@ -499,7 +443,7 @@ RUNS = Path("runs")
 
 @app.command()
 def add(
-    report: Annotated[Path, typer.Argument(metavar="REPORT", help="What ccenv verify property NAME --json printed, as a file.")],
+    report: Annotated[Path, argument("REPORT", "What ccenv verify property NAME --json printed, as a file.")],
     agent: Annotated[str | None, typer.Option(help="The sender that was verified, if it is not a registered one.")] = None,
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
     json: JsonOption = False,
@@ -514,10 +458,7 @@ def add(
     from ccenv.leaderboard.evaluate.score import store_report
 
     folder = store_report(read_json(report), str(report), records, agent)
-    if json:
-        print_json({"record": folder})
-    else:
-        print_text(f"wrote {folder}")
+    print_answer({"record": folder}, f"wrote {folder}", json)
 
 
 @app.command()
@@ -552,16 +493,13 @@ def build(
     else:
         with home.open_existing() as store:
             result = build_site(from_store(store, home), out, *more)
-    if json:
-        print_json(result | {"settings": held})
-    else:
-        print_text(", ".join(f"{count} {name}" for name, count in result.items() if name != "index"))
-        print_text(f"open {result['index']}")
+    counts = ", ".join(f"{count} {name}" for name, count in result.items() if name != "index")
+    print_answer(result | {"settings": held}, f"{counts}\nopen {result['index']}", json)
 
 
 @app.command()
 def publish(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that a static host serves.")],
+    folder: Annotated[Path, argument("DIR", "Folder that a static host serves.")],
     *,
     set_: SettingsOption = None,
     json: JsonOption = False,
@@ -578,7 +516,5 @@ def publish(
     with home.open_existing() as store, home.publishing():
         more = {"certificates": held["certificates"], "leagues": held["league"]}
         result = bring(store, home, folder, records=held["records"], **more)
-    if json:
-        print_json(result | {"settings": held})
-    else:
-        print_text(f"{result['files']} files in {folder}: {result['written']} written, {result['removed']} removed")
+    text = f"{result['files']} files in {folder}: {result['written']} written, {result['removed']} removed"
+    print_answer(result | {"settings": held}, text, json)

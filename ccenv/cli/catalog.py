@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -16,7 +18,8 @@ from ccenv.agents import callbacks as signals
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, is_folder, parse_json, read_bounded, shown
 from ccenv.base.registry import Entry, Registry
-from ccenv.cli.shared import JsonOption, choices, out_option, print_json, print_table, print_text
+from ccenv.cli.options import JsonOption, argument, choices, option, out_option
+from ccenv.cli.output import print_answer, print_json, print_table, print_text
 from ccenv.network.path import MODELS, Model
 
 if TYPE_CHECKING:
@@ -229,8 +232,6 @@ def _metrics() -> list[Item]:
 
 
 def _metric_text(metric: Metric) -> str:
-    import inspect
-
     better = "neither value is better" if metric.direction == "neither" else f"{metric.direction} is better"
     parts = [f"{metric.name} ({metric.unit or 'no unit'}; {better}): {metric.meaning}"]
     functions = (("a trace", metric.of_trace), ("a packet run", metric.of_run))
@@ -271,9 +272,6 @@ def _adversaries() -> list[Item]:
 
 def _source_text(entry: Entry) -> str:
     """Return the source of the module of an entry."""
-    import importlib
-    import inspect
-
     return inspect.getsource(importlib.import_module(entry.target.partition(":")[0])).rstrip()
 
 
@@ -284,22 +282,16 @@ def _envs() -> list[Item]:
 
 
 def _environment_text(entry: Entry) -> str:
-    import inspect
-
     from ccenv.envs import ENVIRONMENTS
 
     return inspect.getdoc(ENVIRONMENTS.load(entry.name)) or entry.summary
-
-
-def _suites() -> list[Item]:
-    return _files("suites", SUITES, "")
 
 
 def _configs() -> list[Item]:
     return [item for kind, package in CONFIGS.items() for item in _files("configs", package, f"{kind}/")]
 
 
-def _files(kind: str, package: str, prefix: str) -> list[Item]:
+def _files(kind: str, package: str, prefix: str = "") -> list[Item]:
     from ccenv.base.config import find_data, shipped_names
 
     items = []
@@ -313,10 +305,6 @@ def _files(kind: str, package: str, prefix: str) -> list[Item]:
 
 def _file_text(file: Path) -> str:
     return file.read_text(encoding="utf-8").rstrip()
-
-
-def _scenarios() -> list[Item]:
-    return _files("scenarios", CONFIGS["sim"], "")
 
 
 def _paths() -> list[Item]:
@@ -343,8 +331,6 @@ def _traces() -> list[Item]:
 
 
 def _path_text(name: str) -> str:
-    import json
-
     from ccenv.attacks.scenes import attack_path
     from ccenv.base.files import plain
 
@@ -402,8 +388,6 @@ def _element_text(name: str) -> str:
 
 
 def _signals_text() -> str:
-    import inspect
-
     return inspect.getsource(signals).rstrip()
 
 
@@ -451,9 +435,9 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "agents": _agents,
     "adversaries": _adversaries,
     "metrics": _metrics,
-    "suites": _suites,
+    "suites": partial(_files, "suites", SUITES),
     "configs": _configs,
-    "scenarios": _scenarios,
+    "scenarios": partial(_files, "scenarios", CONFIGS["sim"]),
     "paths": _paths,
     "traces": _traces,
     "signals": _signals,
@@ -478,7 +462,7 @@ def _all_names(incomplete: str) -> list[str]:
 
 
 def list_command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*KINDS), help=" | ".join(KINDS))],
+    kind: Annotated[str, argument("KIND", " | ".join(KINDS), choices(*KINDS))],
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -495,18 +479,11 @@ def list_command(
 
 def show_command(
     context: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|FILE", autocompletion=_all_names, help="A name from ccenv list, a file, or the folder of a run."
-        ),
-    ],
+    name: Annotated[str, argument("NAME|FILE", "A name from ccenv list, a file, or the folder of a run.", _all_names)],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]", help="After the word settings: whose options and settings to show.")
+        list[str] | None, argument("[COMMAND]", "After the word settings: whose options and settings to show.")
     ] = None,
-    kind: Annotated[
-        str | None, typer.Option(autocompletion=choices(*KINDS), help="Look in one kind only: " + " | ".join(KINDS))
-    ] = None,
+    kind: Annotated[str | None, option("Look in one kind only: " + " | ".join(KINDS), choices(*KINDS))] = None,
     out: Annotated[Path | None, out_option("Draw it, a trace or the interval of a contract: .png or .svg.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -536,10 +513,7 @@ def show_command(
     ]
     if not matches and kind is None and (is_file(name) or is_folder(name)):
         kind, text = show_path(Path(name))
-        if json:
-            print_json({"name": name, "kind": kind, "text": text} | (_summarize(name) if kind == "trace" else {}))
-        else:
-            print_text(text)
+        print_answer({"name": name, "kind": kind, "text": text} | (_summarize(name) if kind == "trace" else {}), text, json)
         return
     if not matches and kind is None and len(Path(name).parts) > 1:
         raise InputError(f"{name}: there is no such file, and no name {name!r} in ccenv list")
@@ -548,12 +522,8 @@ def show_command(
     if len(matches) > 1:
         raise InputError(f"{name!r} is the name of {_join_names(matches)}: give the full name or --kind")
     item = matches[0]
-    text = item.text()
-    if json:
-        data: dict[str, Any] = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags, "text": text}
-        print_json(data)
-    else:
-        print_text(text)
+    about = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags}
+    print_answer({**about, "text": item.text()}, item.text(), json)
 
 
 def _summarize(name: str) -> dict[str, object]:
@@ -578,10 +548,7 @@ def _draw(name: str, out: Path, json: bool) -> None:
         from ccenv.training.contracts.report import interval_picture
 
         write_atomic(out, interval_picture(program_of(name), require_picture(out).suffix))
-    if json:
-        print_json({"file": name, "picture": str(out)})
-    else:
-        print_text(f"wrote {out}")
+    print_answer({"file": name, "picture": str(out)}, f"wrote {out}", json)
 
 
 def _show_settings(command: str, find_command: Callable[[str], Any], json: bool) -> None:

@@ -13,18 +13,18 @@ import typer
 
 from ccenv.base.units import SHARE
 from ccenv.cli.completion import names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JsonOption,
     ProcessesOption,
     SettingsOption,
+    argument,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     quantity_option,
     settings,
 )
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 EXIT_FAILED = 1
 LIMIT = "10min"
@@ -34,10 +34,10 @@ LIMIT = "10min"
 def command(
     senders: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SENDER...",
-            autocompletion=names("agents"),
-            help="Names, programs (.json), policies or Python files (FILE.py); with --kind besides the shipped ones.",
+        argument(
+            "SENDER...",
+            "Names, programs (.json), policies or Python files (FILE.py); with --kind besides the shipped ones.",
+            names("agents"),
         ),
     ] = None,
     *,
@@ -45,28 +45,18 @@ def command(
     rtt: Annotated[str, typer.Option(help="Propagation RTT, such as 40ms.")] = "40ms",
     buffer: Annotated[str, typer.Option(help="Buffer of the link: 1bdp, 100packets, 250kB, inf.")] = "1bdp",
     flows: Annotated[int, typer.Option(help="Flows of each sender.")] = 1,
-    against: Annotated[
-        str, typer.Option(metavar="SENDER", autocompletion=names("agents"), help="Add one flow of this sender to every run.")
-    ] = "",
+    against: Annotated[str, option("Add one flow of this sender to every run.", names("agents"), "SENDER")] = "",
     loss: Annotated[float, quantity_option("--loss", SHARE, "Share of packets lost at random, such as 1%.")] = 0.0,
     network: Annotated[
-        str,
-        typer.Option(
-            metavar="ADVERSARY", autocompletion=names("adversaries"), help="Who holds packets behind the link: name or FILE.py."
-        ),
+        str, option("Who holds packets behind the link: name or FILE.py.", names("adversaries"), "ADVERSARY")
     ] = "",
-    metric: Annotated[
-        list[str] | None, typer.Option(autocompletion=names("metrics"), help="A further column: name or FILE.py. Repeatable.")
-    ] = None,
+    metric: Annotated[list[str] | None, option("A further column: name or FILE.py. Repeatable.", names("metrics"))] = None,
     duration: Annotated[str, typer.Option(help="Length of a run, such as 30s.")] = "30s",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Senders at a time; with --kind cells, one per core by default.")
     ] = None,
-    kind: Annotated[
-        str,
-        typer.Option(autocompletion=names("networks"), help="Instead, networks of this kind, or all: ccenv list networks."),
-    ] = "",
+    kind: Annotated[str, option("Instead, networks of this kind, or all: ccenv list networks.", names("networks"))] = "",
     out: Annotated[
         Path | None, out_option("Draw rate, queue and loss: .png, .svg or .pdf; with --kind the folder of the stored runs.")
     ] = None,
@@ -88,7 +78,6 @@ def command(
     from ccenv.base.figure import require_picture
     from ccenv.benchmarks.compare import compare
     from ccenv.benchmarks.compare.table import ALLOWED
-    from ccenv.cli.shared import progress_bar
 
     held = settings("compare", set_)
     network_options: dict[str, Any] = {"rate": rate, "rtt": rtt, "buffer": buffer, "flows": flows, "against": against}
@@ -128,7 +117,6 @@ def _rank(senders: list[str], kind: str, out: Path | None, jobs: int | None, hel
     from ccenv.agents.load import load_sender
     from ccenv.agents.sender import takes_one_flow
     from ccenv.benchmarks.compare.which import FOLDER, networks, which
-    from ccenv.cli.shared import progress_bar
 
     chosen, by, fresh = "" if kind == "all" else kind, held["by"], held["fresh"]
     alone = [name for name in senders if takes_one_flow(load_sender(name))]
@@ -156,12 +144,7 @@ def _rank(senders: list[str], kind: str, out: Path | None, jobs: int | None, hel
 
 
 def run_report(
-    sender: Annotated[
-        str,
-        typer.Argument(
-            metavar="SENDER", autocompletion=names("agents"), help="A name, program (.json), policy or Python file (FILE.py)."
-        ),
-    ],
+    sender: Annotated[str, argument("SENDER", "A name, program (.json), policy or Python file (FILE.py).", names("agents"))],
     *,
     out: Annotated[
         Path | None, out_option("Folder of cells, numbers and page, runs/report/NAME by default; X.html: the page only.")
@@ -182,7 +165,6 @@ def run_report(
     """
     from ccenv.base.errors import InputError
     from ccenv.benchmarks.rfc9743 import report_on
-    from ccenv.cli.shared import progress_bar
 
     is_page = out is not None and out.suffix == ".html"
     if out is not None and not is_page and out.suffix in (".htm", ".pdf", ".png", ".svg", ".json", ".md", ".txt"):

@@ -1,4 +1,4 @@
-"""Shell completions with names of ``ccenv list``; those with fixed words are ``ccenv.cli.shared.choices``."""
+"""Shell completions with names of ``ccenv list``; those with fixed words are ``ccenv.cli.options.choices``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,17 +10,8 @@ import typer
 
 from ccenv.base.errors import InputError
 from ccenv.cli.completion import names
-from ccenv.cli.shared import (
-    JsonOption,
-    ProcessesOption,
-    SettingsOption,
-    fresh_option,
-    out_option,
-    print_json,
-    print_text,
-    seconds_option,
-    settings,
-)
+from ccenv.cli.options import JsonOption, ProcessesOption, SettingsOption, fresh_option, out_option, seconds_option, settings
+from ccenv.cli.output import line_printer, print_answer, print_text
 
 if TYPE_CHECKING:
     from ccenv.agents.programs import Program
@@ -75,31 +65,16 @@ def widen(
     if held["inside"] is not None:
         task = replace(task, inside=program_of(held["inside"]))
     folder = out or Path("runs") / "contract" / _folder(task)
-    result = widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=_make_report(json))
-    if json:
-        print_json(
-            {
-                "verified": result.verified,
-                "width_log2": result.width_log2,
-                "width_at_most": result.width_at_most,
-                "seconds": result.seconds,
-                "finished": result.finished,
-                "asked": result.asked,
-                "reason": result.reason,
-                "folder": str(folder),
-                "settings": held,
-            }
-        )
-    else:
-        print_text(pseudo_code(result.contract))
-        print_text(f"width {result.width_log2:.3f} (mean log2(hi / lo)) at utilisation {utilisation:g}; {folder}")
-        if not result.verified:
-            print_text(result.reason)
+    result = widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=line_printer(json))
+    keys = ("verified", "width_log2", "width_at_most", "seconds", "finished", "asked", "reason")
+    width = f"width {result.width_log2:.3f} (mean log2(hi / lo)) at utilisation {utilisation:g}; {folder}"
+    text = f"{pseudo_code(result.contract)}\n{width}" + ("" if result.verified else f"\n{result.reason}")
+    print_answer({key: getattr(result, key) for key in keys} | {"folder": str(folder), "settings": held}, text, json)
     return 0 if result.verified else EXIT_NOT_PROVED
 
 
 def _make_task(program: str, utilisation: float, budget_s: float, call_s: float, held: dict[str, Any]) -> Widening:
-    """Return the widening of the options; settings that are not given default to the suite."""
+    """Settings that are not given default to the suite."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.search import Widening, load_kept_suite
@@ -126,16 +101,11 @@ def _count_jobs(jobs: int | None) -> int:
 
 
 def _parse_utilisations(text: str) -> list[float]:
-    """Parse numbers joined by commas."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"--utilisations is {text!r}; it must be numbers joined by commas, such as 0.7,0.74") from None
     return list(dict.fromkeys(values))
-
-
-def _make_report(json: bool) -> Callable[[str], None] | None:
-    return None if json else lambda line: print_text(f"  {line}")
 
 
 @app.command()
@@ -164,39 +134,20 @@ def hull(
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.contracts.hull import hull, largest_joinable_group
 
-    files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
     chosen: list[Program] = []
-    for spec, members_files in zip(programs, files, strict=True):
-        members = (
-            [program_of(spec)]
-            if members_files is None
-            else largest_joinable_group([program_of(str(file)) for file in members_files])
-        )
-        if not members:
+    left_out = 0
+    for spec in programs:
+        files = sorted(map(str, Path(spec).glob("*.json"))) if Path(spec).is_dir() else [spec]
+        if not files:
             raise InputError(f"{spec}: no program (.json) in this folder")
+        members = largest_joinable_group([program_of(file) for file in files])
         chosen += members
-    left_out = sum(1 if members_files is None else len(members_files) for members_files in files) - len(chosen)
+        left_out += len(files) - len(members)
     contract = hull(chosen, out.stem)
     write_atomic(out, to_json(contract).encode())
-    if json:
-        data = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
-        print_json(data | {"file": str(out)})
-    else:
-        print_text(pseudo_code(contract))
-        print_text(f"{len(chosen)} programs; {left_out} with other conditions left out; wrote {out}")
-    return 0
-
-
-def _report(folders: list[Path], out: Path, held: dict[str, Any], json: bool) -> int:
-    from ccenv.base.figure import markdown
-    from ccenv.training.contracts.report import make_rows, read_data, write_report
-
-    files = write_report(folders, out, held["n_paths"])
-    if json:
-        print_json({"rows": read_data(files[0])["rows"], "files": [str(file) for file in files], "settings": held})
-    else:
-        print_text(markdown(make_rows(read_data(files[0]))))
-        print_text("wrote " + ", ".join(str(file) for file in files))
+    data = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
+    count = f"{len(chosen)} programs; {left_out} with other conditions left out; wrote {out}"
+    print_answer(data | {"file": str(out)}, f"{pseudo_code(contract)}\n{count}", json)
     return 0
 
 
@@ -222,6 +173,8 @@ def frontier(
 
     ccenv contract frontier learned_nominal_u78 --utilisations 0.6,0.7,0.77 -s timeouts=artefact
     """
+    from ccenv.base.figure import markdown
+    from ccenv.training.contracts.report import make_rows, read_data, write_report
     from ccenv.training.contracts.widen import widen
 
     held = settings("contract frontier", set_)
@@ -231,5 +184,9 @@ def frontier(
     for task, folder in zip(tasks, folders, strict=True):
         if not json:
             print_text(f"{task.program.name} at {task.utilisation:g}")
-        widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=_make_report(json))
-    return _report(folders, out, held, json)
+        widen(task, folder, jobs=_count_jobs(jobs), backend=held["backend"], fresh=fresh, report=line_printer(json))
+    files = write_report(folders, out, held["n_paths"])
+    data = read_data(files[0])
+    text = f"{markdown(make_rows(data))}\nwrote {', '.join(map(str, files))}"
+    print_answer({"rows": data["rows"], "files": files, "settings": held}, text, json)
+    return 0

@@ -16,7 +16,8 @@ from ccenv.base.files import Format, write_atomic
 from ccenv.base.foreign import parse_json
 from ccenv.base.interrupts import end_with_parent
 from ccenv.base.store import ResultFolder
-from ccenv.cli.shared import JsonOption, fresh_option, out_option, print_json, print_text
+from ccenv.cli.options import JsonOption, fresh_option, out_option
+from ccenv.cli.output import print_json, print_text
 
 STAGES = "stages.json"
 FORMAT = Format("ccenv-demo", 1, "a stage file of ccenv demo", "format_version", older="--fresh starts anew")

@@ -17,7 +17,8 @@ from packaging.requirements import Requirement
 from ccenv.base.errors import CcenvError
 from ccenv.base.kernels.cache import cache_folder
 from ccenv.base.workers import Workers
-from ccenv.cli.shared import JsonOption, print_json, print_table, print_text
+from ccenv.cli.options import JsonOption
+from ccenv.cli.output import print_json, print_table, print_text
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXIT_BROKEN = 1

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs
-from ccenv.cli.shared import (
-    JsonOption,
-    SettingsOption,
-    print_json,
-    print_table,
-    print_text,
-    settings,
-    settings_and_others,
-)
+from ccenv.cli.options import JsonOption, SettingsOption, argument, settings, settings_and_others
+from ccenv.cli.output import print_answer, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.engine.fluid.analysis.equilibria import Bottleneck, Model
@@ -27,12 +20,7 @@ app = typer.Typer(
     help="BBR fluid models: simulate, sweep, find equilibria (docs/fluid.md).\n\nExample: ccenv ode sweep validation --json"
 )
 
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE|NAME", autocompletion=configs("ode"), help="A YAML file or a shipped name (ccenv list configs)."
-    ),
-]
+NameArgument = Annotated[str, argument("FILE|NAME", "A YAML file or a shipped name (ccenv list configs).", configs("ode"))]
 ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper, artefact or calibrated (default: the file's).")]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the traces, as in Figs. 4 and 5, to this .png or .svg.")]
 
@@ -137,12 +125,7 @@ def sweep(
 
 @app.command()
 def equilibrium(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="bbr1|bbr2|FILE|NAME", autocompletion=configs("ode"), help="A model, or a scenario of Reno and CUBIC flows."
-        ),
-    ],
+    model: Annotated[str, argument("bbr1|bbr2|FILE|NAME", "A model, or a scenario of Reno and CUBIC flows.", configs("ode"))],
     flows: Annotated[int, typer.Option(help="Number of flows.")] = 10,
     buffer: Annotated[float, typer.Option(help="Buffer in units of rate x bottleneck delay.")] = 7.0,
     stability: Annotated[bool, typer.Option("--stability", help="Add eigenvalues and the verdict, with delays.")] = False,
@@ -168,7 +151,7 @@ def equilibrium(
     chosen = known_model(model)
     path = _bottleneck(flows, buffer, held["rate_mbps"], held["rtt_ms"], held["delay_ms"])
     if plot is not None:
-        _draw_phase(chosen, path, plot, held["plane"], json)
+        _draw_phase(chosen, path, plot, held, json)
         return
     find: Any = equilibria.find_equilibrium if held["numeric"] else equilibria.equilibrium
     point = find(chosen, path)
@@ -200,20 +183,17 @@ def equilibrium(
         print_table(f"theorem {analysis.theorem}: {analysis.verdict}", ["eigenvalue, closed form [1/s]", "automatic [1/s]"], rows)
 
 
-def _draw_phase(model: Model, path: Bottleneck, out: Path, plane: str, json: bool) -> None:
-    """Draw a phase portrait of a reduced model."""
+def _draw_phase(model: Model, path: Bottleneck, out: Path, held: dict[str, Any], json: bool) -> None:
     from ccenv.base.figure import save
     from ccenv.benchmarks.fluid.plots import phase_figure
     from ccenv.engine.fluid.analysis.convergence import phase_portrait
 
     _check_picture(out)
-    portrait = phase_portrait(model, path, plane)
+    portrait = phase_portrait(model, path, held["plane"])
     save(phase_figure(portrait), out)
     starts, ends = ([line[place] for line in portrait.trajectories] for place in (0, -1))
-    if json:
-        print_json({"picture": out, "axes": portrait.labels, "equilibrium": portrait.rest, "starts": starts, "ends": ends})
-    else:
-        print_text(f"wrote {out}")
+    answer = {"picture": out, "axes": portrait.labels, "equilibrium": portrait.rest, "starts": starts, "ends": ends}
+    print_answer(answer | {"settings": held}, f"wrote {out}", json)
 
 
 def _network(name: str, stability: bool, held: dict[str, Any], json: bool) -> None:

@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import JsonOption, SettingsOption, out_option, print_json, print_table, print_text, settings
+from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
+from ccenv.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.live import LiveResult
@@ -43,12 +44,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    scenario: Annotated[
-        str,
-        typer.Argument(
-            metavar="SCENARIO", autocompletion=configs("live"), help="YAML file or shipped name (ccenv list configs)."
-        ),
-    ],
+    scenario: Annotated[str, argument("SCENARIO", "YAML file or shipped name (ccenv list configs).", configs("live"))],
     *,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw it, with --beside both, into a .png or .svg file.")] = None,
@@ -97,7 +93,7 @@ def run(
 
 @app.command()
 def attack(
-    sender: Annotated[str, typer.Argument(metavar="NAME", help="A kernel's congestion control or a program: reno, cc_qdel.")],
+    sender: Annotated[str, argument("NAME", "A kernel's congestion control or a program: reno, cc_qdel.")],
     *,
     plot: Annotated[Path | None, typer.Option(help="Draw live and simulated into a .png or .svg file.")] = None,
     set_: SettingsOption = None,
@@ -127,12 +123,7 @@ def attack(
 
 @app.command()
 def load(
-    program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM", autocompletion=names("agents"), help="A belief program: a registered name or a .json file."
-        ),
-    ],
+    program: Annotated[str, argument("PROGRAM", "A belief program: a registered name or a .json file.", names("agents"))],
     *,
     set_: SettingsOption = None,
     json: JsonOption = False,
@@ -211,12 +202,7 @@ BPF = "bpf"
 
 def command(
     program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM",
-            autocompletion=names("agents"),
-            help="A belief program or a contract: a registered name or a .json file.",
-        ),
+        str, argument("PROGRAM", "A belief program or a contract: a registered name or a .json file.", names("agents"))
     ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],

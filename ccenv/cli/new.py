@@ -8,10 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.cli.shared import JsonOption, choices, fresh_option, print_json, print_text
+from ccenv.cli.options import JsonOption, argument, choices, fresh_option
+from ccenv.cli.output import print_json, print_text
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -92,8 +91,8 @@ TEMPLATES = {
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*TEMPLATES), help=" | ".join(TEMPLATES))],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it, and its file.")],
+    kind: Annotated[str, argument("KIND", " | ".join(TEMPLATES), choices(*TEMPLATES))],
+    name: Annotated[str, argument("NAME", "What to call it, and its file.")],
     *,
     fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,
     json: JsonOption = False,

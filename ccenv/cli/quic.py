@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JsonOption,
+    argument,
     buffer_option,
     choices,
     jitter_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
-    progress_bar,
     rate_option,
     rtt_option,
     seconds_option,
 )
+from ccenv.cli.output import print_answer, print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.quic.run import QuicResult
@@ -29,13 +28,8 @@ if TYPE_CHECKING:
 EXIT_NOT_LEGAL = 1
 app = typer.Typer(help="Run senders of QUIC stacks in virtual time under legal networks.\n\nExample: ccenv quic run cubic --json")
 
-SenderArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SENDER", autocompletion=names("agents"), help="A congestion control of the stack, or a belief program."
-    ),
-]
-StackOption = Annotated[str, typer.Option(autocompletion=choices("aioquic", "picoquic", "quinn"), help="The QUIC stack.")]
+SenderArgument = Annotated[str, argument("SENDER", "A congestion control of the stack, or a belief program.", names("agents"))]
+StackOption = Annotated[str, option("The QUIC stack.", choices("aioquic", "picoquic", "quinn"))]
 
 
 @app.command()
@@ -43,7 +37,7 @@ def run(
     sender: SenderArgument,
     *,
     stack: StackOption = "aioquic",
-    against: Annotated[str | None, typer.Option(metavar="SENDER", help="A second flow's sender.")] = None,
+    against: Annotated[str | None, option("A second flow's sender.", metavar="SENDER")] = None,
     moves: Annotated[Path | None, typer.Option(help="Moves of an attack (.moves.npz); their path holds. Without: calm.")] = None,
     rate: Annotated[float, rate_option("Of the link.")] = 48.0,
     rtt: Annotated[float | None, rtt_option("Propagation round trip; 40 ms by default.")] = None,
@@ -109,7 +103,7 @@ def attack(
 
 @app.command()
 def explain(
-    log: Annotated[Path, typer.Argument(metavar="FILE.qlog", help="Log of a sender: JSON or JSON-SEQ.")],
+    log: Annotated[Path, argument("FILE.qlog", "Log of a sender: JSON or JSON-SEQ.")],
     *,
     rtt: Annotated[float, rtt_option("Propagation round trip.")],
     rate: Annotated[float | None, rate_option("Of the link; by default the one that needs the least D.")] = None,
@@ -145,10 +139,7 @@ def build(json: JsonOption = False) -> None:
     from ccenv.quic.stacks.quinn import build as build_quinn
 
     file = build_quinn()
-    if json:
-        print_json({"stack": "quinn", "file": file})
-    else:
-        print_text(f"built {file}")
+    print_answer({"stack": "quinn", "file": file}, f"built {file}", json)
 
 
 def _print(result: QuicResult) -> None:

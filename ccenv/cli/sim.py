@@ -8,16 +8,12 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.shared import JsonOption, SettingsOption, print_json, print_table, print_text, seconds_option, settings
+from ccenv.cli.options import JsonOption, SettingsOption, argument, seconds_option, settings
+from ccenv.cli.output import print_json, print_table, print_text
 
 
 def command(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", autocompletion=names("scenarios"), help="A scenario: YAML file or shipped name (ccenv list configs)."
-        ),
-    ],
+    file: Annotated[str, argument("FILE", "A scenario: YAML file or shipped name (ccenv list configs).", names("scenarios"))],
     *,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Time to simulate, instead of the scenario's.")] = None,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, print_text
+from ccenv.cli.options import JsonOption, argument, option, out_option
+from ccenv.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.proofs.games.boards import Boards
@@ -21,19 +22,16 @@ _OUT = (
 
 
 def command(
-    name: Annotated[
-        str, typer.Argument(metavar="GAME", help="A game: ccenv list configs names them (kind solve); or a YAML file.")
-    ],
+    name: Annotated[str, argument("GAME", "A game: ccenv list configs names them (kind solve); or a YAML file.")],
     loss: Annotated[
-        str | None, typer.Option(metavar="PACKETS", help="Another allowance a step: a number, C, C/2, sqrt(C), 2C+1 or free.")
+        str | None, option("Another allowance a step: a number, C, C/2, sqrt(C), 2C+1 or free.", metavar="PACKETS")
     ] = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="Fewest steps until all smaller rates are excluded, for each C.")
     ] = False,
     sender: Annotated[str, typer.Option(help="Whose line of play is shown: optimal, C_L, C_L+1, cc_qdel ...")] = "optimal",
     learn: Annotated[
-        str | None,
-        typer.Option(metavar="CONFIG", help="Let a policy learn the game: ppo, dqn, or a YAML file; each row is exact."),
+        str | None, option("Let a policy learn the game: ppo, dqn, or a YAML file; each row is exact.", metavar="CONFIG")
     ] = None,
     out: Annotated[Path | None, out_option(_OUT, "FILE")] = None,
     json: JsonOption = False,

@@ -9,18 +9,8 @@ import typer
 
 from ccenv.base.errors import InputError, require_extra
 from ccenv.cli.completion import configs
-from ccenv.cli.shared import (
-    JobsOption,
-    JsonOption,
-    SettingsOption,
-    fresh_option,
-    out_option,
-    print_json,
-    print_table,
-    print_text,
-    seconds_option,
-    settings,
-)
+from ccenv.cli.options import JobsOption, JsonOption, SettingsOption, argument, fresh_option, out_option, seconds_option, settings
+from ccenv.cli.output import line_printer, print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.proofs.synthesis.query.query import Query
@@ -31,11 +21,7 @@ EXIT_INCOMPLETE = 3
 def command(
     words: Annotated[
         list[str],
-        typer.Argument(
-            autocompletion=configs("synth"),
-            metavar="QUERY | why QUERY PROGRAM",
-            help="A shipped query or a YAML file; a program by its name or file.",
-        ),
+        argument("QUERY | why QUERY PROGRAM", "A shipped query or a YAML file; a program by its name or file.", configs("synth")),
     ],
     jobs: JobsOption = 1,
     fresh: Annotated[bool, fresh_option("Start anew; by default a run resumes.")] = False,
@@ -72,32 +58,27 @@ def command(
     from ccenv.proofs.synthesis.query.query import load_query
 
     held = settings("synth", set_)
-    recheck, report = held["recheck"], None if held["report"] is None else Path(held["report"])
     pipeline = {"--jobs": jobs != 1, "-s backend": held["backend"] != "processes", "--fresh": fresh}
-    pipeline |= {
-        "-s recheck": recheck is not None,
-        "--bounds": bounds > 0,
-        "--lemmas": lemmas > 0,
-        "-s report": report is not None,
-    }
+    pipeline |= {"-s recheck": held["recheck"] is not None, "--bounds": bounds > 0, "--lemmas": lemmas > 0}
+    pipeline |= {"-s report": held["report"] is not None}
     if len(words) == 3 and words[0] == "why":
         require_extra("z3", "verify")
         _refuse_options(
             "why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "-s plain": held["plain"]}
         )
-        return _why(load_query(words[1]), words[2], out, json)
+        return _why(load_query(words[1]), words[2], out, held, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
-    _check(recheck, {"--budget": budget, "--time-limit": time_limit})
+    _check(held["recheck"], {"--budget": budget, "--time-limit": time_limit})
     limits = {name: value for name, value in (("budget_s", budget), ("call_s", time_limit)) if value is not None}
     query = load_query(words[0])
     query = query.model_copy(update={"limits": query.limits.model_copy(update=limits)})
     if held["plain"]:
         _refuse_options("-s plain", pipeline)
-        return _run_plain(query, json)
+        return _run_plain(query, held, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    return _search(query, (jobs, held), not fresh, (recheck, bounds, lemmas, report), out, json)
+    return _search(query, jobs, held, not fresh, bounds, lemmas, out, json)
 
 
 def _refuse_options(what: str, options: dict[str, bool]) -> None:
@@ -117,51 +98,36 @@ def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
             raise InputError(f"{option} is {value}; it must be above 0 and at most {MOST_SECONDS:g} seconds")
 
 
-def _run_plain(query: Query, json: bool) -> int:
+def _run_plain(query: Query, held: dict[str, Any], json: bool) -> int:
     from ccenv.proofs.synthesis.search.cegis import cegis
 
     data = cegis(query, query.limits.budget_s)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         rows = [(name.replace("_", " "), value) for name, value in data.items() if name != "solutions"]
         print_table(f"{query.name} by plain CEGIS", ["what", "value"], rows)
     return 0 if data["complete"] else EXIT_INCOMPLETE
 
 
-def run_folder(query: Query, out: Path) -> Path:
-    """Return the folder of a query's run; another query, rule or seed has another folder."""
-    return out / f"{query.name}-{query.fingerprint()}"
-
-
-def _search(
-    query: Query,
-    workers: tuple[int, dict[str, Any]],
-    reuse: bool,
-    extras: tuple[str | None, int, float, Path | None],
-    out: Path,
-    json: bool,
-) -> int:
-    recheck, bounds, lemmas, report = extras
-    jobs, held = workers
-    from ccenv.cli.shared import progress_bar
-    from ccenv.proofs.synthesis.result import result, write_solutions
+def _search(query: Query, jobs: int, held: dict[str, Any], reuse: bool, bounds: int, lemmas: float, out: Path, json: bool) -> int:
+    from ccenv.proofs.synthesis.result import check_report, result, write_report, write_solutions
     from ccenv.proofs.synthesis.run import recheck_solutions, solve_query, start, warm_up
 
+    report = None if held["report"] is None else Path(held["report"])
+    report = None if held["report"] is None else Path(held["report"])
     if report is not None:
-        from ccenv.proofs.synthesis.result import check_report
-
         check_report(report)
     warm_up()
-    folder = run_folder(query, out)
+    folder = out / f"{query.name}-{query.fingerprint()}"
     if bounds and query.flows == 2:
         raise InputError("--bounds is for queries about one flow")
     with progress_bar(query.name) as progress:
         run = start(query, folder, reuse, progress)
         solve_query(run, jobs, held["backend"], progress)
     data = result(run)
-    if recheck is not None:
-        data["recheck"] = recheck_solutions(run, recheck)
+    if held["recheck"] is not None:
+        data["recheck"] = recheck_solutions(run, held["recheck"])
     if bounds:
         from ccenv.proofs.synthesis.bounds import behaviour, rank
 
@@ -170,12 +136,9 @@ def _search(
     if lemmas:
         from ccenv.proofs.synthesis.lemma_suites import lemma_suites
 
-        report_line = None if json else lambda line: print_text(f"  {line}")
-        data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, report_line)
+        data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, line_printer(json))
     data["folder"] = str(folder)
     if report is not None:
-        from ccenv.proofs.synthesis.result import write_report
-
         write_report(data, report)
         data["report"] = str(report)
     data["files"] = write_solutions(data, folder / "solutions")
@@ -211,15 +174,14 @@ def _one_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines()[1:-1])
 
 
-def _why(query: Query, name: str, out: Path, json: bool) -> int:
+def _why(query: Query, name: str, out: Path, held: dict[str, Any], json: bool) -> int:
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.proofs.synthesis.result import why
 
     data = why(query, program_of(name), out / "why")
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
-        print_table(
-            f"{data['program']} in {query.name}", ["what", "value"], [(k, v) for k, v in data.items() if v not in (None, "")]
-        )
+        rows = [(key, value) for key, value in data.items() if value not in (None, "")]
+        print_table(f"{data['program']} in {query.name}", ["what", "value"], rows)
     return {"refuted": 1, "proved": 0}.get(data["status"], EXIT_INCOMPLETE)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JsonOption,
     SettingsOption,
+    argument,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     seconds_option,
     settings,
     settings_and_others,
 )
+from ccenv.cli.output import line_printer, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.proofs.certificates.check import Report
@@ -35,12 +35,12 @@ OUT = Path("runs/theorem")
 
 
 def theorem(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
+    name: Annotated[str, argument("NAME", "A theorem: ccenv list configs names them; or a YAML file.")],
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; what takes longer is unknown.")] = LIMIT_S,
     out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma or a claim.")] = OUT,
     grid: Annotated[bool, typer.Option("--grid", help="What carries over to other grids: a table of K and D.")] = False,
     flows: Annotated[
-        str | None, typer.Option(metavar="any", help="ever_delay: a theorem about any number of flows (docs/fairness.md).")
+        str | None, option("ever_delay: a theorem about any number of flows (docs/fairness.md).", metavar="any")
     ] = None,
     fresh: Annotated[bool, fresh_option("Ignore stored answers of the very same query.")] = False,
     set_: SettingsOption = None,
@@ -74,8 +74,7 @@ def theorem(
     loaded = load_theorem(name)
     held, constants = settings_and_others("verify theorem", set_, list(loaded.theorem.constants))
     lasso, grid = held["lasso"], grid or bool(held["cells"])
-    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
-    prover = Prover(time_limit, Store(), not fresh, held["seed"], progress)
+    prover = Prover(time_limit, Store(), not fresh, held["seed"], line_printer(json))
     if grid and lasso is not None:
         raise InputError("--grid and -s lasso ask different questions: give one of them")
     if held["bounds"] and lasso is None:
@@ -145,14 +144,9 @@ def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
 
 
 def _grid(
-    loaded: LoadedTheorem,
-    prover: Prover,
-    out: Path,
-    cells: Sequence[tuple[int, Fraction]],
-    held: dict[str, Any],
-    json: bool,
+    loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], held: dict[str, Any], json: bool
 ) -> int:
-    """Decide a theorem on each grid and print the table; return the exit code."""
+    """Decide a theorem on each grid and print the table."""
     from ccenv.base.provenance import VERSION
     from ccenv.proofs.theorems.grid import decide, divisor, on_grid
     from ccenv.proofs.theorems.report import tell_cell
@@ -166,12 +160,10 @@ def _grid(
     verdicts = {claim["verdict"] for cell in grid_cells for claim in cell["claims"].values()}
     verdict = "counterexample" if "counterexample" in verdicts else "unknown" if "unknown" in verdicts else "carries over"
     if json:
-        about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict}
+        about: dict[str, Any] = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict}
         constants = {name: str(value) for name, value in loaded.theorem.constants.items()}
-        print_json(
-            {**about, "constants": constants}
-            | {"time_limit_s": prover.time_limit_s, "cells": grid_cells, "ccenv_version": VERSION, "settings": held}
-        )
+        about |= {"constants": constants, "time_limit_s": prover.time_limit_s, "cells": grid_cells, "ccenv_version": VERSION}
+        print_json(about | {"settings": held})
     else:
         names = [claim.name for claim in loaded.claims]
         rows = [
@@ -230,9 +222,7 @@ def group() -> None:
 
 @app.command("check")
 def check_command(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A certificate (.certificate.json, also .xz), or a shipped theorem.")
-    ],
+    file: Annotated[str, argument("FILE", "A certificate (.certificate.json, also .xz), or a shipped theorem.")],
     solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
     set_: SettingsOption = None,
@@ -263,8 +253,7 @@ def check_command(
         return _check_fair(fair, second, time_limit, held, json)
     path, checker = find(file), find_checker() if proofs else None
     certificate = read_stored(path).certificate
-    progress = None if json else lambda line: print_text(f"  {line}")
-    report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
+    report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=line_printer(json))
     if not report.refusals:
         _compare_with_registered(certificate, report)
     statement, assumptions = certificate.statement, certificate.assumptions
@@ -291,8 +280,7 @@ def _check_fair(path: Path, solver: str | None, limit_s: float, held: dict[str, 
     from ccenv.proofs.certificates.fairness.reading import read_fair
 
     certificate = read_fair(path)
-    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
-    report = check_fair(certificate, solver=solver, limit_s=limit_s, progress=progress)
+    report = check_fair(certificate, solver=solver, limit_s=limit_s, progress=line_printer(json))
     result = report.to_dict()
     if json:
         sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.shared import JsonOption, SettingsOption, out_option, print_json, print_table, print_text, settings
+from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
+from ccenv.cli.output import print_answer, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.network.trace import Trace
@@ -16,14 +17,12 @@ app = typer.Typer(help="Check and replay trace files (.npz, docs/networks.md).\n
 
 EXIT_ILLEGAL = 1
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file.")]
+FileArgument = Annotated[Path, argument("FILE", "A trace file.")]
 
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Trace files.")],
-    set_: SettingsOption = None,
-    json: JsonOption = False,
+    files: Annotated[list[Path], argument("FILE...", "Trace files.")], set_: SettingsOption = None, json: JsonOption = False
 ) -> int:
     """Check that traces obey every law of their network model.
 
@@ -38,22 +37,15 @@ def check(
     from ccenv.network.trace import load_trace
     from ccenv.simulation.packet_trace import check_packet_trace, is_of_packets, packet_slack_bytes
 
-    tolerance = settings("trace check", set_)["tolerance"]
+    held = settings("trace check", set_)
     results = []
     for file in files:
         trace = load_trace(file)
         slack_bytes = packet_slack_bytes(trace) if is_of_packets(trace) else 0.0
         check = check_packet_trace if slack_bytes else check_trace
-        violations = check(trace, tolerance)
-        results.append(
-            {
-                "file": str(file),
-                "model": trace.header.model,
-                "legal": not violations,
-                "violations": violations,
-                **({"slack_bytes": slack_bytes} if slack_bytes else {}),
-            }
-        )
+        violations = check(trace, **held)
+        answer = {"file": str(file), "model": trace.header.model, "legal": not violations, "violations": violations}
+        results.append(answer | ({"slack_bytes": slack_bytes} if slack_bytes else {}) | {"settings": held})
         if json:
             continue
         if violations:
@@ -80,10 +72,7 @@ def plot(
     from ccenv.network.trace import load_trace
 
     plot_trace(load_trace(file), out)
-    if json:
-        print_json({"file": str(file), "picture": str(out)})
-    else:
-        print_text(f"wrote {out}")
+    print_answer({"file": str(file), "picture": str(out)}, f"wrote {out}", json)
 
 
 def summarize_trace(trace: Trace) -> dict[str, object]:
@@ -133,7 +122,7 @@ EXIT_DIFFERS = 1
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of the solver (.npz, one step per Rm).")],
+    file: Annotated[Path, argument("FILE", "A trace of the solver (.npz, one step per Rm).")],
     out: Annotated[Path | None, out_option("Write the engine's trace (.npz).")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -198,7 +187,7 @@ links_app = typer.Typer(help="Traces of varying links (docs/simulation.md).\n\nE
 
 @links_app.command("import")
 def import_trace(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A Mahimahi file, a CSV of rates or opportunities, or JSON.")],
+    trace: Annotated[Path, argument("TRACE", "A Mahimahi file, a CSV of rates or opportunities, or JSON.")],
     *,
     out: Annotated[Path | None, out_option("Write it as ccenv's own JSON, which scenarios read faster.")] = None,
     set_: SettingsOption = None,

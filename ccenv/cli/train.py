@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.base.files import plain
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JobsOption,
     JsonOption,
     SettingsOption,
+    argument,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     seconds_option,
     settings,
     settings_and_others,
 )
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
@@ -35,19 +36,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    config: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG", autocompletion=configs("train"), help="A shipped config (ccenv list configs) or a YAML file."
-        ),
-    ],
-    assignments: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, as with -s: what a sweep passes.")
-    ] = None,
+    config: Annotated[str, argument("CONFIG", "A shipped config (ccenv list configs) or a YAML file.", configs("train"))],
+    assignments: Annotated[list[str] | None, argument("[KEY=VALUE]...", "Settings, as with -s: what a sweep passes.")] = None,
     *,
     out: Annotated[Path | None, out_option("Folder of the run; runs/CONFIG-SEED by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier run.")] = False,
-    seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
+    seeds: Annotated[str | None, option("Train once per seed, one after the other.", metavar="S,S,...")] = None,
     set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -83,7 +77,6 @@ def command(
 
 def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, json: bool) -> None:
     from ccenv.base.config import validate
-    from ccenv.cli.shared import progress_bar
     from ccenv.training.config import load_data
     from ccenv.training.rllib.config import RllibConfig
     from ccenv.training.rllib.run import train_rllib
@@ -125,7 +118,7 @@ def _print(config: TrainConfig, result: TrainingResult) -> None:
 def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
     """Show a bar with the score on stderr, or an occasional line without a terminal."""
     if not sys.stderr.isatty():
-        from ccenv.cli.shared import progress_lines
+        from ccenv.cli.output import progress_lines
 
         show = progress_lines(f"train {config.name}, steps")
         yield lambda progress: show(progress.steps, config.iterations * config.iteration_steps)
@@ -201,7 +194,7 @@ RUNS = Path("runs") / "league"
 
 
 def run_league(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A shipped league (ccenv list configs) or a YAML file.")],
+    config: Annotated[str, argument("CONFIG", "A shipped league (ccenv list configs) or a YAML file.")],
     *,
     out: Annotated[Path | None, out_option("Folder of the league; runs/league/CONFIG-SEED by default.")] = None,
     fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier league.")] = False,
@@ -214,7 +207,6 @@ def run_league(
     Example: ccenv league quick --jobs 2
     Example: ccenv league configs/league/full.yaml -s rounds=20 --json
     """
-    from ccenv.cli.shared import progress_bar
     from ccenv.training.league.config import load_league
     from ccenv.training.league.run import league
     from ccenv.training.league.store import CURVE, PICTURE
@@ -225,9 +217,8 @@ def run_league(
     with progress_bar(f"league {chosen.name}") as show:
         data = league(chosen, folder, jobs=jobs, backend=held["backend"], fresh=fresh, report=show)
     if json:
-        print_json(
-            {**data, "settings": chosen, "folder": str(folder), "picture": str(folder / PICTURE), "curve": str(folder / CURVE)}
-        )
+        files = {"folder": str(folder), "picture": str(folder / PICTURE), "curve": str(folder / CURVE)}
+        print_json(data | files | {"settings": plain(chosen) | held})
         return
     columns = ["round", "value", "exploitability", "interval", "senders in the mixture", "best sender", "guarantee", "nominal"]
     rows = []

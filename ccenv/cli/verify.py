@@ -11,19 +11,19 @@ from typer.core import TyperGroup
 
 from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.cli.completion import configs, names
-from ccenv.cli.shared import (
+from ccenv.cli.options import (
     JobsOption,
     JsonOption,
     SettingsOption,
+    argument,
     choices,
     fresh_option,
+    option,
     out_option,
-    print_json,
-    print_table,
-    print_text,
     seconds_option,
     settings,
 )
+from ccenv.cli.output import line_printer, print_json, print_table, print_text
 from ccenv.cli.theorem import theorem
 
 if TYPE_CHECKING:
@@ -61,15 +61,8 @@ app = typer.Typer(
     """,
 )
 
-SenderArgument = Annotated[
-    str, typer.Argument(metavar="SENDER", autocompletion=names("agents"), help="A registered sender or a belief program (.json).")
-]
-SuiteArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", autocompletion=configs("verify"), help="A sender with lemmas: ccenv list configs names its suite."
-    ),
-]
+SenderArgument = Annotated[str, argument("SENDER", "A registered sender or a belief program (.json).", names("agents"))]
+SuiteArgument = Annotated[str, argument("NAME", "A sender with lemmas: ccenv list configs names its suite.", configs("verify"))]
 SamplesOption = Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")]
 SettingOption = Annotated[
     str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
@@ -89,9 +82,7 @@ STARVED = Fraction(10)
 @app.command("property")
 def property_command(
     sender: SenderArgument,
-    model: Annotated[
-        str, typer.Option(autocompletion=choices("ideal", "cbr_delay", "ccac"), help="Network model: ideal, cbr_delay or ccac.")
-    ] = "ccac",
+    model: Annotated[str, option("Network model: ideal, cbr_delay or ccac.", choices("ideal", "cbr_delay", "ccac"))] = "ccac",
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
     ] = "infinite",
@@ -137,7 +128,7 @@ def property_command(
         unused |= {f"-s {key}": held[key] not in ("paper", "oracle") for key in ("upper", "lambda_form", "loss_detection")}
         if names_given := [option for option, is_given in unused.items() if is_given]:
             raise InputError(f"{prop} is a bound of the lemma suite, which says its own network: leave out {names_given[0]}")
-        return _steady(sender, prop, samples, setting, limits, (jobs, held["backend"]), held, json)
+        return _steady(sender, prop, samples, setting, limits, jobs, held, json)
     thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     encoded, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
     network, chosen = setting_of(encoded, model, buffer, T, setting, (held["upper"], held["lambda_form"], held["loss_detection"]))
@@ -152,7 +143,7 @@ def property_command(
     if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
         about["ramp"] = ramp(queries[0].setting, encoded, thresholds[0])
     about |= {"setting_name": chosen, "encoding": str(type(encoded).__doc__).split("\n", 1)[0]}
-    return _print_verdict(outcome, about | {"settings": held}, network, json)
+    return _print_verdict(outcome, about, network, held, json)
 
 
 def _steady(
@@ -161,7 +152,7 @@ def _steady(
     samples: int | None,
     setting: str | None,
     limits: dict[str, Any],
-    worker_settings: tuple[int, str],
+    jobs: int,
     held: dict[str, Any],
     json: bool,
 ) -> int:
@@ -175,11 +166,11 @@ def _steady(
     if prop not in suite.properties:
         raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
-    with Workers(*worker_settings) as workers:
+    with Workers(jobs, held["backend"]) as workers:
         outcome = run_lemma(run, suite.properties[prop], workers)
-    about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer, "settings": held}
+    about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer}
     about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
-    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
+    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), held, json)
 
 
 @app.command()
@@ -225,9 +216,7 @@ def lemmas(
 
 @app.command()
 def fairness(
-    sender: Annotated[
-        str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program.")
-    ],
+    sender: Annotated[str, argument("SENDER", "aimd, rate_delay or a program.", choices("aimd", "rate_delay"))],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,
@@ -277,7 +266,7 @@ def fairness(
             if model != "cbr_delay":
                 raise InputError(f"-s model={model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
             outcome, about, network = late_start_outcome(sender, ratio, flows, out)
-            return _print_verdict(outcome, about | {"settings": held}, network, json)
+            return _print_verdict(outcome, about, network, held, json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, held["backend"]) as workers:
         verifier = _verifier(limits, workers, json)
@@ -301,10 +290,9 @@ def fairness(
         "evidence": outcome.details["queries"][0]["evidence"],
         "sender": sender,
         "flows": flows,
-        "settings": held,
     }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
-    return _print_verdict(outcome, about, query.setting, json)
+    return _print_verdict(outcome, about, query.setting, held, json)
 
 
 @app.command()
@@ -365,18 +353,17 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
     from ccenv.proofs.claims.verifier import Verifier
     from ccenv.proofs.solver.solvers import Store
 
-    progress = None if json else lambda line: print_text(f"  {line}")
     limits = {name: value for name, value in limits.items() if name != "folder"}
-    return Verifier(**limits, store=Store(), progress=progress, workers=workers)
+    return Verifier(**limits, store=Store(), progress=line_printer(json), workers=workers)
 
 
-def _print_verdict(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:
-    """Print an outcome with its subject; return the exit code."""
+def _print_verdict(outcome: Outcome, about: dict[str, Any], setting: Setting, held: dict[str, Any], json: bool) -> int:
+    """Print an outcome with its subject."""
     from ccenv.proofs.claims.report import about_run
 
     data = outcome.to_dict() | about | about_run(setting)
     if json:
-        print_json(data)
+        print_json(data | {"settings": held})
     else:
         _print_outcome(data)
     return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)

@@ -18,7 +18,8 @@ from ccenv.base.units import MILLISECONDS
 from ccenv.benchmarks.fluid import calibration, page
 from ccenv.benchmarks.fluid.packets import compare as differences
 from ccenv.benchmarks.fluid.packets import packet_cells
-from ccenv.cli.shared import JsonOption, out_option, print_json, print_table, print_text, progress_bar, quantity_option
+from ccenv.cli.options import JsonOption, out_option, quantity_option
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 from ccenv.engine.fluid.analysis.convergence import phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck
 from ccenv.engine.fluid.simulate import simulate

@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from ccenv.cli.shared import progress_bar
+from ccenv.cli.output import progress_bar
 from ccenv.training.records import train_shipped
 
 file, *words = sys.argv[1:] or sys.exit(__doc__)

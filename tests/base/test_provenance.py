@@ -142,7 +142,7 @@ def renamed(old: str, new: str) -> Change:
 
 def test_documentation_and_commands_are_no_code(hash_after: Callable[..., str]) -> None:
     assert hash_after(CurveCell, told_otherwise) == hash_after(CurveCell)
-    assert hash_after(CurveCell, formula_of("ccenv.cli.shared")) == hash_after(CurveCell)
+    assert hash_after(CurveCell, formula_of("ccenv.cli.output")) == hash_after(CurveCell)
     assert hash_after(CurveCell, formula_of("ccenv.training.ppo.update")) == hash_after(CurveCell)
 
 

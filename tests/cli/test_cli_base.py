@@ -18,7 +18,7 @@ from ccenv.base.config import find_data
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import plain
 from ccenv.cli import main as cli
-from ccenv.cli.shared import print_table
+from ccenv.cli.output import print_table
 from ccenv.network.path import MODELS
 
 Capture = pytest.CaptureFixture[str]
@@ -160,7 +160,7 @@ class TestTrace:
         code, out, _ = run(capsys, "trace", "check", str(legal), str(illegal), "--json")
         assert code == 1
         good, bad = strict(out)  # type: ignore[misc]
-        assert good == {"file": str(legal), "model": "ccac", "legal": True, "violations": []}
+        assert good == {"file": str(legal), "model": "ccac", "legal": True, "violations": [], "settings": {"tolerance": 1e-9}}
         assert bad["legal"] is False
         assert bad["violations"][0]["law"] == "delivered_within_entered"
         assert bad["violations"][0]["amount_bytes"] == pytest.approx(9.0)

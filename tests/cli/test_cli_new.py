@@ -11,7 +11,7 @@ import pytest
 from ccenv.base.errors import CcenvWarning
 from ccenv.cli.main import main
 from ccenv.cli.new import TEMPLATES, render_template
-from ccenv.cli.shared import progress_lines
+from ccenv.cli.output import progress_lines
 
 NETWORK = ["--rate", "12mbps", "--duration", "2s"]
 RUNS = {
@@ -180,8 +180,8 @@ def test_an_odd_unit_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("ccenv.cli.shared.EVERY_S", 15.0)
-    monkeypatch.setattr("ccenv.cli.shared.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ccenv.cli.output.EVERY_S", 15.0)
+    monkeypatch.setattr("ccenv.cli.output.time.monotonic", lambda: now[0])
     show = progress_lines("suite quick")
     for done in range(101):
         now[0] = float(done)

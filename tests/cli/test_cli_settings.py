@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from legal_traces import legal_trace
 
 from ccenv.base.errors import InputError
 from ccenv.base.registry import load_target
@@ -105,6 +108,37 @@ def test_the_settings_that_held_are_printed(tmp_path: Path, capsys: pytest.Captu
     data = json.loads(capsys.readouterr().out)
     assert (data["settings"]["window_rtts"], data["window_rtts"], data["settings"]["warmup_rtts"]) == (7, 7, 5)
     assert data["settings"]["calm_rtts"] == 0
+
+
+def printing_functions(command: str) -> list[str]:
+    """Return the source of each function below a command that prints its JSON, with a setting or not."""
+    queue = [inspect.unwrap(COMMANDS[command].callback)]
+    module = inspect.getmodule(queue[0])
+    for function in queue:
+        queue += [called for name in function.__code__.co_names if inspect.isfunction(called := getattr(module, name, None))
+                  and called.__module__ == module.__name__ and called not in queue]  # fmt: skip
+    return [text for text in map(inspect.getsource, queue) if re.search(r"\bprint_(json|answer)\(", text)]
+
+
+@pytest.mark.parametrize("command", SOURCES)
+def test_every_answer_of_a_command_says_the_settings_that_held(command: str) -> None:
+    texts = printing_functions(command)
+    assert texts and [text for text in texts if '"settings": ' not in text] == []
+
+
+def test_settings_are_in_lists_and_beside_pictures(tmp_path: Path, answer: Callable[[list[str]], Any]) -> None:
+    trace = str(tmp_path / "run.npz")
+    legal_trace("ccac", 7, n_steps=12).save(trace)
+    assert answer(["trace", "check", trace, "-s", "tolerance=1e-6", "--json"])[0]["settings"] == {"tolerance": 1e-6}
+    drawn = answer(
+        ["ode", "equilibrium", "bbr1", "--flows", "2", "--plot", str(tmp_path / "p.svg"), "-s", "plane=shares", "--json"]
+    )
+    assert drawn["settings"]["plane"] == "shares" and "axes" in drawn
+
+
+def test_the_live_suite_says_its_settings(monkeypatch: pytest.MonkeyPatch, answer: Callable[[list[str]], Any]) -> None:
+    monkeypatch.setattr("ccenv.live.kernel_records.run_suite", lambda *_, **__: {"kernel": "0", "rows": []})
+    assert answer(["bench", "run", "live-worst-case", "--json"])["settings"] == {"backend": "local"}
 
 
 def test_groups_are_put_into_a_config() -> None:

@@ -1,4 +1,4 @@
-"""Options shared by several commands, their output to stdout (strict JSON or a table), and progress on stderr.
+"""Output of commands to stdout (strict JSON, text or a table), and progress on stderr.
 
 Progress is a bar on a terminal, and otherwise an occasional line. No other module writes to stdout for a command.
 """
@@ -11,97 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Rational, Real
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ccenv.base.files import plain
 from ccenv.base.kernels.announce import spent_s
-from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
-
-
-def choices(*allowed: str) -> Callable[[str], list[str]]:
-    """Return a completion with fixed words, for the shell."""
-    return lambda incomplete: [word for word in allowed if word.startswith(incomplete)]
-
-
-def quantity_option(option: str, units: Units, help: str, *older: str) -> Any:
-    """Return an option whose value has a unit; ``older`` are former names, whose plain numbers mean the same."""
-
-    def parse(text: str) -> float:
-        return quantity(option, text, units)
-
-    return typer.Option(option, *older, parser=parse, metavar=f"NUMBER[{'|'.join(units.factors)}]", help=help)
-
-
-def out_option(help: str, metavar: str = "PATH") -> Any:
-    """Return the option for the output file or folder of a command."""
-    return typer.Option("--out", "-o", metavar=metavar, help=help)
-
-
-def fresh_option(help: str) -> Any:
-    """Return the option that ignores and replaces stored results."""
-    return typer.Option("--fresh", help=help)
-
-
-def seconds_option(option: str, help: str) -> Any:
-    """Return an option for a time."""
-    return quantity_option(option, SECONDS, help)
-
-
-def budget_option(help: str) -> Any:
-    """Return the option for a budget in engine steps of flows or in seconds (``ccenv.base.units.steps_or_seconds``)."""
-    return typer.Option("--budget", metavar="NUMBER[steps|ksteps|Msteps|s|min|h]", help=help)
-
-
-def buffer_option(help: str) -> Any:
-    """Return the option for a buffer, as typed (``ccenv.base.units.buffer_units``); a plain number is in BDP."""
-    return typer.Option("--buffer", "--buffer-bdp", metavar="NUMBER[bdp|packets|B|kB|MB]|inf", help=help)
-
-
-def rtt_option(help: str) -> Any:
-    """Return the option for a propagation RTT, in seconds; a plain number is in ms."""
-    return quantity_option("--rtt", SECONDS_OF_MS, help, "--rtt-ms")
-
-
-def jitter_option(help: str) -> Any:
-    """Return the option for D, in seconds; a plain number is in ms."""
-    return quantity_option("--jitter", SECONDS_OF_MS, help, "--jitter-ms")
-
-
-def rate_option(help: str) -> Any:
-    """Return the option for the rate of a link, in Mbit/s."""
-    return quantity_option("--rate", MBPS, help)
-
-
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("-s", "--set", metavar="KEY=VALUE|FILE.yaml", help="A setting, see: ccenv show settings COMMAND. Repeatable."),
-]
-JobsOption = Annotated[int, typer.Option("--jobs", help="Parallel workers; they change the time, not the answer.")]
-ProcessesOption = Annotated[int | None, typer.Option("--jobs", help="Parallel workers; one per core by default.")]
-
-
-def settings(command: str, texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the settings of a command that hold: those of ``-s``, the others by default.
-
-    Raises:
-        InputError: for an unknown key, with near ones and the list; one given twice; a value that is not allowed.
-    """
-    return settings_and_others(command, texts, ())[0]
-
-
-def settings_and_others(
-    command: str, texts: Sequence[str] | None, others: Sequence[str] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a command that hold, and what ``-s`` gave for ``others``, the keys of a file or constants."""
-    from ccenv.cli.settings import read  # models, which most commands need not import
-
-    return read(command, texts or (), others)
-
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-"""The ``--json`` option that every command has: ``json: JsonOption = False``."""
 
 _PIPE_WIDTH = 200  # columns of a table without a terminal
 
@@ -109,6 +22,19 @@ _PIPE_WIDTH = 200  # columns of a table without a terminal
 def print_json(value: Any) -> None:
     """Print one JSON document without NaN or Infinity."""
     print_text(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_answer(value: Any, text: str, json: bool) -> None:
+    """Print an answer as JSON, or as text."""
+    if json:
+        print_json(value)
+    else:
+        print_text(text)
+
+
+def line_printer(json: bool) -> Callable[[str], None]:
+    """Return a function that prints a line of progress, or none beside JSON."""
+    return (lambda line: None) if json else lambda line: print_text(f"  {line}")
 
 
 def print_text(text: str) -> None:
