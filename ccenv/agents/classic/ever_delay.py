@@ -1,14 +1,17 @@
 """A sender whose unfairness is bounded for ever, for any number of flows: ``ever_delay`` (docs/fairness.md).
 
-X is the time since the newest acknowledged byte was sent, over Rm; it grows while no ACK comes. The rate is e^v X^-1/2, and v
-follows A - B (X - 1) with gain g per Rm: in equilibrium the exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2
-is fast and keeps the queue stable, the filter is slow and keeps the rates together. Where v is so far from the map that no
-state of the theorem's invariant could have it, it moves at a tenth per Rm instead: a start, or a link that has become another.
-There is no window and no reaction to loss. B, g and the two distances come from certificates.
+X - 1 is by how much the time since the newest acknowledged byte was sent is beyond Rm, in units of Rm, or of what all flows agree
+on; it grows while no ACK comes. The rate is e^v X^-1/2, and v follows A - B (X - 1) with gain g per unit: in equilibrium the
+exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2 is fast and keeps the queue stable, the filter is slow and
+keeps the rates together. At a start, until v first reaches the map, it grows by 1/10 per Rm, over X - D where that is above 1: a
+queue takes X to answer, and jitter alone slows nobody. So does v later, in both directions, where it is so far from the map that
+no state of the theorem's invariant could have it: the link has become another. There is no window. The theorem's link loses
+nothing; on others v falls by the share that is lost beyond 2 %, which ends a start. B, g and the two distances come from
+certificates.
 
 A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is
-kept as a factor of the rule's rate within [1/f, f], which the theorem covers; off the map, where it says nothing, v follows what
-was set towards the map.
+kept as a factor of the rule's rate within [1/f, f], which the theorem covers; at a start and off the map, where it says nothing,
+v follows what was set towards the map.
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
 bytes in flight; one of packets that has none measures X from the last moment without.
@@ -31,8 +34,10 @@ FAIRNESS = 3.0
 JITTER_RTTS = 1.0
 SHARES = 100.0
 MAX_SHARE_MBPS = 400.0
-START_GAIN = 0.1  # of v per Rm
+START_GAIN = 0.1  # of v per Rm at an empty queue
 EXPONENT = 0.5  # sigma
+TOLERATED_LOSS = 0.02
+MAX_CUT = 0.5  # of v by one signal
 
 DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
     (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375, 1.0),
@@ -50,15 +55,20 @@ STATE = state_record(
     "slope",  # B
     "gain",  # g per Rm
     "target",  # A = theta+ + ln(max_share)
-    "start",  # so far below the map, v grows by START_GAIN
-    "relief",  # so far above it, v falls by START_GAIN
+    "start",  # so far below the map, v grows quickly
+    "relief",  # so far above it, v falls quickly
     "free",  # ln of the freedom
+    "jitter",  # D in Rm
     "rm_s",  # parameter; 0: the smallest RTT seen
+    "unit_s",  # parameter; 0: Rm
     "v",  # ln of the rate at X = 1
     "ruled_Bps",  # the rule's rate at the last step
     "newest_s",  # when the newest acknowledged byte was sent
     "last_s",  # of the last step
+    "rtt_s",  # X in seconds
+    "spare_bytes",  # may be lost yet: a packet and the tolerated share of an RTT
     "began",  # 1 after the first step
+    "starting",  # 1 until v reaches the map for the first time
 )
 
 
@@ -69,6 +79,7 @@ def sender(
     max_share_mbps: float = MAX_SHARE_MBPS,
     start_share_mbps: float = 0.0,
     rm_ms: float = 0.0,
+    unit_ms: float = 0.0,
 ) -> ClassicSender:
     """Build the sender of docs/fairness.md.
 
@@ -77,8 +88,9 @@ def sender(
         jitter_rtts: D, the jitter to withstand, in Rm.
         shares: the largest over the smallest fair share C/N of which the theorem speaks. Of these three, shipped designs only.
         max_share_mbps: the largest fair share, > 0.
-        start_share_mbps: the share at whose equilibrium v starts, if one is known; 0: the smallest, max_share_mbps/shares, empty.
+        start_share_mbps: the share at whose equilibrium v starts, if one is known; 0: a start from max_share_mbps/shares.
         rm_ms: propagation RTT, if known; 0: the smallest RTT seen.
+        unit_ms: what a design's numbers are multiples of, at least the largest Rm of all flows; 0: this flow's Rm.
     """
     asked = tuple(
         number("ever_delay", name, value, above=0, high=1e6)
@@ -100,8 +112,11 @@ def sender(
         start=start,
         relief=relief,
         free=math.log(freedom),
+        jitter=asked[1],
         rm_s=1e-3 * number("ever_delay", "rm_ms", rm_ms, low=0, high=1e6),
+        unit_s=1e-3 * number("ever_delay", "unit_ms", unit_ms, low=0, high=1e6),
         v=v,
+        starting=float(start_share_Bps == 0.0),
     )
 
 
@@ -144,7 +159,12 @@ def on_ack(state: Any, ack: Any) -> None:
 
 
 def on_loss(state: Any, loss: Any) -> None:
-    """Do nothing: the rate follows the delay alone."""
+    """Lower v by what is lost beyond the tolerance, over what is in flight: the buffer is smaller than the theorem's."""
+    excess_bytes = loss.lost_bytes - state.spare_bytes
+    state.spare_bytes = max(0.0, -excess_bytes)
+    if excess_bytes > 0.0 and state.rtt_s > 0.0:
+        state.starting = 0.0
+        state.v -= min(MAX_CUT, excess_bytes / (state.pacing_rate_Bps * state.rtt_s))
 
 
 def on_tick(state: Any, tick: Any) -> None:
@@ -155,14 +175,14 @@ def on_tick(state: Any, tick: Any) -> None:
 
 
 @kernel
-def drift(state: Any, x: float) -> float:
-    """Return how v changes per Rm at an age of x."""
-    short = state.target - state.slope * (x - 1.0) - state.v
-    if short > state.start:
-        return START_GAIN
+def drift(state: Any, short: float, x: float) -> float:
+    """Return how v changes per Rm where it is so far below the map at an age of x."""
+    slow, fast = state.gain * short, START_GAIN / max(1.0, x - state.jitter)
+    if short > (0.0 if state.starting > 0.0 else state.start) and state.spare_bytes > 0.0:
+        return float(max(fast, slow))
     if short < -state.relief:
-        return -START_GAIN
-    return float(state.gain * short)
+        return float(min(-fast, slow))
+    return float(slow)
 
 
 @kernel
@@ -176,19 +196,27 @@ def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
     if not 0.0 < rm_s < 1e9:
         state.last_s = now_s
         return
-    x = max(1.0, (now_s - state.newest_s) / rm_s)
+    unit_s = state.unit_s if state.unit_s > 0.0 else rm_s
+    x = 1.0 + max(0.0, now_s - state.newest_s - rm_s) / unit_s
+    short = state.target - state.slope * (x - 1.0) - state.v
+    if short <= 0.0:
+        state.starting = 0.0
     chosen = 0.0  # ln of what was set over the rule's rate
     if state.free > 0.0:
         chosen = math.log(state.pacing_rate_Bps / state.ruled_Bps)
-        short = state.target - state.slope * (x - 1.0) - state.v
-        if short > state.start:
-            state.v += min(max(chosen, 0.0), short - state.start)
+        ahead = short - (0.0 if state.starting > 0.0 else state.start)
+        if ahead > 0.0:
+            state.v += min(max(chosen, 0.0), ahead)
             chosen = 0.0
         elif short < -state.relief:
             state.v += max(min(chosen, 0.0), short + state.relief)
             chosen = 0.0
         chosen = min(max(chosen, -state.free), state.free)
-    state.v += drift(state, x) * (now_s - state.last_s) / rm_s
+    step_s = now_s - state.last_s
+    state.rtt_s = x * unit_s
+    tolerated_Bps = TOLERATED_LOSS * state.pacing_rate_Bps
+    state.spare_bytes = min(state.spare_bytes + tolerated_Bps * step_s, state.mss_bytes + tolerated_Bps * state.rtt_s)
+    state.v += drift(state, short, x) * step_s / unit_s
     state.last_s = now_s
     state.ruled_Bps = math.exp(state.v) * x**-EXPONENT
     state.pacing_rate_Bps = state.ruled_Bps * math.exp(chosen)
