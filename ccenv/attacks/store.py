@@ -73,8 +73,7 @@ class StoredBudget(StrictModel):
 def read_findings(data: Mapping[str, Any], file: FilePath) -> dict[str, tuple[StoredFinding, Finding]]:
     """Return the entries of an attack's document by adversary, each with its finding.
 
-    Raises:
-        InputError: if it has none, or an entry, trace or moves are missing or damaged.
+    Raises InputError if it has none, or an entry, trace or moves are missing or damaged.
     """
     entries = data.get("findings", data.get("by_adversary"))
     if not isinstance(entries, dict):
@@ -121,7 +120,7 @@ class AttackFolder(ResultFolder):
     def __init__(
         self, path: FilePath, form: Format, key: str, code: str, *, fresh: bool = False, first_row: int = 0, **asked: Any
     ) -> None:
-        """Check the folder, without writing.
+        """Check the folder, without writing. Raises InputError if the folder holds something else.
 
         Args:
             path: of the folder.
@@ -131,9 +130,6 @@ class AttackFolder(ResultFolder):
             fresh: discard what is stored.
             first_row: at which the measured window starts.
             asked: ``adversaries``, and keys of a result; for documents that do not name their code, which ``key`` held.
-
-        Raises:
-            InputError: if the folder holds something else.
         """
         super().__init__(path, "an attack", RESULT, form, {}, fresh=fresh, owns=("*.npz",))
         self.findings: dict[str, Finding] = {}

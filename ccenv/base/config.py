@@ -60,8 +60,7 @@ class StrictModel(BaseModel):
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
     """Validate parsed data or keyword values against a model; ``where`` names the file or object in messages.
 
-    Raises:
-        InputError: for the first problem: path to the key, value seen, what is allowed.
+    Raises InputError for the first problem: path to the key, value seen, what is allowed.
     """
     try:
         return model.model_validate(data)

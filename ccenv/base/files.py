@@ -158,8 +158,7 @@ class Format:
     def parse(self, content: bytes | str, where: str) -> dict[str, Any]:
         """Parse a document, including its head; ``where`` is its name in messages.
 
-        Raises:
-            InputError: if it is not JSON within the bounds, of another format, or of a version that is not known here.
+        Raises InputError if it is not JSON within the bounds, of another format, or of a version that is not known here.
         """
         return self.check(parse_json(content, where, self.rules), where)
 

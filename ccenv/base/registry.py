@@ -141,8 +141,7 @@ def number(
 ) -> float:
     """Return a parameter of ``owner`` (an agent or adversary) as a float.
 
-    Raises:
-        InputError: unless the value is finite, > ``above``, in [``low``, ``high``], and an integer if ``whole``.
+    Raises InputError unless the value is finite, > ``above``, in [``low``, ``high``], and an integer if ``whole``.
     """
     allowed = _describe_range(above, low, high, whole)
     if not is_finite(value):

@@ -57,7 +57,7 @@ class ResultFolder:
         marks: Sequence[str] = (),
         parts: Format = PART,
     ) -> None:
-        """Check the folder, without writing.
+        """Check the folder, without writing. Raises InputError if the folder holds something else.
 
         Args:
             path: of the folder; the context makes it.
@@ -70,9 +70,6 @@ class ResultFolder:
             owns: patterns of further files and folders, which ``clear`` removes.
             marks: names of which each shows that the folder is one of these, besides the record.
             parts: form of sealed parts.
-
-        Raises:
-            InputError: if the folder holds something else.
         """
         self.path, self.what, self.record = path, what, record
         self.stored: dict[str, Any] | None = None
@@ -150,8 +147,7 @@ class ResultFolder:
     def part(self, name: str, model: type[ModelT]) -> ModelT | None:
         """Return a finished part; None if it is not finished.
 
-        Raises:
-            InputError: if the part or one of its files is damaged, changed or missing.
+        Raises InputError if the part or one of its files is damaged, changed or missing.
         """
         file = self.path / f"{name}.part.json"
         if not file.is_file():

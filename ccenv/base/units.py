@@ -100,11 +100,7 @@ def _read(what: str, entry: str | float, units: Units, allowed: str) -> float:
 
 
 def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float | None]:
-    """Return a budget in engine steps of flows, or in seconds; the other one is None.
-
-    Raises:
-        InputError: as :func:`quantity`.
-    """
+    """Return a budget in engine steps of flows, or in seconds; the other one is None. Raises InputError as :func:`quantity`."""
     match = _NUMBER.fullmatch(given) if isinstance(given, str) and len(given) <= _LONGEST else None
     unit = match[2].lower() if match else ""
     if unit in SECONDS.factors or unit in SECONDS.spellings:

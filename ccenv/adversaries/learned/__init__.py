@@ -51,8 +51,7 @@ NETWORKS = LearnedKind(
 def save_adversary(path: FilePath | str, adversary: MlpAdversary, notes: dict[str, Any] | None = None) -> None:
     """Write an adversary as a pair of files in float64, to a folder or the path of the pair.
 
-    Raises:
-        InputError: if the adversary could not be read back or the notes are not JSON.
+    Raises InputError if the adversary could not be read back or the notes are not JSON.
     """
     NETWORKS.save(path, adversary, notes)
 

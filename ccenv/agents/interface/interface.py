@@ -150,8 +150,7 @@ class Interface(StrictModel):
     def with_extra(self, seen: np.ndarray) -> np.ndarray:
         """Append the elements of user functions: (..., table_width) to (..., width).
 
-        Raises:
-            InputError: with file and line, if such a function fails.
+        Raises InputError with file and line, if such a function fails.
         """
         if self._extra is None:
             return seen

@@ -180,8 +180,7 @@ class BoundSignals:
     def values(self, seen: np.ndarray) -> np.ndarray:
         """Return the elements (..., n) float64, clipped to their ranges, of table signals (..., history * signals), oldest first.
 
-        Raises:
-            InputError: with file and line, if the function raises, overruns its limit, or gives no finite number.
+        Raises InputError with file and line, if the function raises, overruns its limit, or gives no finite number.
         """
         rows = np.asarray(seen, np.float64)
         numbers = self._call(lambda: [self._compute_row(row) for row in rows.reshape(-1, rows.shape[-1]).tolist()])
@@ -325,8 +324,7 @@ class OwnReward(UserFunction):
     def values(self, terms: np.ndarray) -> np.ndarray:
         """Return the rewards of terms (..., N_TERMS) of the table: (...), float64.
 
-        Raises:
-            InputError: with file and line, if the function raises, overruns its limit, or gives no finite number.
+        Raises InputError with file and line, if the function raises, overruns its limit, or gives no finite number.
         """
         rows = terms.reshape(-1, len(TERMS)).tolist()
         rewards = Guard(self._source).call(self.usual, lambda: [float(self._function(StepTerms._make(row))) for row in rows])

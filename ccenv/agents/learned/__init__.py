@@ -172,16 +172,13 @@ CONTRACT_POLICIES = LearnedKind(
 
 
 def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, notes: dict[str, Any] | None = None) -> None:
-    """Write a policy as a pair of files.
+    """Write a policy as a pair of files. Raises InputError if the policy could not be read back or the notes are not JSON.
 
     Args:
         path: an existing folder (the files become policy.safetensors and policy.json) or the path of the pair, with or
             without one of the two endings.
         sender: a policy, also inside a contract; stored as float64.
         notes: JSON: how it was trained, versions, scores.
-
-    Raises:
-        InputError: if the policy could not be read back or the notes are not JSON.
     """
     if not isinstance(sender, (PolicySender, ContractSender)):
         raise InputError(
@@ -262,8 +259,7 @@ def _find_form(path: FilePath | str) -> LearnedKind[Any, Any]:
 def policy_notes(path: FilePath | str) -> dict[str, Any]:
     """Return the notes of a policy's card: of a trained one its config, status and score.
 
-    Raises:
-        InputError: if the card is missing, damaged or foreign.
+    Raises InputError if the card is missing, damaged or foreign.
     """
     notes: dict[str, Any] = _find_form(path).read_card(path).notes
     return notes

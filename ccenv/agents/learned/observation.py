@@ -37,14 +37,11 @@ class Observation:
     """
 
     def __init__(self, *elements: str, **features: Mapping[str, float]) -> None:
-        """Name the features.
+        """Name the features. Raises InputError for an unknown element, a coefficient that is no finite number, or no feature.
 
         Args:
             elements: names of ELEMENTS, used unchanged.
             features: name -> element -> coefficient; the element ``"1"`` is a constant.
-
-        Raises:
-            InputError: for an unknown element, a coefficient that is no finite number, or no feature.
         """
         rows: dict[str, Mapping[str, float]] = {str(name): {name: 1.0} for name in elements}
         for name in [name for name in features if name in rows] or [e for e in elements if elements.count(e) > 1]:
@@ -91,8 +88,7 @@ class Observation:
     def of(self, observation: np.ndarray) -> np.ndarray:
         """Return the features of observations: (..., N_OBSERVATION) to (..., n), float32.
 
-        Raises:
-            InputError: for another number of elements, as with several controlled flows.
+        Raises InputError for another number of elements, as with several controlled flows.
         """
         seen = np.asarray(observation)
         if seen.shape[-1:] != (N_OBSERVATION,):
@@ -108,8 +104,7 @@ class Observation:
     def wrap(self, env: Any) -> Any:
         """Wrap ``ccenv/Sender-v0`` with one controlled flow, a ``gymnasium.Env`` or an SB3 ``VecEnv``, to show the features.
 
-        Raises:
-            InputError: for anything else.
+        Raises InputError for anything else.
         """
         import gymnasium
 

@@ -62,8 +62,7 @@ class _Graph:
 def read_onnx(file: FilePath, output: str = "") -> list[Step]:
     """Return the steps of the network from the graph's input to the named output, or to the first.
 
-    Raises:
-        InputError: for a damaged file, or a graph that is no chain of allowed operations.
+    Raises InputError for a damaged file, or a graph that is no chain of allowed operations.
     """
     content = read_bounded(file, MAX_BYTES)
     try:

@@ -128,8 +128,7 @@ def is_recurrent(sender: PolicySender) -> bool:
 def torch_steps(what: str, *modules: Any) -> list[Step]:
     """Return the steps of modules, layer by layer in the order in which they were added.
 
-    Raises:
-        InputError: for a layer that the engines do not support.
+    Raises InputError for a layer that the engines do not support.
     """
     return [step for module in modules for step in _convert_module(what, module)]
 

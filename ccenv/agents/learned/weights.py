@@ -100,8 +100,7 @@ class LearnedKind(Generic[CardT, AgentT]):
     def save(self, path: FilePath | str, agent: AgentT, notes: dict[str, Any] | None) -> None:
         """Write an agent as a pair of files in float64; the card last, so that a card always has its weights.
 
-        Raises:
-            InputError: if the agent could not be read back, or the notes are not JSON.
+        Raises InputError if the agent could not be read back, or the notes are not JSON.
         """
         weights_file, card_file = self.files(path)
         layers = checked_widths(agent, str(weights_file))

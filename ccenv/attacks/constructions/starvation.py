@@ -172,8 +172,7 @@ def scene_dt_s(game: Game) -> float:
 def _choose(solo: Converged, ratio: float, jitter_s: float) -> _Pair:
     """Choose C1 and C2: throughputs apart by the ratio, delay ranges in the smallest common interval.
 
-    Raises:
-        InputError: if no two rates of the ladder are that far apart.
+    Raises InputError if no two rates of the ladder are that far apart.
     """
     best: _Pair | None = None
     best_key = (True, np.inf)

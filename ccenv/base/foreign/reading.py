@@ -169,8 +169,7 @@ def read_json(file: FilePath, rules: JsonRules = RULES) -> Any:
 def read_inside(folder: FilePath, name: Any, max_bytes: int, what: str = "file") -> bytes:
     """Return the content of a plain file that data names; see :func:`ccenv.base.foreign.resolve_inside` for the names.
 
-    Raises:
-        InputError: if the name is not allowed, or the file is a link, no plain file, cannot be read or is too long.
+    Raises InputError if the name is not allowed, or the file is a link, no plain file, cannot be read or is too long.
     """
     file = resolve_inside(folder, name, what)
     try:

@@ -52,8 +52,7 @@ def read_typed(
 ) -> dict[str, np.ndarray]:
     """Read a safetensors file into arrays of the allowed types, such as ``"F32"``; ``where`` is its name in messages.
 
-    Raises:
-        InputError: if the header is too long or malformed, a type is not allowed, or the data has gaps, overlaps or a rest.
+    Raises InputError if the header is too long or malformed, a type is not allowed, or the data has gaps, overlaps or a rest.
     """
     if len(content) < _LENGTH_BYTES:
         raise InputError(f"{where}: not a safetensors file ({len(content)} bytes)")

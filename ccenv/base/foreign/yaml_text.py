@@ -22,16 +22,13 @@ _INFINITE = re.compile(r"[+-]?\.(inf|Inf|INF)", re.ASCII)
 
 
 def parse_yaml(content: bytes | str, where: str, max_bytes: int = MAX_BYTES) -> Any:
-    """Parse one YAML document.
+    """Parse one YAML document. Raises InputError for anything else, with the line where the parser knows it.
 
     Plain words are read as in YAML 1.1, in the usual forms: ``true``/``yes``/``on``, ``null``/``~``/nothing, decimal numbers,
     ``.inf``. A date stays a text; octal, hexadecimal and sexagesimal numbers are refused. Messages call the document ``where``.
 
     Returns:
         dict with texts or whole numbers as keys, list, str, int, float, bool or None.
-
-    Raises:
-        InputError: for anything else, with the line where the parser knows it.
     """
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     if len(raw) > max_bytes:

@@ -131,8 +131,7 @@ def hash_files(specs: Iterable[object]) -> dict[FilePath, str]:
 def with_files(data: Any) -> tuple[Any, dict[str, str]]:
     """Prepare nested data for other processes: Python files become absolute paths; their hashes are for :func:`held`.
 
-    Raises:
-        InputError: for a file that cannot be read.
+    Raises InputError for a file that cannot be read.
     """
     hashes: dict[str, str] = {}
 
@@ -199,11 +198,7 @@ def find_source(function: Callable[..., Any]) -> str:
 
 
 def require_arguments(function: Any, names: tuple[str, ...], where: str, label: str) -> None:
-    """Refuse a function that does not take so many positional arguments.
-
-    Raises:
-        InputError: with file and line.
-    """
+    """Refuse a function that does not take so many positional arguments. Raises InputError with file and line."""
     if not callable(function):
         raise InputError(f"{FilePath(where).name}: {label} is {shown(function)}, not a function")
     try:

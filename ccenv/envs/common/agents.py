@@ -59,11 +59,7 @@ class AgentsEnv(ParallelEnv[str, np.ndarray, Any]):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Take one step with the actions of all agents.
-
-        Raises:
-            InputError: if an agent's action is missing.
-        """
+        """Take one step with the actions of all agents. Raises InputError if an agent's action is missing."""
         missing = [name for name in self.agents if name not in actions]
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")

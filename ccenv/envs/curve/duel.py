@@ -84,8 +84,7 @@ class DuelTask:
     def step(self, actions: Mapping[str, Any]) -> Arrays:
         """Take one step with the actions (B, n) or (B,) of every agent; return their rewards, (B,) each.
 
-        Raises:
-            InputError: for an action that is missing or of a wrong shape.
+        Raises InputError for an action that is missing or of a wrong shape.
         """
         missing = [name for name in self.agents if name not in actions]
         if missing:

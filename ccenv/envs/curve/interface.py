@@ -90,8 +90,7 @@ class WatchedFlows:
     def act(self, actions: np.ndarray) -> None:
         """Set rates and windows by actions (B, n).
 
-        Raises:
-            InputError: for actions of a wrong shape, NaN, or invalid indices of discrete actions.
+        Raises InputError for actions of a wrong shape, NaN, or invalid indices of discrete actions.
         """
         self._begin()
         B = self._core.num_envs

@@ -249,8 +249,7 @@ class FlowActions:
     def values(self, actions: np.ndarray, num_envs: int) -> np.ndarray:
         """Return actions (B, n) in [-1, 1], float64; numbers outside are clipped.
 
-        Raises:
-            InputError: for actions of a wrong shape, not a number, or no index of a value.
+        Raises InputError for actions of a wrong shape, not a number, or no index of a value.
         """
         numbers = as_numbers(actions)
         if numbers.size != num_envs * self.n:
@@ -401,8 +400,7 @@ def service_space(moves: int, levels: int | None) -> spaces.Space[Any]:
 def read_services(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
     """Return the moves of the network's agent, (B, moves) in [0, 1]; numbers outside are clipped.
 
-    Raises:
-        InputError: for actions of a wrong shape, NaN, or invalid indices.
+    Raises InputError for actions of a wrong shape, NaN, or invalid indices.
     """
     numbers = as_numbers(actions)
     if numbers.size != shape[0] * shape[1]:

@@ -134,7 +134,7 @@ Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: np.ndarray, levels: int = 0) -> ActorCritic:
-    """Pack the two networks of a policy.
+    """Pack the two networks of a policy. Raises InputError for networks that a kernel cannot evaluate.
 
     Args:
         actor: weights (n_in, n_out) and biases (n_out,) of each layer.
@@ -142,9 +142,6 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
         activation: between the layers, ``"tanh"`` or ``"relu"``.
         log_std: (n_actions,) logarithms of the deviations; empty for discrete actions.
         levels: number of values of each discrete action; 0: continuous ones.
-
-    Raises:
-        InputError: for networks that a kernel cannot evaluate.
     """
     both = (actor, critic)
     widths = [[layers[0][0].shape[0], *(weight.shape[1] for weight, _ in layers)] for layers in both]
