@@ -34,38 +34,44 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-class Batch(Protocol):
-    """What the adapters need of a batch of B environments."""
+def check_levels(actions: np.ndarray, levels: int) -> np.ndarray:
+    """Return discrete actions unchanged. Raises InputError unless all are whole numbers in [0, levels)."""
+    if not np.issubdtype(actions.dtype, np.integer) or (actions < 0).any() or (actions >= levels).any():
+        raise InputError(f"a discrete action must be a whole number in [0, {levels})")
+    return actions
 
-    num_envs: int
 
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """Names of the terms of ``means``."""
+class Actions:
+    """The actions of each row of a batch: n numbers in [low, 1].
 
-    @property
-    def elapsed(self) -> np.ndarray:
-        """Steps of each environment's episode so far, (B,)."""
+    Args:
+        values: (levels,) of discrete actions, which are indices of them; None: any number, clipped into the range.
+    """
 
-    def reset(self, mask: np.ndarray | None = None, seed: Any = None) -> None:
-        """Start new episodes, as of ``Episodes.reset``."""
+    def __init__(self, n: int, values: np.ndarray | None = None, low: float = -1.0) -> None:
+        self.n, self.low, self.values = n, low, values
+        self.space: spaces.Space[Any] = spaces.Box(low, 1.0, (n,), np.float32)
+        if values is not None:
+            self.space = spaces.Discrete(len(values)) if n == 1 else spaces.MultiDiscrete(np.full(n, len(values)))
 
-    def truncated(self) -> np.ndarray:
-        """Return a new (B,) bool array of the environments whose episode has ended."""
-
-    def means(self, mask: np.ndarray) -> np.ndarray:
-        """Return the mean of each term over the episode so far, for the n environments in the mask: (n, groups, terms)."""
-
-    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-        """Return numbers of the last step for each row, by name."""
+    def read(self, actions: Any, rows: int) -> np.ndarray:
+        """Return the numbers, (rows, n) float64. Raises InputError for a wrong shape, NaN, or an invalid index."""
+        numbers = as_numbers(actions)
+        if numbers.size != rows * self.n:
+            raise InputError(f"actions of shape {numbers.shape}; {(rows, self.n)} is needed")
+        numbers = numbers.reshape(rows, self.n)
+        if self.values is not None:
+            numbers = self.values[check_levels(numbers, len(self.values))]
+        clipped: np.ndarray = np.clip(numbers.astype(np.float64), self.low, 1.0)
+        if np.isnan(clipped).any():
+            raise InputError("an action is not a number (NaN)")
+        return clipped
 
 
 class Episodes:
     """Seeds, lengths and sums of the episodes of a batch without autoreset; the cores of the engines begin them.
 
     Args:
-        num_envs: B.
-        steps: of an episode.
         sums: shape of an environment's sums, (groups, terms).
         staggered: end the first episodes at random times.
 
@@ -181,7 +187,7 @@ class Task(Protocol):
         single_observation_space, single_action_space: of one row.
     """
 
-    core: Any  # a Batch, or more
+    core: Any  # Episodes, or what has their attributes and methods
     rows_per_env: int
     single_observation_space: spaces.Box
     single_action_space: spaces.Space[Any]
@@ -203,7 +209,7 @@ def find_interface(task: object) -> Interface | None:
     )  # a sender decides for itself
 
 
-def episode_metrics(core: Batch, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+def episode_metrics(core: Any, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
     """Return the mean of each reward term over the episodes of the environments in ``mask``, (B,) bool.
 
     Each of the first ``rows_per_env`` groups of flows has one number, environment by environment.

@@ -18,7 +18,7 @@ from ccenv.envs.common.adapters import check_render_mode
 from ccenv.envs.common.agents import AgentsEnv
 from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.core import Core
-from ccenv.envs.curve.interface import WatchedFlows, action_space
+from ccenv.envs.curve.interface import WatchedFlows, flow_actions
 from ccenv.envs.curve.network import DEFAULTS, NetworkAction, network_limits, observe_network
 from ccenv.envs.curve.settings import EXTERNAL, REWARD_TERMS, EnvSettings, RewardWeights, read_settings, weigh
 from ccenv.envs.curve.task import RateAction
@@ -33,7 +33,6 @@ class DuelTask:
     """B networks; in each, every external flow is an agent, and so is an external network.
 
     Args:
-        num_envs: B.
         settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else fixed.
         game: ``"zero_sum"`` or ``"general"``: how the network is rewarded.
         network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
@@ -76,7 +75,7 @@ class DuelTask:
         levels = settings.n_actions if settings.is_discrete else 0
         low, high = (OBSERVATION_LOW, OBSERVATION_HIGH) if interface is None else interface.limits()
         self.observation_spaces: dict[str, spaces.Box] = {name: spaces.Box(low, high, dtype=np.float32) for name in self._flows}
-        self.action_spaces: dict[str, Any] = {name: action_space(1, levels) for name in self._flows}
+        self.action_spaces: dict[str, Any] = {name: flow_actions(1, levels).space for name in self._flows}
         if self._moves is not None:
             self.observation_spaces[NETWORK] = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
             self.action_spaces[NETWORK] = self._moves.space
@@ -96,11 +95,7 @@ class DuelTask:
             if numbers.size != B:
                 raise InputError(f"actions of {name} of shape {numbers.shape}; one number for each of {B} environments is needed")
             flow_actions.append(numbers.reshape(B))
-        moves = None
-        if self._moves is not None:
-            moves = self._moves.moves(as_numbers(actions[NETWORK]))
-            if len(moves) != B:
-                raise InputError(f"actions of the network for {len(moves)} environments; there are {B}")
+        moves = None if self._moves is None else self._moves.moves(actions[NETWORK], B)
         rewards = dict(zip(self._flows, self._play(np.stack(flow_actions, axis=1), moves).T, strict=True))
         if self._moves is not None:
             total = sum(rewards.values())

@@ -12,11 +12,11 @@ from ccenv.agents.interface.rewards import N_TERMS
 from ccenv.agents.interface.user import OwnReward
 from ccenv.base.errors import InputError
 from ccenv.engine.curve.watch import Watch
-from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.common.episodes import Actions
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathSource
 from ccenv.envs.curve.settings import EnvSettings, TableReward, weigh
-from ccenv.envs.curve.task import RateAction, SenderTask, check_levels
+from ccenv.envs.curve.task import RateAction, SenderTask
 from ccenv.network.adversary import Adversary
 
 
@@ -66,8 +66,9 @@ class WatchedFlows:
     """
 
     def __init__(self, core: Core, settings: EnvSettings, n: int) -> None:
-        self._core, self._n = core, n
+        self._core = core
         self.levels = settings.n_actions if settings.is_discrete else 0
+        self._actions = flow_actions(n, self.levels)
         self.own_reward = settings.reward if isinstance(settings.reward, OwnReward) else None
         self.table_weights = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
 
@@ -88,21 +89,9 @@ class WatchedFlows:
                 watch.begin(fresh)
 
     def act(self, actions: np.ndarray) -> None:
-        """Set rates and windows by actions (B, n).
-
-        Raises InputError for actions of a wrong shape, NaN, or invalid indices of discrete actions.
-        """
+        """Set rates and windows by actions (B, n). Raises InputError as ``Actions.read`` does."""
         self._begin()
-        B = self._core.num_envs
-        numbers = as_numbers(actions)
-        if numbers.size != B * self._n:
-            raise InputError(f"actions of shape {numbers.shape}; {(B, self._n)} is needed")
-        numbers = numbers.reshape(B, self._n)
-        if self.levels:
-            numbers = 2.0 * check_levels(numbers, self.levels) / (self.levels - 1) - 1.0
-        asked = np.clip(numbers.astype(np.float64), -1.0, 1.0)
-        if np.isnan(asked).any():
-            raise InputError("an action is not a number (NaN)")
+        asked = self._actions.read(actions, self._core.num_envs)
         for part, watch in self._watches:
             watch.act(np.ascontiguousarray(asked[part]))
 
@@ -137,7 +126,6 @@ class WatchedTask(SenderTask):
     an idle flow.
 
     Args:
-        num_envs: B.
         settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
         adversaries: one per environment, in place of the settings' adversary.
         source: source of episodes, in place of the settings' paths.
@@ -172,7 +160,7 @@ class WatchedTask(SenderTask):
         self.rows_per_env = n if shared else 1
         low, high = (np.tile(limit, per_row) for limit in interface.limits())
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
-        self.single_action_space = action_space(per_row, self.levels)
+        self.single_action_space = flow_actions(per_row, self.levels).space
         self.own_reward, self.table_weights = self._watched.own_reward, self._watched.table_weights
 
     def _groups(self, n_flows: int) -> np.ndarray:
@@ -216,11 +204,9 @@ class WatchedTask(SenderTask):
         return self._watched.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
 
 
-def action_space(n: int, levels: int) -> spaces.Space[np.ndarray]:
-    """Return the space of n actions, continuous (levels 0) or with ``levels`` values each."""
-    if not levels:
-        return spaces.Box(-1.0, 1.0, (n,), np.float32)
-    return spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
+def flow_actions(n: int, levels: int) -> Actions:
+    """Return n actions in [-1, 1], continuous (levels 0) or with ``levels`` evenly spaced values each."""
+    return Actions(n, 2.0 * np.arange(levels) / (levels - 1) - 1.0 if levels else None)
 
 
 def sender_task(

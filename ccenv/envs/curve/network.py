@@ -29,11 +29,10 @@ from ccenv.agents.interface.interface import N_OBSERVATION, Element
 from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import InputError
 from ccenv.envs.common.adapters import TaskEnv, TaskVectorEnv
-from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.common.episodes import Actions
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings, weigh
-from ccenv.envs.curve.task import check_levels
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, ExternalAdversary, moves_width
 from ccenv.network.path import Path, get_model
 
@@ -112,33 +111,13 @@ class NetworkAction:
         self.columns = tuple(column for column, _ in columns)
         self.default = np.ones(moves_width(n_flows))
         self.default[FIRST_SERVICE + n_flows :] = 0.0
-        self.levels = levels
-        if levels == 0:
-            self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
-        elif len(columns) == 1:
-            self.space = spaces.Discrete(levels)
-        else:
-            self.space = spaces.MultiDiscrete(np.full(len(columns), levels))
+        self._actions = Actions(len(columns), np.arange(levels) / (levels - 1) if levels else None, low=0.0)
+        self.space = self._actions.space
 
-    def moves(self, actions: np.ndarray) -> np.ndarray:
-        """Return moves for ``Core.advance`` from actions (B, n), or (B,) for one discrete choice.
-
-        Numbers outside [0, 1] are clipped.
-
-        Raises:
-            InputError: for actions of a wrong shape, NaN, or invalid indices.
-        """
-        numbers = as_numbers(actions)
-        if self.levels and numbers.ndim == 1:
-            numbers = numbers[:, None]
-        if numbers.ndim != 2 or numbers.shape[1] != len(self.columns):
-            raise InputError(f"actions of shape {numbers.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
-        if self.levels:
-            numbers = check_levels(numbers, self.levels) / (self.levels - 1)
-        elif np.isnan(numbers).any():
-            raise InputError("an action is not a number (NaN)")
-        moves = np.tile(self.default, (len(numbers), 1))
-        moves[:, self.columns] = np.clip(numbers.astype(np.float64), 0.0, 1.0)
+    def moves(self, actions: np.ndarray, num_envs: int) -> np.ndarray:
+        """Return moves for ``Core.advance`` from actions (B, n). Raises InputError as ``Actions.read`` does."""
+        moves = np.tile(self.default, (num_envs, 1))
+        moves[:, self.columns] = self._actions.read(actions, num_envs)
         return moves
 
 
@@ -175,9 +154,7 @@ class NetworkTask:
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Make the moves and take one step; return the rewards (B,)."""
-        moves = self._action.moves(actions)
-        if len(moves) != self.core.num_envs:
-            raise InputError(f"actions for {len(moves)} environments; there are {self.core.num_envs}")
+        moves = self._action.moves(actions, self.core.num_envs)
         rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self.weights)
         return rewards
 

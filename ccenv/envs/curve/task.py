@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,7 +10,7 @@ from gymnasium import spaces
 from ccenv.agents.interface.interface import OBSERVATION_HIGH, OBSERVATION_LOW, SENDER_V0, Interface
 from ccenv.agents.interface.user import OwnReward
 from ccenv.base.errors import InputError
-from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.common.episodes import Actions
 from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathSource
 from ccenv.envs.curve.settings import EnvSettings, weigh
@@ -20,57 +19,32 @@ from ccenv.network.adversary import Adversary, ExternalAdversary
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
 
 
-def check_levels(actions: np.ndarray, levels: int) -> np.ndarray:
-    """Return discrete actions unchanged. Raises InputError unless all are whole numbers in [0, levels)."""
-    if not np.issubdtype(actions.dtype, np.integer) or (actions < 0).any() or (actions >= levels).any():
-        raise InputError(f"a discrete action must be a whole number in [0, {levels})")
-    return actions
-
-
-class RateAction:
+class RateAction(Actions):
     """Actions on the rates of some flows: log2(rate / C_L), or inside a contract the position in its interval."""
 
     def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
+        super().__init__(len(flows), np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None)
         self.flows = flows
         self._inside = settings.contract is not None
-        self.levels = np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None
-        n = len(flows)
-        if self.levels is None:
-            self.space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (n,), np.float32)
-        elif n == 1:
-            self.space = spaces.Discrete(len(self.levels))
-        else:
-            self.space = spaces.MultiDiscrete(np.full(n, len(self.levels)))
 
     def rates_Bps(self, core: Core, actions: np.ndarray) -> np.ndarray:
-        """Return rates for ``Core.advance``.
+        """Return rates for ``Core.advance``. Raises InputError as ``read`` does.
 
         Args:
             core: provides C_L, the base of an action, and MSS/Rm, the smallest rate.
-            actions: (B, n), or (B,) for one discrete flow. Numbers outside the box are clipped into it.
+            actions: (B, n), or (B,) for one discrete flow.
 
         Returns:
             (B, N) bytes/s, or positions in [0, 1] inside a contract; NaN for flows that are not controlled.
-
-        Raises:
-            InputError: for an action of a wrong shape, NaN, or an invalid index of a discrete action.
         """
-        numbers = as_numbers(actions)
-        if numbers.size != core.num_envs * len(self.flows):
-            raise InputError(f"actions of shape {numbers.shape}; {(core.num_envs, len(self.flows))} is needed")
-        numbers = numbers.reshape(core.num_envs, len(self.flows))
-        if self.levels is not None:
-            numbers = self.levels[check_levels(numbers, len(self.levels))]
-        clipped = np.clip(numbers.astype(np.float64), -1.0, 1.0)
-        if np.isnan(clipped).any():
-            raise InputError("an action is not a number (NaN)")
+        numbers = self.read(actions, core.num_envs)
         chosen: np.ndarray
         if self._inside:
-            chosen = 0.5 * (clipped + 1.0)
+            chosen = 0.5 * (numbers + 1.0)
         else:
             floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
-            chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(ACTION_RANGE_LOG2 * clipped), floor)
-        if len(self.flows) == core.n_flows:
+            chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(ACTION_RANGE_LOG2 * numbers), floor)
+        if self.n == core.n_flows:
             return chosen
         rates = np.full((core.num_envs, core.n_flows), np.nan)
         rates[:, self.flows] = chosen
@@ -81,7 +55,6 @@ class SenderTask:
     """Control the flows whose sender is external, jointly.
 
     Args:
-        num_envs: B.
         settings: ``senders`` names at least one ``"external"``.
         adversaries: one per environment, in place of the settings' adversary.
         source: source of episodes, in place of the settings' paths.
@@ -110,7 +83,7 @@ class SenderTask:
         self._action = RateAction(settings, self.flows)
         self.rows = self.flows[None]  # one row sees and controls all of them together
         self.rows_per_env = 1
-        self.levels = 0 if self._action.levels is None else len(self._action.levels)
+        self.levels = 0 if self._action.values is None else len(self._action.values)
         self.weights = np.zeros(0) if isinstance(settings.reward, OwnReward) else settings.reward.vector()
         low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)

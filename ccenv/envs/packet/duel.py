@@ -11,18 +11,16 @@ from ccenv.agents.interface.interface import Interface
 from ccenv.base.errors import InputError
 from ccenv.envs.common.adapters import check_render_mode
 from ccenv.envs.common.agents import AgentsEnv
-from ccenv.envs.common.episodes import as_numbers
 from ccenv.envs.curve.settings import EXTERNAL
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import (
-    FlowActions,
     check_interface,
     controlled_flows,
+    flow_actions,
     limits,
     make_core,
     make_decider,
-    read_services,
-    service_space,
+    service_actions,
 )
 
 _ID = "ccenv/PacketDuel-v0"
@@ -86,19 +84,19 @@ class PacketDuelEnv(AgentsEnv):
         core = make_core(1, checked, interface, watched, check_render_mode(render_mode), per_flow=True)
         self._seen = Interface.model_validate({"signals": "network"})
         self._flows = {f"sender_{flow}": row for row, flow in enumerate(flows)}
-        self._actions = FlowActions(len(flows), checked.n_actions)
-        self._levels, self._boxes = checked.n_actions, len(boxes)
+        self._actions = flow_actions(len(flows), checked.n_actions)
+        self._services = service_actions(len(boxes), checked.n_actions)
         low, high = limits(interface, 1)
         observations = {name: spaces.Box(low, high, dtype=np.float32) for name in self._flows}
         observations[NETWORK] = spaces.Box(*limits(self._seen, len(flows)), dtype=np.float32)
-        actions: dict[str, Any] = {name: FlowActions(1, checked.n_actions).space for name in self._flows}
-        actions[NETWORK] = service_space(len(boxes), checked.n_actions)
+        actions: dict[str, Any] = {name: flow_actions(1, checked.n_actions).space for name in self._flows}
+        actions[NETWORK] = self._services.space
         super().__init__(core, render_mode, observations, actions)
 
     def _play(self, actions: dict[str, Any]) -> dict[str, float]:
         asked = np.array([np.ravel(actions[name])[0] for name in self._flows])
-        services = read_services(as_numbers(actions[NETWORK]), (1, self._boxes), self._levels)
-        rewards = self.core.advance(self._actions.values(asked[None], 1), services)[0]
+        services = self._services.read(actions[NETWORK], 1)
+        rewards = self.core.advance(self._actions.read(asked[None], 1), services)[0]
         return {name: float(value) for name, value in zip(self._flows, rewards, strict=True)} | {NETWORK: -float(rewards.sum())}
 
     def _observe(self) -> dict[str, np.ndarray]:

@@ -24,9 +24,8 @@ from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.sources import set_source, sources_of
-from ccenv.envs.common.episodes import as_numbers
+from ccenv.envs.common.episodes import Actions
 from ccenv.envs.curve.settings import EXTERNAL
-from ccenv.envs.curve.task import check_levels
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.network.adversary import ScriptedAdversary
@@ -236,38 +235,20 @@ def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.tile(low, flows), np.tile(high, flows)
 
 
-class FlowActions:
-    """Actions of n flows: numbers in [-1, 1], or indices of ``levels`` evenly spaced ones (None: continuous)."""
+def flow_actions(n: int, levels: int | None) -> Actions:
+    """Return n actions in [-1, 1], with ``levels`` evenly spaced values (None: continuous)."""
+    return Actions(n, None if levels is None else np.linspace(-1.0, 1.0, levels))
 
-    def __init__(self, n: int, levels: int | None) -> None:
-        self.n, self.levels = n, None if levels is None else np.linspace(-1.0, 1.0, levels)
-        if levels is None:
-            self.space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (n,), np.float32)
-        else:
-            self.space = spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
 
-    def values(self, actions: np.ndarray, num_envs: int) -> np.ndarray:
-        """Return actions (B, n) in [-1, 1], float64; numbers outside are clipped.
-
-        Raises InputError for actions of a wrong shape, not a number, or no index of a value.
-        """
-        numbers = as_numbers(actions)
-        if numbers.size != num_envs * self.n:
-            raise InputError(f"actions of shape {numbers.shape}; {(num_envs, self.n)} is needed")
-        numbers = numbers.reshape(num_envs, self.n)
-        if self.levels is not None:
-            numbers = self.levels[check_levels(numbers, len(self.levels))]
-        asked: np.ndarray = np.clip(numbers.astype(np.float64), -1.0, 1.0)
-        if np.isnan(asked).any():
-            raise InputError("an action is not a number (NaN)")
-        return asked
+def service_actions(moves: int, levels: int | None) -> Actions:
+    """Return the actions of the network's agent, in [0, 1], with ``levels`` evenly spaced values (None: continuous)."""
+    return Actions(moves, None if levels is None else np.arange(levels) / (levels - 1), low=0.0)
 
 
 class PacketTask:
     """Control the flows whose sender is external, jointly.
 
     Args:
-        num_envs: B.
         settings: the scenario names at least one ``external`` sender.
         patterns: (B, ADVERSARY_SLOTS) patterns of ``external`` delay elements in each environment; None: there are none.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
@@ -307,16 +288,16 @@ class PacketTask:
         )
         self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
-        self._actions, self._raw, self.levels = FlowActions(len(flows), settings.n_actions), settings.raw, settings.n_actions
+        self._actions, self._raw, self.levels = flow_actions(len(flows), settings.n_actions), settings.raw, settings.n_actions
         together = len(flows) // self.rows_per_env
         low, high = limits(self.interface, together)
         low, high = np.append(low, [row.low for row in critic]), np.append(high, [row.high for row in critic])
         self.single_observation_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-        self.single_action_space = FlowActions(together, settings.n_actions).space
+        self.single_action_space = flow_actions(together, settings.n_actions).space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Apply the actions and run to the next decision; return the rewards of the rows."""
-        rewards = self.core.advance(self._actions.values(actions, self.core.num_envs))
+        rewards = self.core.advance(self._actions.read(actions, self.core.num_envs))
         if self.shared:
             return rewards.reshape(-1).copy()
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
@@ -373,11 +354,12 @@ class PacketNetworkTask:
         self.levels, self.rows_per_env = settings.n_actions, 1
         self.single_observation_space = spaces.Box(*limits(self.interface, n), dtype=np.float32)
         self.n_moves = len(boxes) + (settings.link_rate_min_share is not None)
-        self.single_action_space = service_space(self.n_moves, self.levels)
+        self._actions = service_actions(self.n_moves, self.levels)
+        self.single_action_space = self._actions.space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Set the released shares and the link's rate, run to the next decision, and return the mean rewards (B,)."""
-        rewards = self.core.advance(services=read_services(actions, (self.core.num_envs, self.n_moves), self.levels))
+        rewards = self.core.advance(services=self._actions.read(actions, self.core.num_envs))
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
         return mean
 
@@ -388,30 +370,6 @@ class PacketNetworkTask:
     def infos(self) -> dict[str, np.ndarray]:
         """Return the rewards by flow."""
         return {"rewards": self.core.rewards.copy()}
-
-
-def service_space(moves: int, levels: int | None) -> spaces.Space[Any]:
-    """Return the action space of the network's agent: one number per move."""
-    if levels is None:
-        return spaces.Box(0.0, 1.0, (moves,), np.float32)
-    return spaces.Discrete(levels) if moves == 1 else spaces.MultiDiscrete(np.full(moves, levels))
-
-
-def read_services(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
-    """Return the moves of the network's agent, (B, moves) in [0, 1]; numbers outside are clipped.
-
-    Raises InputError for actions of a wrong shape, NaN, or invalid indices.
-    """
-    numbers = as_numbers(actions)
-    if numbers.size != shape[0] * shape[1]:
-        raise InputError(f"actions of shape {numbers.shape}; {shape} is needed")
-    numbers = numbers.reshape(shape)
-    if levels is not None:
-        numbers = check_levels(numbers, levels) / (levels - 1)
-    elif np.isnan(numbers).any():
-        raise InputError("an action is not a number (NaN)")
-    shares: np.ndarray = np.clip(numbers.astype(np.float64), 0.0, 1.0)
-    return shares
 
 
 COMMON_RTT = Clock(every="rtt", common=True)
