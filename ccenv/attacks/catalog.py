@@ -50,7 +50,11 @@ for _name, _target, _summary in (
         "cross-entropy method over small policies on the network's observation (parameters population, changes)",
     ),
     ("cma_es", "policies:search_policy_cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
-    ("ppo", "ppo:search", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
+    (
+        "ppo",
+        "policies:search_policy_ppo",
+        "a policy of the same kind trained by PPO (parameters environments, hidden; extra train)",
+    ),
 ):
     SEARCHES.add(f"policy_{_name}", f"ccenv.attacks.searches.{_target}", tags=("search",), summary=_summary)
 for _name, _target, _summary in (
@@ -61,7 +65,7 @@ for _name, _target, _summary in (
     ),
     (
         "strong_starvation",
-        "strong_starvation:search",
+        "starvation:search_strong",
         "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)",
     ),
     ("starvation", "starvation:search", "theorem 1 of [Starvation]: one of two flows starves (parameters ratio, converge_rtts)"),

@@ -50,7 +50,7 @@ def _make_creator(target: str) -> Callable[[Mapping[str, Any]], Any]:
 CREATORS = {
     **{entry.name: _make_creator(entry.target) for entry in ENVIRONMENTS},
     FLOWS: _make_creator("ccenv.envs.curve.duel:FlowsEnv"),
-    PACKET_FLOWS: _make_creator("ccenv.envs.packet.flows:PacketFlowsEnv"),
+    PACKET_FLOWS: _make_creator("ccenv.envs.packet.duel:PacketFlowsEnv"),
 }
 """Creators of the environments by id, each of an env_config; user files that changed since the run began are refused."""
 

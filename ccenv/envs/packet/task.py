@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ccenv.agents.callbacks import ADVERSARY_STATE
-from ccenv.agents.interface.interface import Clock, Interface
+from ccenv.agents.interface.interface import Interface
 from ccenv.agents.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
@@ -370,7 +370,3 @@ class PacketNetworkTask:
     def infos(self) -> dict[str, np.ndarray]:
         """Return the rewards by flow."""
         return {"rewards": self.core.rewards.copy()}
-
-
-COMMON_RTT = Clock(every="rtt", common=True)
-"""The clock of environments in which the network acts: all flows at once, every propagation RTT."""
