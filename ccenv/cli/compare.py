@@ -77,7 +77,7 @@ def command(
     from ccenv.base.errors import InputError
     from ccenv.base.figure import require_picture
     from ccenv.benchmarks.compare import compare
-    from ccenv.benchmarks.compare.table import ALLOWED
+    from ccenv.benchmarks.compare.run import ALLOWED
 
     held = settings("compare", set_)
     network_options: dict[str, Any] = {"rate": rate, "rtt": rtt, "buffer": buffer, "flows": flows, "against": against}

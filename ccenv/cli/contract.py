@@ -132,7 +132,7 @@ def hull(
     from ccenv.agents.programs import pseudo_code, to_data, to_json
     from ccenv.base.files import write_atomic
     from ccenv.proofs.senders.catalog import program_of
-    from ccenv.training.contracts.hull import hull, largest_joinable_group
+    from ccenv.training.contracts.boxes import hull, largest_joinable_group
 
     chosen: list[Program] = []
     left_out = 0

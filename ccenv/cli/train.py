@@ -30,8 +30,7 @@ from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
     from ccenv.training.logs import Progress
-    from ccenv.training.rllib.config import RllibConfig
-    from ccenv.training.rllib.run import RllibResult
+    from ccenv.training.rllib.run import RllibConfig, RllibResult
     from ccenv.training.run import TrainingResult
 
 
@@ -78,8 +77,7 @@ def command(
 def _train_rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, json: bool) -> None:
     from ccenv.base.config import validate
     from ccenv.training.config import load_data
-    from ccenv.training.rllib.config import RllibConfig
-    from ccenv.training.rllib.run import train_rllib
+    from ccenv.training.rllib.run import RllibConfig, train_rllib
 
     configs = [validate(RllibConfig, *load_data(name, overrides)) for overrides in of_each]
     results = []

@@ -27,8 +27,7 @@ from ccenv.envs.curve.settings import EXTERNAL, EnvSettings
 from ccenv.network.path import Path
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data, read_config
 from ccenv.training.evaluation import evaluate_sender
-from ccenv.training.rllib.config import RllibConfig
-from ccenv.training.rllib.run import RllibResult, train_rllib
+from ccenv.training.rllib.run import RllibConfig, RllibResult, train_rllib
 from ccenv.training.run import TrainingResult, read_code, train
 from ccenv.training.settings import fixed_paths
 
@@ -258,8 +257,7 @@ def _hash_senders(data: dict[str, Any]) -> list[str]:
 def _train_entry(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
     """Train, from scratch if the folder's run is outdated, and measure."""
     if _uses_rllib(name):
-        from ccenv.training.rllib.config import RllibConfig
-        from ccenv.training.rllib.run import train_rllib
+        from ccenv.training.rllib.run import RllibConfig, train_rllib
 
         rllib = validate(RllibConfig, *load_data(name, overrides))
         return make_entry(rllib, train_rllib(rllib, folder, fresh=True))

@@ -188,7 +188,7 @@ def _schemas() -> list[tuple[str, str, Any]]:
     from ccenv.proofs.synthesis.query.query import Query
     from ccenv.simulation.scenario import Scenario
     from ccenv.training.config import TrainConfig
-    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import RllibConfig
 
     return [
         ("Environments", "keyword arguments of `gymnasium.make`, `environment` of a training run", EnvSettings),

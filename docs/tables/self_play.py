@@ -41,8 +41,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
     from ccenv.agents.learned import load_policy
     from ccenv.base.config import validate
     from ccenv.training.evaluation import evaluate_in_world
-    from ccenv.training.rllib.config import RllibConfig
-    from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS
+    from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS, RllibConfig
 
     configs = [validate(RllibConfig, read_yaml(folder / CONFIG), str(folder / CONFIG)) for folder in folders]
     free = {"seed", "num_cpus", "address"}

@@ -23,8 +23,8 @@ from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import AttackCell, search_player
 from ccenv.benchmarks.cells.game import game_player
 from ccenv.benchmarks.cells.live import make_live_cells
+from ccenv.benchmarks.results import summarise
 from ccenv.benchmarks.run.runner import as_suite, evaluate, make_cells, run_suite
-from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.store import load_cells
 from ccenv.benchmarks.suite import theory
 from ccenv.benchmarks.suite.base import SuiteBase

@@ -17,8 +17,7 @@ from ccenv.benchmarks.cells.packet import PacketCell, make_packet_cells
 from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.results import PARQUET, read_parquet
-from ccenv.benchmarks.run.backends import play_cells
-from ccenv.benchmarks.run.runner import evaluate, run_suite
+from ccenv.benchmarks.run.runner import evaluate, play_cells, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, validate_suite
 from ccenv.benchmarks.suite.packet import PacketSuite, parse_metric

@@ -16,9 +16,8 @@ from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.cells import curve as cells
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
-from ccenv.benchmarks.run import backends
-from ccenv.benchmarks.run.backends import run_cell
-from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.run import runner
+from ccenv.benchmarks.run.runner import run_cell, run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST, load_cells
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.cli.main import main
@@ -100,7 +99,7 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = []
-    monkeypatch.setattr(backends, "run_cell", lambda cell, broken: played.append(cell.name) or run_cell(cell, broken))
+    monkeypatch.setattr(runner, "run_cell", lambda cell, broken: played.append(cell.name) or run_cell(cell, broken))
     folder = tmp_path / "pieces"
     first = run_suite(small_suite(), folder, only=["two/*"], limit=3, pictures=False)
     assert (first["complete"], first["n_cells"], first["n_missing"]) == (False, 3, 13)

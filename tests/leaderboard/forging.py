@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.base.files import canonical_json
-from ccenv.benchmarks.run.summary import summarise
+from ccenv.benchmarks.results import summarise
 from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.leaderboard.site.exchange import encode_file, export_board
 from ccenv.leaderboard.store.database import START, extend_chain, record_hash

@@ -10,7 +10,7 @@ from forging import envelope_rows
 from small_suite import small_suite
 
 from ccenv.base.files import hash_value
-from ccenv.benchmarks.run.summary import summarise
+from ccenv.benchmarks.results import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.site.sources import Records
 from ccenv.leaderboard.store.entry import SubmissionRecord

@@ -18,8 +18,7 @@ from ccenv.base.errors import InputError
 from ccenv.network.adversary import MlpAdversary
 from ccenv.training.config import load_data
 from ccenv.training.evaluation import evaluate_in_world
-from ccenv.training.rllib.config import RllibConfig
-from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS
+from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS, RllibConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "self-play.json"

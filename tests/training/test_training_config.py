@@ -33,7 +33,7 @@ from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Progress
 from ccenv.training.path_sets import FIXED, SEEDS_PER_SET, PathSet, path_seed
 from ccenv.training.records import ATTACKED, IN_RANGE, TRAINED, how_seen
-from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.rllib.run import RllibConfig
 
 
 @pytest.mark.parametrize("name", shipped_names(CONFIGS, ".yaml"))

@@ -30,7 +30,7 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import PacketTask, SharedPacketTask
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_mixture, evaluate_packet, evaluate_sender
-from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.rllib.run import RllibConfig
 from ccenv.training.run import train
 
 pytest.importorskip("stable_baselines3")

@@ -13,8 +13,7 @@ from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError
 from ccenv.cli.main import main
 from ccenv.training.config import load_data
-from ccenv.training.rllib.config import RllibConfig
-from ccenv.training.rllib.run import _save, mean_layers
+from ccenv.training.rllib.run import RllibConfig, _save, mean_layers
 
 SMALL = ["iterations=2", "train_batch_size=64", "minibatch_size=32", "num_epochs=1", "hidden=[8]", "n_paths=8", "num_cpus=1"]
 
@@ -96,8 +95,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from ccenv.base.config import validate
     from ccenv.training import records as record
     from ccenv.training.config import load_data
-    from ccenv.training.rllib.config import RllibConfig
-    from ccenv.training.rllib.run import train_rllib
+    from ccenv.training.rllib.run import RllibConfig, train_rllib
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary

@@ -1,4 +1,4 @@
-"""Cells of the packet engine: one run of one network."""
+"""Cells of the packet engine, one run of one network each; the code hash of all cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 from ccenv.adversaries import make_adversary
 from ccenv.agents.identity import adversary_hash
 from ccenv.base.errors import CcenvError, EngineError, InputError
+from ccenv.base.provenance import code_hash
 from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, UserAdditions, agent_player, build_sender, nan_to_none
+from ccenv.benchmarks.cells.curve import AttackCell, CurveCell
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.network.links.reading import load_trace
@@ -192,3 +194,8 @@ def _series(result: Result, every_s: float) -> dict[str, Any]:
     }
     rounded = {name: [float(f"{value:.4g}") for value in row] for name, row in summed.items()}
     return {"every_s": every * result.scenario.log_s, "throughput_mbps": rounded}
+
+
+def cells_code() -> str:
+    """Return the code hash in records of suites and of the board."""
+    return code_hash(CurveCell, PacketCell, AttackCell)

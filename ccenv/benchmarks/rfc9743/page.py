@@ -13,8 +13,7 @@ import numpy as np
 
 from ccenv.base.figure import finish, panels, picture
 from ccenv.benchmarks.cells.cell import Player
-from ccenv.benchmarks.rfc9743.criteria import TOPICS, Criteria
-from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED
+from ccenv.benchmarks.rfc9743.criteria import FAILS, MEETS, NOT_MEASURED, REPORTED, TOPICS, Criteria
 from ccenv.benchmarks.suite.base import CellData
 from ccenv.benchmarks.suite.packet import PacketSuite
 

@@ -17,10 +17,8 @@ from ccenv.base.provenance import code_hash, versions
 from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
 from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender
-from ccenv.benchmarks.cells.code import cells_code
-from ccenv.benchmarks.cells.packet import PacketCell
-from ccenv.benchmarks.rfc9743.criteria import Criteria, Proof, WorstCase, load_criteria
-from ccenv.benchmarks.rfc9743.judge import judge_criteria
+from ccenv.benchmarks.cells.packet import PacketCell, cells_code
+from ccenv.benchmarks.rfc9743.criteria import Criteria, Proof, WorstCase, judge_criteria, load_criteria
 from ccenv.benchmarks.rfc9743.page import render_page
 from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.store import load_cells

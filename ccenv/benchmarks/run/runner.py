@@ -1,9 +1,9 @@
-"""Run a suite, resumable at any point: from cells to records and a manifest."""
+"""Run a suite, resumable at any point, here, in worker processes or as Ray tasks: from cells to records and a manifest."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
@@ -11,25 +11,23 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.config import shipped_names, validate
-from ccenv.base.errors import EngineError, InputError, shown, unknown_name
+from ccenv.base.errors import CcenvError, EngineError, InputError, shown, unknown_name
 from ccenv.base.files import plain
 from ccenv.base.foreign import as_path
 from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
-from ccenv.base.workers import MOST_JOBS
-from ccenv.benchmarks.cells.cell import NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
-from ccenv.benchmarks.cells.code import cells_code
+from ccenv.base.workers import BACKENDS as OF_WORKERS
+from ccenv.base.workers import MOST_JOBS, Workers
+from ccenv.benchmarks.cells.cell import FILE, NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
 from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
 from ccenv.benchmarks.cells.game import game_player, make_game_cells
 from ccenv.benchmarks.cells.live import make_live_cells
-from ccenv.benchmarks.cells.packet import FIXED, make_packet_cells
+from ccenv.benchmarks.cells.packet import FIXED, cells_code, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
-from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, write_parquet
-from ccenv.benchmarks.run.backends import BACKENDS, FAILED, play_cells
-from ccenv.benchmarks.run.summary import summarise
+from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, summarise, write_parquet
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import open_cells, open_run
-from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.base import CellData, SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
@@ -294,3 +292,48 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         **({"table": compute_table(suite, records)} if suite.table else {}),
         **({"solved": [row for game in games for row in game.rows()]} if (games := getattr(suite, "solved", ())) else {}),
     }
+
+
+LOCAL = "local"
+BACKENDS = (LOCAL, *OF_WORKERS)
+FAILED = "failed"
+"""Key of the error text that replaces the record of a cell whose sender, code of a user, failed."""
+
+
+def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
+    """Play a cell and return its record; for code of a user that fails a record of the failure.
+
+    ``broken`` maps hashes of code that failed to errors; such code is not played again. Other senders that fail raise CcenvError.
+    """
+    if cell.agent.kind != FILE:
+        return cell.run()
+    if cell.agent.sha256 not in broken:
+        try:
+            return cell.run()
+        except CcenvError as error:
+            broken[cell.agent.sha256] = str(error)
+    return {FAILED: broken[cell.agent.sha256], "agent": cell.agent.label, "cell": cell.name}
+
+
+def play_cells(cells: Sequence[Cell], backend: str, workers: int) -> Iterator[list[CellData]]:
+    """Play cells on a backend, with a number of workers; yield the records of finished cells as they come.
+
+    Raises MissingExtraError if Ray is wanted and not installed; CcenvError if a worker dies: records yielded before stay valid.
+    """
+    if backend == LOCAL:
+        broken: dict[str, str] = {}
+        for task in _tasks(cells):
+            yield [run_cell(cell, broken) for cell in task]
+        return
+    with Workers(workers, backend, apart=True) as pool:
+        yield from pool.as_finished(_task, _tasks(cells))
+
+
+def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
+    size = cells[0].per_task if cells else 1
+    return [list(cells[start : start + size]) for start in range(0, len(cells), size)]
+
+
+def _task(cells: list[Cell]) -> list[CellData]:
+    broken: dict[str, str] = {}
+    return [run_cell(cell, broken) for cell in cells]

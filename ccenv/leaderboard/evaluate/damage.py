@@ -17,8 +17,8 @@ from ccenv.base.errors import CcenvError
 from ccenv.base.files import plain
 from ccenv.base.provenance import machine, versions
 from ccenv.benchmarks.cells.cell import agent_player, build_sender
-from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import CurveCell, make_curve_cells
+from ccenv.benchmarks.cells.packet import cells_code
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work

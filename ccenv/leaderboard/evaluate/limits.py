@@ -19,7 +19,7 @@ from typing import Any
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.provenance import machine
 from ccenv.base.workers import worker_context
-from ccenv.benchmarks.cells.code import cells_code
+from ccenv.benchmarks.cells.packet import cells_code
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Stage, Work
 from ccenv.leaderboard.store.database import BoardStore, Stored
 

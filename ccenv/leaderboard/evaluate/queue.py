@@ -16,7 +16,7 @@ from typing import Any
 
 from ccenv.base.errors import InputError, require_extra, unknown_name
 from ccenv.base.files import locked, make_folder, write_atomic
-from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.benchmarks.run.runner import BACKENDS
 from ccenv.leaderboard.evaluate.limits import FAILURE, Failed, Limits, Worker, failure_slot, store_failure
 from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError

@@ -18,8 +18,8 @@ from ccenv.base.errors import InputError, shown
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.foreign import as_path, read_bounded
 from ccenv.base.provenance import now
+from ccenv.benchmarks.results import summarise
 from ccenv.benchmarks.run.runner import evaluate
-from ccenv.benchmarks.run.summary import summarise
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.leaderboard.evaluate.damage import DamageStage
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, Stage, SuiteStage

@@ -13,7 +13,7 @@ from ccenv.base.errors import EngineError, InputError, NoEncodingError, require_
 from ccenv.base.files import plain
 from ccenv.base.provenance import VERSION, machine, now
 from ccenv.benchmarks.cells.cell import Player, TraceCell, agent_player
-from ccenv.benchmarks.cells.code import cells_code
+from ccenv.benchmarks.cells.packet import cells_code
 from ccenv.benchmarks.report.page import TRACES
 from ccenv.benchmarks.results import ASKED
 from ccenv.benchmarks.run.runner import make_cells, run_suite

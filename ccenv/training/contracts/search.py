@@ -1,6 +1,6 @@
 """The search for the widest contract around a program that keeps its lemmas.
 
-Proofs bound the contract from below, counterexamples from above (:mod:`ccenv.training.contracts.obstacles`). A climb first widens
+Proofs bound the contract from below, counterexamples from above (:mod:`ccenv.training.contracts.answers`). A climb first widens
 all directions together: it asks half-way between the proved contract and the widest one that is not ruled out, and bisects
 again if that is refuted. It then bisects direction by direction. A level refuted in one direction stays refuted as the others
 grow, so one pass ends at a contract that no direction can widen. It ends sooner if no contract around can be wider by more than
@@ -28,9 +28,8 @@ from ccenv.proofs.claims.lemmas import LoadedSuite, Suite, constants_of, expecte
 from ccenv.proofs.claims.verifier import Query, Verdict, Verifier
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Store
-from ccenv.training.contracts.answers import Answer, AnswerStore
+from ccenv.training.contracts.answers import Answer, AnswerStore, Obstacle, allows_trace, find_widest
 from ccenv.training.contracts.boxes import Levels, Side, by_side, directions, is_below, most_inside, widen_program
-from ccenv.training.contracts.obstacles import Obstacle, allows_trace, find_widest
 from ccenv.training.distill.claims import SAMPLES, SETTING, ClaimNumbers, numbers_for, require_timeouts, suite_data
 
 CALL_S = 120.0

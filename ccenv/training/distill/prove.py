@@ -23,9 +23,8 @@ from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.solver.solvers import Store
 from ccenv.training.distill.claims import ClaimNumbers, claim_queries
 from ccenv.training.distill.objective import Objective
-from ccenv.training.distill.polish import polish
 from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
-from ccenv.training.distill.tree import Template
+from ccenv.training.distill.tree import Template, polish
 
 MAX_STATE_BYTES = 256 << 20
 _STATE = {"starts": "<f8", "moves": "<f8", "mean": "<f8", "note": "|u1"}

@@ -39,9 +39,8 @@ from ccenv.training.distill.claims import (
 )
 from ccenv.training.distill.imitation import Imitation, imitate
 from ccenv.training.distill.objective import Objective, Teacher, load_teacher, measure
-from ccenv.training.distill.polish import Polished, polish
 from ccenv.training.distill.prove import LATER_REACH, prove
-from ccenv.training.distill.tree import Template, fit_leaves, ladder, safety_shell
+from ccenv.training.distill.tree import Polished, Template, fit_leaves, ladder, polish, safety_shell
 
 STAGES, REPORT = "stages", "distill.json"
 FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)

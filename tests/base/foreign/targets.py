@@ -173,7 +173,7 @@ def _ode(file: Path) -> object:
 def _train(file: Path) -> object:
     from ccenv.base.config import validate
     from ccenv.training.config import load_config, load_data
-    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import RllibConfig
 
     data, where = load_data(str(file))
     return validate(RllibConfig, data, where) if data.get("trainer") == "rllib" else load_config(str(file))

@@ -14,7 +14,7 @@ from chromium import BROWSER, Chromium
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.rfc9743 import load_criteria, report_on
-from ccenv.benchmarks.rfc9743.judge import FAILS, MEETS, NOT_MEASURED, REPORTED, combine_verdicts
+from ccenv.benchmarks.rfc9743.criteria import FAILS, MEETS, NOT_MEASURED, REPORTED, combine_verdicts
 from ccenv.cli.main import main
 
 # Half of a link of 10 Mbit/s by a constant rate: all its numbers are known.

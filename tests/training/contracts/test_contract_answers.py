@@ -16,9 +16,8 @@ from ccenv.agents.programs import BOOLEANS, INPUTS, interval
 from ccenv.base.errors import InputError
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.replay.exact import ReplayError
-from ccenv.training.contracts.answers import AnswerStore
+from ccenv.training.contracts.answers import SHAPE, AnswerStore, allows_trace, find_obstacle, find_widest, obstacle_around
 from ccenv.training.contracts.boxes import by_side, directions, is_below, widen_program
-from ccenv.training.contracts.obstacles import SHAPE, allows_trace, find_obstacle, find_widest, obstacle_around
 from ccenv.training.contracts.widen import Visits, Widening, gains, visits, width_log2
 
 BASE = make_sender("learned_nominal_u78").program

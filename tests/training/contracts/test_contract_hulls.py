@@ -14,8 +14,7 @@ from ccenv.agents.programs import BOOLEANS, INPUTS, interval, load_program, pars
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import load_suite
-from ccenv.training.contracts.boxes import directions, widen_program
-from ccenv.training.contracts.hull import hull
+from ccenv.training.contracts.boxes import directions, hull, widen_program
 from ccenv.training.contracts.report import frontier_picture, read_data, write_report
 
 BASE = make_sender("learned_nominal_u78").program

@@ -16,8 +16,8 @@ from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import SUITES, constants_of, load_suite
 from ccenv.training.contracts import answers as known_module
 from ccenv.training.contracts import search as search_module
+from ccenv.training.contracts.answers import SHAPE
 from ccenv.training.contracts.boxes import directions, move_end
-from ccenv.training.contracts.obstacles import SHAPE
 from ccenv.training.contracts.report import read_data, write_report
 from ccenv.training.contracts.widen import LEAST_SHARE, Widening, visits, widen
 
