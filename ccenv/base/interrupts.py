@@ -131,22 +131,26 @@ def end_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def become_worker(parent: Any, environment: Mapping[str, str]) -> None:
+def become_worker(parent: Any, environment: Mapping[str, str], *, group: bool = False) -> None:
     """Make this process a worker: it ends with its parent, even a killed one, and leaves Ctrl-C to the parent.
 
     Args:
         parent: reading end of a pipe (a multiprocessing connection); only the parent holds the other end.
         environment: of the parent; this process has that of the time when the first worker of all began.
+        group: its whole group of processes ends with the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
-    end_with_parent()
+    if not group:
+        end_with_parent()
 
     def wait() -> None:
         with suppress(EOFError, OSError):
             parent.recv_bytes()
+        if group:
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
     threading.Thread(target=wait, name="ccenv-parent", daemon=True).start()

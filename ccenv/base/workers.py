@@ -6,13 +6,18 @@ Only this module starts Ray: without its usage reports, and with the signal hand
 from __future__ import annotations
 
 import logging
+import math
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, require_extra, unknown_name
 from ccenv.base.interrupts import become_worker, claim_signals
@@ -187,9 +192,9 @@ class Workers:
 
     @staticmethod
     def one(work: Callable[..., Any], *arguments: Any, limit_s: float) -> Any:
-        """Return the result of work in a process of its own. Raises TimeoutError after ``limit_s``, CcenvError if it dies."""
-        with Workers(apart=True) as workers:
-            return workers.submit(work, *arguments)(limit_s)
+        """Return the result of work in a process of its own (:class:`Apart`)."""
+        with Apart() as worker:
+            return worker.run(work, *arguments, limit_s=limit_s)
 
     def drop(self) -> None:
         """End all tasks that still wait or run."""
@@ -206,6 +211,136 @@ def worker_context(module: str) -> ForkServerContext:
     if module.startswith("ccenv."):
         context.set_forkserver_preload([module])  # nothing where the server runs already: then workers import it
     return context
+
+
+_POLL_S = 0.2
+
+
+class Apart:
+    """A process of its own for one work after the other; it and all that it starts end with this process.
+
+    ``memory_bytes`` caps the address space of each of these processes, beyond what the first has at its start (Linux).
+    """
+
+    def __init__(self, memory_bytes: int | None = None) -> None:
+        self._memory_bytes = memory_bytes
+        self._process: Any = None
+        self._pipe: Any = None
+        self._alive: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def run(
+        self,
+        work: Callable[..., Any],
+        *arguments: Any,
+        limit_s: float = math.inf,
+        cpu_s: float = math.inf,
+        report: Callable[..., None] | None = None,
+    ) -> Any:
+        """Return the result of work; with ``report`` work has it as its last argument, and calls it here.
+
+        Raises TimeoutError after ``limit_s``, or ``cpu_s`` of CPU time between two reports; CcenvError if the process dies.
+        """
+        if self._process is None:
+            self._start(work.__module__)
+        end_s, begun_s = time.monotonic() + limit_s, self._used_cpu_s()
+        self._exchange(self._pipe.send, (work, arguments, report is not None))
+        kind: str = ""
+        value: Any = None
+        while kind not in ("result", "error"):
+            if self._exchange(self._pipe.poll, min(_POLL_S, limit_s)):
+                kind, value = self._exchange(self._pipe.recv)
+                begun_s = self._used_cpu_s()
+                if kind == "report" and report is not None:
+                    report(*value)
+            elif time.monotonic() > end_s:
+                self.end()
+                raise TimeoutError(f"more than {limit_s:g} s: ended")
+            elif self._used_cpu_s() - begun_s > cpu_s:
+                self.end()
+                raise TimeoutError(f"more than {cpu_s:g} s of CPU time for one part: ended")
+        if kind == "error":
+            raise value
+        return tell(value)
+
+    def _exchange(self, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """Use the pipe. Raises CcenvError if the process at its other end has died."""
+        try:
+            return operation(*arguments)
+        except (EOFError, ConnectionError):
+            self._process.join()
+            code = self._process.exitcode
+            self.end()
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise CcenvError(f"the worker ended with {how} (a crash, or more memory than this machine has)") from None
+
+    def _used_cpu_s(self) -> float:
+        """Return the CPU seconds used by the session of the process and its ended children; 0 without /proc."""
+        ticks = 0
+        for entry in FilePath("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = entry.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            except OSError:  # it ended meanwhile
+                continue
+            if int(fields[3]) == self._process.pid:
+                ticks += sum(int(field) for field in fields[11:15])
+        return float(ticks) / float(os.sysconf("SC_CLK_TCK"))
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+        for end in (self._pipe, self._alive):
+            end.close()
+        self._process = None
+
+    def _start(self, module: str) -> None:
+        context = worker_context(module)
+        self._pipe, theirs = context.Pipe()
+        reading, self._alive = context.Pipe(duplex=False)
+        self._process = context.Process(target=_serve, args=(theirs, reading, dict(os.environ), self._memory_bytes))
+        self._process.start()
+        theirs.close()
+        reading.close()
+
+
+def _serve(pipe: Any, parent: Any, environment: dict[str, str], memory_bytes: int | None) -> None:
+    """Do work until the other end closes."""
+    os.setsid()
+    become_worker(parent, environment, group=True)
+    if memory_bytes is not None:
+        _cap_memory(memory_bytes)
+    while True:
+        try:
+            work, arguments, reports = pipe.recv()
+        except EOFError:
+            return
+        more = [lambda *values: pipe.send(("report", values))] if reports else []
+        try:
+            outcome: tuple[str, Any] = "result", watched(work, *arguments, *more)
+        except Exception as error:
+            outcome = "error", error
+        pipe.send(outcome)
+
+
+def _cap_memory(memory_bytes: int) -> None:
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(FilePath("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    cap = pages * resource.getpagesize() + memory_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (cap if hard == resource.RLIM_INFINITY else min(cap, hard), hard))
 
 
 class _Processes:
@@ -233,11 +368,11 @@ class _Processes:
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 
-    def result(self, task: Any, limit_s: float | None = None) -> Any:
+    def result(self, task: Any) -> Any:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return tell(task.result(limit_s))
+            return tell(task.result())
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 

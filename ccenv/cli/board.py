@@ -113,8 +113,7 @@ def evaluate(
     Example: ccenv board evaluate -s backend=processes -s pending=true
     """
     from ccenv.base.errors import require_extra
-    from ccenv.leaderboard.evaluate.limits import make_limits
-    from ccenv.leaderboard.evaluate.queue import describe_outcome, list_tasks
+    from ccenv.leaderboard.evaluate.queue import describe_outcome, list_tasks, make_limits
     from ccenv.leaderboard.evaluate.queue import evaluate as run
     from ccenv.leaderboard.evaluate.score import make_stages
 

@@ -30,6 +30,10 @@ def wait(seconds: float) -> float:
     return seconds
 
 
+def end_of_file(number: int) -> None:
+    raise EOFError(number)
+
+
 def die(code: int) -> None:
     os._exit(code)
 
@@ -88,8 +92,10 @@ def test_work_in_a_process_of_its_own_has_a_limit() -> None:
     assert Workers.one(square, 3, limit_s=600) == 9
     with pytest.raises(TimeoutError):
         Workers.one(time.sleep, 600, limit_s=0.1)
-    with pytest.raises(CcenvError, match="worker died"):
+    with pytest.raises(CcenvError, match="worker ended with exit code 1"):
         Workers.one(die, 1, limit_s=600)
+    with pytest.raises(EOFError, match="3"):  # of the work, not of the process
+        Workers.one(end_of_file, 3, limit_s=600)
 
 
 @pytest.mark.slow  # starts a Ray cluster: about 10 s

@@ -12,7 +12,7 @@ from small_suite import small_suite
 from submission_folders import CARD, make_good
 
 from ccenv.benchmarks.run.runner import run_suite
-from ccenv.leaderboard.evaluate import limits
+from ccenv.leaderboard.evaluate import queue
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.score import store_report
 from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
@@ -28,13 +28,12 @@ from ccenv.leaderboard.submission.signature import available
 def work_is_done_here(request: pytest.FixtureRequest) -> Iterator[None]:
     """Do the work of stages in this process, except where the other process is what is tested: it takes seconds to start."""
 
-    def here(worker: limits.Worker, work: Work, progress: Progress) -> Content | limits.Failed:
-        kind, said = limits._outcome(work, progress)
-        return said if kind == "done" else limits.Failed(said)
+    def here(worker: queue.Worker, work: Work, progress: Progress) -> Content | queue.Failed:
+        return queue.attempt(work, progress)
 
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__ != "test_board_limits":
-            patch.setattr(limits.Worker, "run", here)
+            patch.setattr(queue.Worker, "do", here)
         yield
 
 

@@ -16,7 +16,7 @@ from misbehaving import Misbehaving
 
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
-from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, make_limits
+from ccenv.leaderboard.evaluate.queue import Failed, Limits, Worker, make_limits
 
 SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)
 STARTS_S = 60.0  # CPU time beside it, for a worker that first has to start, of all work that does not burn it
@@ -33,12 +33,12 @@ HOSTILE = [
 
 def test_hostile_work_is_ended_and_the_next_is_done() -> None:
     with Worker(SMALL) as worker:
-        good = worker.run(Misbehaving("not at all", STARTS_S), lambda done, total: None)
+        good = worker.do(Misbehaving("not at all", STARTS_S), lambda done, total: None)
         for how, reason in HOSTILE:
-            failed = worker.run(Misbehaving(how, 0.0 if how.startswith("burn") else STARTS_S), lambda done, total: None)
+            failed = worker.do(Misbehaving(how, 0.0 if how.startswith("burn") else STARTS_S), lambda done, total: None)
             assert isinstance(failed, Failed), how
             assert reason in failed.reason, how
-            good = worker.run(Misbehaving("not at all", STARTS_S), lambda done, total: None)
+            good = worker.do(Misbehaving("not at all", STARTS_S), lambda done, total: None)
             assert not isinstance(good, Failed), how
         process = good[0]["process"]
     end_s = time.monotonic() + 60

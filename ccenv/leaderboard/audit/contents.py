@@ -14,7 +14,7 @@ from ccenv.base.config import validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.benchmarks.store import CELLS
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
-from ccenv.leaderboard.evaluate.limits import FAILURE
+from ccenv.leaderboard.evaluate.queue import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
 from ccenv.leaderboard.store.entry import SUBMISSION, CheckedSubmission, ReadFile, check_author, check_players, recheck_submission

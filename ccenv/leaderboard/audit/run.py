@@ -35,7 +35,7 @@ from ccenv.leaderboard.evaluate.damage import (
     measure_damage,
     undisturbed_cells,
 )
-from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
+from ccenv.leaderboard.evaluate.queue import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION, VIEW, Content, Progress, Work
 from ccenv.leaderboard.evaluate.trace_view import view_json
 from ccenv.leaderboard.store.database import START, BoardStore, Readable, Stored, extend_chain, parse_row
@@ -189,7 +189,7 @@ def _redo(
                 work = (
                     proof_work(entrant, item, time_limit_s, folder) if is_proof else run_work(board, home, entrant, item, folder)
                 )
-                outcome = worker.run(work, lambda done, total: None)
+                outcome = worker.do(work, lambda done, total: None)
             except CcenvError as error:
                 outcome = Failed(str(error))
             if isinstance(outcome, Failed):

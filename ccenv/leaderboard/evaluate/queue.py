@@ -1,5 +1,6 @@
-"""The operator's queue: all pending stages of all submissions, each stored when it is complete.
+"""The operator's queue: all pending stages of all submissions, each stored when it is complete, or with the reason why it failed.
 
+The work of submissions runs in a process apart, with caps on memory and CPU time; that on events is the packet engine's own.
 Unfinished work lies in the board's folder, where a suite's run resumes cell by cell; the database holds finished stages only. A
 crash thus loses at most the running cells and leaves no partial records.
 """
@@ -14,25 +15,111 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.errors import InputError, require_extra, unknown_name
+from ccenv.base.errors import CcenvError, InputError, require_extra, unknown_name
 from ccenv.base.files import locked, make_folder, write_atomic
+from ccenv.base.provenance import machine
+from ccenv.base.workers import Apart
+from ccenv.benchmarks.cells.packet import cells_code
 from ccenv.benchmarks.run.runner import BACKENDS
-from ccenv.leaderboard.evaluate.limits import FAILURE, Failed, Limits, Worker, failure_slot, store_failure
-from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
+from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Stage, Work
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
 from ccenv.leaderboard.store.submit import Entrant, entrants, withdrawn_submissions
 
 _ROOM_BYTES = 1 << 20
-
-Progress = Callable[[int, int], None]
-"""Called with the numbers of finished and of all parts of the current task."""
+_MOST_GIB = 1_048_576
+FAILURE = "failure"
+LONGEST_REASON = 500
 
 Show = Callable[[int, "QueuedStage"], AbstractContextManager[Progress]]
 """Called with index and task before it starts; the returned context surrounds the task."""
 
 Done = Callable[[int, "QueuedStage", "Stored | None"], None]
 """Called with index, task and stored record; the record is None if another process stored it first."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Resource limits of a part of a stage.
+
+    Attributes:
+        cpu_s: CPU seconds per finished part (a task of the runner) and worker, > 0.
+        memory_bytes: address space of each process beyond what it has when it starts, >= 256 MiB.
+    """
+
+    cpu_s: float = 900.0
+    memory_bytes: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cpu_s <= 1e7:
+            raise InputError(f"cell_cpu_s is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
+        if not 256 << 20 <= self.memory_bytes <= _MOST_GIB << 30:
+            raise InputError(f"cell_memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
+
+
+def make_limits(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
+    """Return the limits of command line options. Raises InputError for invalid ones."""
+    if not cell_memory_gib <= _MOST_GIB:  # NaN, too
+        raise InputError(f"cell_memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
+    return Limits(cell_cpu_s, int(cell_memory_gib * 2**30))
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The reason why a stage failed."""
+
+    reason: str
+
+
+class Worker(Apart):
+    """A process that does the work of stages; each of its ``processes`` has the CPU time of a part."""
+
+    def __init__(self, limits: Limits, processes: int = 1) -> None:
+        super().__init__(limits.memory_bytes)
+        self._cpu_s = limits.cpu_s * processes
+
+    def do(self, work: Work, progress: Progress) -> Content | Failed:
+        """Do the work of a stage; return its record, or why it failed."""
+        try:
+            outcome: Content | Failed = self.run(attempt, work, cpu_s=self._cpu_s + work.cpu_s, report=progress)
+        except (TimeoutError, CcenvError) as error:
+            return Failed(str(error))
+        return outcome
+
+
+def attempt(work: Work, progress: Progress) -> Content | Failed:
+    """Do work that may fail in any way: no submission may stop the queue."""
+    try:
+        return work.run(progress)
+    except MemoryError:
+        return Failed("more memory than the cap of a process")
+    except CcenvError as error:
+        return Failed(str(error))
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}")
+
+
+def failure_slot(slot: str, attempt: int = 1) -> str:
+    """Return the slot of a failure to fill another slot."""
+    return f"{FAILURE}/{slot}" if attempt == 1 else f"{FAILURE}/{slot}/{attempt}"
+
+
+def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
+    """Store that a stage failed; each attempt has its own record."""
+    submission = job.entrant.record.submission
+    _, slot = stage.slots(submission)
+    tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
+    content = {**job.head, "stage": stage.name, "slot": slot, "reason": _redact(reason, job)}
+    content |= {"code_sha256": cells_code(), "machine": machine()}
+    return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
+
+
+def _redact(reason: str, job: Job) -> str:
+    for folder in (job.folder, job.home.folder):
+        for shown in (str(folder.resolve()), str(folder)):
+            reason = reason.replace(shown, job.entrant.record.card.name)
+    line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
+    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
 
 
 @dataclass(frozen=True)
@@ -102,22 +189,9 @@ def evaluate(
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1")
     # Evaluations resume and delete unfinished work in one folder: one at a time.
-    with locked(home.folder / WORK, "evaluation of this board"):
-        return _evaluate(store, home, tasks, backend, workers, show, done, limits or Limits())
-
-
-def _evaluate(
-    store: BoardStore,
-    home: Home,
-    tasks: Sequence[QueuedStage],
-    backend: str,
-    workers: int | None,
-    show: Show,
-    done: Done,
-    limits: Limits,
-) -> list[Stored]:
     stored = []
-    with Worker(limits, 1 if backend == "local" else workers or os.cpu_count() or 1) as worker:
+    processes = 1 if backend == "local" else workers or os.cpu_count() or 1
+    with locked(home.folder / WORK, "evaluation of this board"), Worker(limits or Limits(), processes) as worker:
         for place, task in enumerate(tasks, start=1):
             submission = task.entrant.record.submission
             folder = home.work(submission)
@@ -135,8 +209,8 @@ def _evaluate(
             stored += [record] if record is not None else []
             done(place, task, record)
             shutil.rmtree(folder / task.stage.name, ignore_errors=True)
-    for submission in {task.entrant.record.submission for task in tasks}:
-        shutil.rmtree(home.work(submission), ignore_errors=True)
+        for submission in {task.entrant.record.submission for task in tasks}:
+            shutil.rmtree(home.work(submission), ignore_errors=True)
     return stored
 
 
@@ -145,7 +219,7 @@ def _outcome(task: QueuedStage, job: Job, worker: Worker, progress: Progress) ->
         _ = task.entrant.player  # parsed again by every rule, which may be stricter now
     except InputError as error:
         return Failed(str(error))
-    return worker.run(task.stage.prepare(job), progress)
+    return worker.do(task.stage.prepare(job), progress)
 
 
 def _check_room(folder: FilePath) -> None:
