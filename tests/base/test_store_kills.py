@@ -62,6 +62,7 @@ def solutions(out: Path) -> Any:
 COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = {
     "bench": (["bench", "run", "small.yaml"], lambda out: (out / "cells.jsonl").read_bytes(), (1, 2, 3)),
     "league": (["league", "league.yaml"], league_numbers, (9,)),
+    "report": (["report", "cubic", "--only", "bufferbloat"], lambda out: json.loads((out / "report.json").read_text()), (1, 3)),
     "synth": (["synth", "quick"], solutions, (2, 4)),
     "train": (
         ["train", "quick_sender", *(a for name, value in TRAINED.items() for a in ("--set", f"{name}={value}"))],
@@ -71,7 +72,10 @@ COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = 
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+SLOW = ("report",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS])
 def test_a_killed_command_goes_on_to_the_same_result(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command, result, kills = COMMANDS[name]
     monkeypatch.chdir(tmp_path)
