@@ -30,7 +30,7 @@ from ccenv.agents.programs import (
     load_program,
     parse_program,
     pseudo_code,
-    reach,
+    reader,
     to_data,
     to_json,
 )
@@ -357,7 +357,7 @@ def test_what_exceeds_it_is_refused_with_its_place(rule: dict[str, Any], place: 
     with pytest.raises(ProgramError, match=rf"\Aasked\.json: {place}: "):
         parse_program(document(rule), "asked.json")
     with pytest.raises(ProgramError):
-        reach.check_rates(parse_program(document(rule), bounded=False).rule, "rule")
+        reader.check_rates(parse_program(document(rule), bounded=False).rule, "rule")
 
 
 def test_many_conditions_are_decided_at_once() -> None:
@@ -385,8 +385,8 @@ def test_the_answer_is_that_of_a_solver() -> None:
         for terms, strict in rows:
             total = sum(int(factor) * values[name] for name, factor in terms.items())
             solver.add(total > 0 if strict else total >= 0)
-        verdicts.add(reach._possible(rows))
-        assert reach._possible(rows) == (solver.check() == z3.sat), rows
+        verdicts.add(reader._possible(rows))
+        assert reader._possible(rows) == (solver.check() == z3.sat), rows
     assert verdicts == {True, False}
 
 
