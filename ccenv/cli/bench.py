@@ -72,18 +72,12 @@ def run(
     from ccenv.benchmarks.run.runner import as_suite, run_suite
 
     held = settings("bench run", set_)
-    if name == QUIC:
-        return _run_quic(out or RUNS / QUIC, only or (), held, json)
-    if name == LIVE:
-        given = {
-            "--agent": agent,
-            "--adversary": adversary,
-            "--metric": metric,
-            "--limit": limit,
-            "--jobs": jobs,
-            "--fresh": fresh,
-        }
-        return _run_live(only, out, [option for option, value in given.items() if value], held, json)
+    if name in (LIVE, QUIC):
+        given = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
+        others = [option for option, value in given.items() if value]
+        if name == QUIC:
+            return _run_quic(out or RUNS / QUIC, only or (), others, held, json, fresh=fresh)
+        return _run_live(only, out, [*others, "--fresh"] if fresh else others, held, json)
     suite = as_suite(name)
     folder = out or RUNS / suite.name
     with progress_bar(f"suite {suite.name}") as show:
@@ -166,14 +160,17 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
 
 
-def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool) -> int:
+def _run_quic(folder: Path, only: Sequence[str], given: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
-    from ccenv.quic.suite import COLUMNS, FORMAT, plot, run_suite
+    from ccenv.base.errors import InputError
+    from ccenv.base.files import make_folder
+    from ccenv.quic.suite import COLUMNS, plot, run_suite
 
+    if given:
+        raise InputError(f"{QUIC} plays the senders of QUIC stacks: leave out {given[0]}")
+    make_folder(folder)
     with progress_bar(f"suite {QUIC}") as show:
-        record = run_suite(only, show)
-    folder.mkdir(parents=True, exist_ok=True)
-    FORMAT.write(folder / "record.json", record)
+        record = run_suite(folder / "record.json", only, show, fresh=fresh)
     plot(record, folder / "summary.png")
     if json:
         print_json({"out": folder, **record, "settings": held})
@@ -181,7 +178,7 @@ def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: boo
         print_table(QUIC, COLUMNS, [[row[column] for column in COLUMNS] for row in record["rows"]])
         for reason in record["missing"].values():
             print_text(reason)
-    return EXIT_FAILED if any(not row["legal"] or row["twin"] is False for row in record["rows"]) else 0
+    return EXIT_FAILED if any(False in (row["legal"], row["twin"]) for row in record["rows"]) else 0
 
 
 @app.command()

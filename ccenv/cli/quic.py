@@ -44,6 +44,9 @@ def run(
     jitter: Annotated[float | None, jitter_option("D of the network; that of the RTT by default.")] = None,
     buffer: Annotated[str, buffer_option("Drop-tail buffer.")] = "6bdp",
     duration: Annotated[float, seconds_option("--duration", "In virtual time; its second half is measured.")] = 4.8,
+    queue_handshake: Annotated[
+        bool, typer.Option("--queue-handshake", help="Let the handshake, too, pass through the link.")
+    ] = False,
     out: Annotated[Path | None, out_option("The run as a trace (.npz), or the sender's log (.qlog).", "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -59,7 +62,7 @@ def run(
         rtt = 0.04
     result = make_run(
         stack, [sender] if against is None else [sender, against], rate_mbps=rate, rtt_s=rtt, jitter_s=jitter, buffer=buffer,
-        duration_s=duration, moves=moves, log=out is not None and out.suffix == ".qlog",
+        duration_s=duration, moves=moves, log=out is not None and out.suffix == ".qlog", bypass=not queue_handshake,
     )  # fmt: skip
     if out is not None:
         result.save(out)

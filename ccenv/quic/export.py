@@ -52,7 +52,7 @@ def export_quic(
     ending, adapter = ADAPTERS[stack.name]
     compiled = CompiledProgram(program, stack.widened_s(jitter_s, 0.0), rtt_s, chooser)
     if suffix == ".c":
-        return compiled.text(adapter if ending == ".c" else "")
+        return compiled.text(*([adapter] if ending == ".c" else []))
     if suffix == ending:
         return resources.files("ccenv.quic.adapters").joinpath(adapter).read_text(encoding="utf-8")
     endings = " or ".join(dict.fromkeys((".c (the program)", f"{ending} (the adapter)")) if ending != ".c" else [".c"])

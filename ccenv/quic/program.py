@@ -22,7 +22,8 @@ from ccenv.live.export.portable import export_portable
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 
 STEPS_PER_RTT = 8
-OPTIONS = ("-DCCENV_RECORD", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+RECORDED = ("-Dccenv_begin=ccenv_begin_plain", "-Dccenv_ack=ccenv_ack_plain")
+OPTIONS = (*RECORDED, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class CompiledProgram:
         """The program's name."""
         return self.program.name
 
-    def text(self, adapter: str = "") -> str:
-        """Return its C, and behind it that of an adapter (a file of ``ccenv.quic.adapters``)."""
+    def text(self, *adapters: str) -> str:
+        """Return its C, and behind it files of ``ccenv.quic.adapters``."""
         core = export_portable(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s, chooser=self.chooser)
-        return core + (resources.files("ccenv.quic.adapters").joinpath(adapter).read_text(encoding="ascii") if adapter else "")
+        return core + "".join(resources.files("ccenv.quic.adapters").joinpath(name).read_text("ascii") for name in adapters)
 
-    def library(self, adapter: str = "") -> ctypes.CDLL:
-        """Return its C as a library of this process; adapters then report each ACK."""
-        return compile_library(self.text(adapter))
+    def library(self, *adapters: str) -> ctypes.CDLL:
+        """Return its C as a library of this process, which keeps each ACK in an :class:`AckLog`."""
+        return compile_library(self.text("record.c.in", *adapters))
 
     def twin(self) -> Twin:
         """Return its integer reference."""
@@ -107,52 +108,27 @@ def compile_library(text: str) -> ctypes.CDLL:
     return loaded
 
 
-class AckLog:
-    """What a program saw and decided."""
+class AckLog(ctypes.Structure):
+    """What the programs of a library saw and decided while this log was open."""
 
-    def __init__(self) -> None:
+    _fields_ = [("count", ctypes.c_uint64), ("room", ctypes.c_uint64), ("acks", ctypes.c_void_p), ("states", ctypes.c_void_p)]
+
+    def __init__(self, library: ctypes.CDLL) -> None:
         """Begin empty."""
-        self._arrays = (np.zeros(1024, ACK_DTYPE), np.zeros(1024, STATE_DTYPE))
-        self.count = 0
+        super().__init__()
+        self.library = library
 
-    def row_at(self) -> tuple[int, int]:
-        """Return the addresses of the next row, and count it."""
-        if self.count == len(self._arrays[0]):
-            self._arrays = (
-                np.concatenate([self._arrays[0], np.zeros_like(self._arrays[0])]),
-                np.concatenate([self._arrays[1], np.zeros_like(self._arrays[1])]),
-            )
-        acks, states = self._arrays
-        self.count += 1
-        row = self.count - 1
-        return acks.ctypes.data + row * acks.itemsize, states.ctypes.data + row * states.itemsize
-
-    def keep(self, seen_at: int, state_at: int) -> None:
-        """Copy a ``ccenv_seen`` and a ``ccenv_state``."""
-        to_ack, to_state = self.row_at()
-        ctypes.memmove(to_ack, seen_at, ACK_DTYPE.itemsize)
-        ctypes.memmove(to_state, state_at, STATE_DTYPE.itemsize)
+    def open(self) -> None:
+        """Let what follows be kept here."""
+        self.library.ccenv_record(ctypes.byref(self))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the ACKs (ACK_DTYPE) and the states after them (STATE_DTYPE)."""
-        return self._arrays[0][: self.count], self._arrays[1][: self.count]
+        return self._rows(self.acks, ACK_DTYPE), self._rows(self.states, STATE_DTYPE)
 
+    def _rows(self, place: int | None, dtype: np.dtype[Any]) -> np.ndarray:
+        return np.ndarray(self.count, dtype, ctypes.string_at(place, self.count * dtype.itemsize) if place else b"")
 
-class ProgramLog(AckLog):
-    """A program at work: takes ACKs, returns its state, and keeps both."""
-
-    def __init__(self, compiled: CompiledProgram) -> None:
-        """Begin before the first ACK, which starts the flow."""
-        super().__init__()
-        self._library = compiled.library()
-        self._sender = ctypes.create_string_buffer(self._library.ccenv_sender_bytes())
-
-    def take(self, now_us: int, rtt_us: int, delivered: int, lost: int, sent: int, in_flight: int, mss: int) -> tuple[int, int]:
-        """Take an ACK; return the window in packets and the pacing rate in bytes/s."""
-        function: Any = self._library.ccenv_ack if self.count else self._library.ccenv_begin
-        places = self.row_at()
-        row = self.count - 1
-        self._arrays[0][row] = (now_us, rtt_us, delivered, lost, sent, max(0, in_flight), 0, 0, mss, 0)
-        function(self._sender, *map(ctypes.c_void_p, places))
-        state = self._arrays[1][row]
-        return int(state["cwnd"]), int(state["pacing_rate_Bps"])
+    def __del__(self) -> None:
+        """Free it."""
+        self.library.ccenv_forget(ctypes.byref(self))

@@ -42,6 +42,7 @@ class QuicResult:
         flows: of the stack, with their records.
         programs: per flow, None for a control of the stack.
         cpu_s: CPU time.
+        bypass: the handshake bypassed the link.
     """
 
     stack: Stack
@@ -50,6 +51,7 @@ class QuicResult:
     flows: tuple[Flow, ...]
     programs: tuple[CompiledProgram | None, ...]
     cpu_s: float
+    bypass: bool = True
 
     @cached_property
     def utilisation(self) -> float:
@@ -127,7 +129,7 @@ class QuicResult:
             "jitter_ms": 1e3 * path.flows[0].jitter_s,
             "buffer_bdp": path.buffer_bytes / path.bdp_bytes,
             "duration_s": self.trace.n_steps * head.dt_s,
-            "handshake": "bypasses the link",
+            "handshake": "bypasses the link" if self.bypass else "passes through the link",
             "utilisation": self.utilisation,
             "losses": self.losses,
             "legal": not self.violations,
@@ -218,6 +220,7 @@ def run_quic(
     adversary: str = "calm",
     steps_per_rtt: int = STEPS_PER_RTT,
     log: bool = False,
+    bypass: bool = True,
 ) -> QuicResult:
     """Run senders of a stack, one per flow of the path.
 
@@ -231,6 +234,7 @@ def run_quic(
         adversary: its name.
         steps_per_rtt: steps of the grid per smallest Rm.
         log: keep the first sender's qlog.
+        bypass: datagrams of the handshake bypass the link.
 
     Raises:
         QuicError: if the stack closes a connection.
@@ -243,7 +247,7 @@ def run_quic(
     link = TokenLink(path, steps_per_rtt, calm_moves(n) if moves is None else moves)
     queue = Queue(link, n)
     flows = tuple(
-        stack.flow(FlowSettings(sender, spec.rtt_s, spec.start_s, round(path.mss_bytes), index, log and index == 0))
+        stack.flow(FlowSettings(sender, spec.rtt_s, spec.start_s, round(path.mss_bytes), index, log and index == 0, bypass))
         for index, (sender, spec) in enumerate(zip(senders, path.flows, strict=True))
     )
     for k in range(1, steps + 1):
@@ -255,7 +259,7 @@ def run_quic(
     trace = make_trace(queue, steps_per_rtt, [f"{stack.name}:{name}" for name in names], adversary)
     programs = tuple(None if isinstance(sender, str) else sender for sender in senders)
     return QuicResult(
-        stack, trace, steps // 2 if first_row is None else first_row, flows, programs, time.process_time() - begun_s
+        stack, trace, steps // 2 if first_row is None else first_row, flows, programs, time.process_time() - begun_s, bypass
     )
 
 
@@ -270,6 +274,7 @@ def make_run(
     duration_s: float = 4.8,
     moves: str | os.PathLike[str] | None = None,
     log: bool = False,
+    bypass: bool = True,
 ) -> QuicResult:
     """Run senders of a stack by name; see ``ccenv quic run``.
 
@@ -283,6 +288,7 @@ def make_run(
         duration_s: of virtual time.
         moves: a file of moves, whose path, buffer and length then hold; None: calm.
         log: keep the first sender's qlog.
+        bypass: datagrams of the handshake bypass the link.
     """
     chosen = get_stack(stack)
     if moves is not None:
@@ -305,7 +311,16 @@ def make_run(
     compiled = [compile_sender(chosen, sender, path, step_s) for sender in senders]
     _warn_of_small_buffer(compiled, path)
     return run_quic(
-        chosen, compiled, path, steps=steps, moves=rows, first_row=first_row, adversary=name, steps_per_rtt=steps_per_rtt, log=log
+        chosen,
+        compiled,
+        path,
+        steps=steps,
+        moves=rows,
+        first_row=first_row,
+        adversary=name,
+        steps_per_rtt=steps_per_rtt,
+        log=log,
+        bypass=bypass,
     )
 
 

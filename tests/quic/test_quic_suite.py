@@ -26,28 +26,44 @@ def short_moves(file: Path) -> StoredMoves:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (attack, suite):
         monkeypatch.setattr(module, "load_moves", short_moves)
-    for name, value in (("STEPS", 80), ("PAIR_S", 0.4), ("LATE_S", 0.1), ("RUNS", 3)):
+    for name, value in (("DURATION_S", 0.4), ("LATE_S", 0.1)):
         monkeypatch.setattr(suite, name, value)
+    for stack in STACKS.values():
+        monkeypatch.setattr(type(stack), "search_runs", 3)
 
 
-def test_the_suite_writes_record_and_figure(tmp_path: Path, capsys: Capture) -> None:
-    only = [word for name in ("reno", "cc_qdel", "ever_delay") for word in ("--only", f"aioquic/{name}")]
-    assert main(["bench", "run", "quic-v1", *only, "--out", str(tmp_path / "out"), "--json"]) == 0
+def test_the_suite_writes_record_and_figure(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stack, engines and Linux in one table; a second call takes its rows from the record, --fresh does not."""
+    only = [f"aioquic/{name}" for name in ("reno", "cc_qdel", "ever_delay")] + ["*e*/reno", "Linux/[cl]*"]
+    command = ["bench", "run", "quic-v1", *(word for one in only for word in ("--only", one)), "--out", str(tmp_path), "--json"]
+    assert main(command) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [row["sender"] for row in told["rows"]] == ["reno", "cc_qdel"]
-    assert "is no belief program" in told["refused"]["aioquic:ever_delay"]
+    rows = {(row["stack"], row["sender"]): row for row in told["rows"]}
+    assert {("aioquic", "reno"), ("aioquic", "cc_qdel"), ("curve engine", "reno"), ("packet engine", "reno")} <= set(rows)
+    assert "is no belief program" in told["refused"]["aioquic/ever_delay"]
+    assert "Linux has no stored run of learned_contract_u80" in told["refused"]["Linux/learned_contract_u80"]
     for row in told["rows"]:
         assert set(suite.COLUMNS) <= set(row)
-        assert row["legal"]
-        assert 0 < row["searched"] <= row["attacked"]
-    assert told["rows"][1]["twin"] is True
-    assert suite.FORMAT.read(tmp_path / "out" / "record.json")["rows"] == told["rows"]
-    assert (tmp_path / "out" / "summary.png").stat().st_size > 5_000
+        assert all(row[case] is None or 0 <= row[case] <= 1.001 for case in suite.CASES)
+        if row["stack"] in STACKS:
+            assert row["legal"]
+            assert 0 < row["searched"] <= row["attacked"]
+    assert rows["aioquic", "cc_qdel"]["twin"] is True
+    assert rows["Linux", "cubic"]["attacked"] == pytest.approx(0.474, abs=0.001)
+    assert suite.FORMAT.read(tmp_path / "record.json")["rows"] == told["rows"]
+    assert (tmp_path / "summary.png").stat().st_size > 5_000
+    monkeypatch.setattr(suite, "_engine_row", lambda where, name: {"stack": where, "sender": name, "again": True})
+    again = suite.run_suite(tmp_path / "record.json", [*only[:2], "*e*/reno"])["rows"]
+    assert again == told["rows"]
+    fresh = suite.run_suite(tmp_path / "record.json", ["packet engine/reno"], fresh=True)["rows"]
+    assert fresh == [{"stack": "packet engine", "sender": "reno", "again": True}]
 
 
 def test_nothing_to_run_is_an_error(capsys: Capture, tmp_path: Path) -> None:
     assert main(["bench", "run", "quic-v1", "--only", "nginx/*", "--out", str(tmp_path)]) == 2
     assert "quic-v1: nothing to run" in capsys.readouterr().err
+    assert main(["bench", "run", "quic-v1", "--limit", "3", "--out", str(tmp_path)]) == 2
+    assert "quic-v1 plays the senders of QUIC stacks: leave out --limit" in capsys.readouterr().err
 
 
 def test_a_search_finds_at_least_what_was_stored(capsys: Capture) -> None:

@@ -21,9 +21,10 @@ from aioquic.quic.connection import QuicConnection
 
 _SEEN = [("now_us", ctypes.c_uint64), ("rtt_us", ctypes.c_int32)]
 _SEEN += [(n, ctypes.c_uint32) for n in ("delivered", "lost", "sent", "in_flight", "app_limited", "reord_seen", "mss")]
-_STATE = [
+_STATE: list[tuple[str, Any]] = [
     (n, ctypes.c_uint64) for n in ("step", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rate", "pacing", "lo", "hi")
 ]
+_STATE += [(n, ctypes.c_uint32) for n in ("utilised", "cwnd", "position", "asked")]
 
 
 class Seen(ctypes.Structure):

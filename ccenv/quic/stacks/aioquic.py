@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ccenv.quic.program import ProgramLog
+from ccenv.quic.program import AckLog
 from ccenv.quic.stacks.stack import OVERHEAD_BYTES, EventFlow, Flow, FlowSettings, QuicError, Stack, certificate_files
 
 CHUNK_BYTES = 300_000  # that the application writes when less than LOW_BYTES wait
@@ -110,9 +110,8 @@ class Aioquic(Stack):
         _CLOCK.now_s = settings.start_s
         log, control = None, settings.control
         if not isinstance(control, str):
-            log = ProgramLog(control)
-            take = staticmethod(log.take)
-            register_congestion_control(REGISTERED, type("Recorded", (ProgramControl,), {"take": take}))
+            log = AckLog(control.library())
+            register_congestion_control(REGISTERED, type("Recorded", (ProgramControl,), {"library": log.library}))
             control = REGISTERED
         common: dict[str, Any] = {
             "alpn_protocols": ["ccenv"], "max_datagram_size": settings.mss_bytes - OVERHEAD_BYTES, **_EVERYTHING,
@@ -132,6 +131,6 @@ class Aioquic(Stack):
         begin = lambda: QuicConnection(  # noqa: E731
             configuration=receiver, original_destination_connection_id=client.original_destination_connection_id
         )
-        flow = AioquicFlow(AioquicEnd(client), AioquicEnd(begin), settings.rtt_s, settings.start_s)
+        flow = AioquicFlow(AioquicEnd(client), AioquicEnd(begin), settings)
         flow.log, flow.logger = log, qlog
         return flow

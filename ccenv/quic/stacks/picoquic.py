@@ -37,7 +37,6 @@ MAX_DATA, STREAM_DATA = 4, (5, 6, 7)  # transport parameters, RFC 9000 s.18.2
 _ADDRESS = b"\x02\x00%s\x7f\x00\x00\x01" + bytes(120)
 _NAMES = {"reno": b"newreno"}
 _CALLBACK = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t, c.c_int, c.c_void_p, c.c_void_p)
-_NOTE = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)
 _INIT = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_uint64)
 _ZEROS = bytes(CHUNK_BYTES)
 
@@ -191,11 +190,6 @@ class PicoquicEnd:
 class PicoquicFlow(EventFlow):
     """A flow of picoquic."""
 
-    def advance(self, until_s: float) -> Any:
-        """Run, and let the program report to this flow."""
-        _CURRENT[0] = self.log
-        return super().advance(until_s)
-
     def qlog(self) -> bytes:
         """Return the sender's log; ends the flow."""
         end: Any = self.sender
@@ -203,16 +197,6 @@ class PicoquicFlow(EventFlow):
             return super().qlog()
         end.close()
         return next(FilePath(end.folder).glob("*.qlog")).read_bytes()
-
-
-_CURRENT: list[AckLog | None] = [None]
-
-
-@_NOTE
-def _note(seen_at: int, state_at: int) -> None:
-    log = _CURRENT[0]
-    if log is not None:
-        log.keep(seen_at, state_at)
 
 
 class Picoquic(Stack):
@@ -227,6 +211,7 @@ class Picoquic(Stack):
     controls = ("reno", "cubic", "bbr", "bbr1", "dcubic", "fast", "prague", "c4")
     pacer = "stack"
     ack_delay_s = 0.010
+    search_runs = 240
 
     def missing(self) -> str | None:
         """Return in one line why the library cannot be used."""
@@ -242,22 +227,22 @@ class Picoquic(Stack):
         library = _load()
         _check_places()
         sender, receiver = (PicoquicEnd(settings, sends) for sends in (True, False))
-        control, log = settings.control, None
+        control, flow = settings.control, PicoquicFlow(sender, receiver, settings)
         if isinstance(control, str):
             library.picoquic_set_default_congestion_algorithm_by_name(sender.context, _NAMES.get(control, control.encode()))
         else:
-            program, log = control.library("picoquic.c.in"), AckLog()
+            program = control.library("picoquic.c.in")
+            flow.log = AckLog(program)
             functions = (library.picoquic_update_pacing_rate, library.picoquic_cc_get_sequence_number)
             places = [c.c_size_t(place) for place in (MTU_AT, CWIN_AT, STATE_AT)]
             program.ccenv_places(*places, *(c.cast(function, c.c_void_p) for function in functions))
-            program.ccenv_record(_note)
             library.picoquic_set_default_congestion_algorithm(
                 sender.context, c.addressof(c.c_char.in_dll(program, "ccenv_algorithm"))
             )
         if sender.folder is not None:
             library.picoquic_set_qlog(sender.context, os.fsencode(sender.folder))
         sender.connect()
-        return PicoquicFlow(sender, receiver, settings.rtt_s, settings.start_s, log)
+        return flow
 
 
 class _Algorithm(c.Structure):

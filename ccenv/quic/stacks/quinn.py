@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.files import write_atomic
-from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
 from ccenv.quic.program import AckLog
-from ccenv.quic.stacks.stack import FlowSettings, QuicError, Stack, certificate_files
+from ccenv.quic.stacks.stack import OVERHEAD_BYTES, Flow, FlowSettings, QuicError, Stack, certificate_files
 
 CRATES = "/usr/share/cargo/registry"
 LIBRARY = "libccenv_quinn.so"
 TIME_LIMIT_S = 1800
 ROOM = 65_536  # packets of a step
 _NS = 1e9
-_NOTE = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)
 
 
 def library_file() -> FilePath:
@@ -77,7 +75,10 @@ def _load() -> c.CDLL:
     library = c.CDLL(str(library_file()))
     pointer, number = c.c_void_p, c.c_uint64
     types: dict[str, tuple[Any, list[Any]]] = {
-        "new": (pointer, [c.c_uint32, pointer, number, number, c.c_uint16, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t]),
+        "new": (
+            pointer,
+            [c.c_uint32, pointer, number, number, c.c_uint16, c.c_bool, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t],
+        ),
         "advance": (c.c_int64, [pointer, number, pointer, pointer, c.c_size_t]),
         "deliver": (None, [pointer, pointer, c.c_size_t, number]),
         "packets": (number, [pointer]),
@@ -89,28 +90,26 @@ def _load() -> c.CDLL:
     return library
 
 
+_FUNCTIONS = ("ccenv_sender_bytes", "ccenv_begin", "ccenv_ack")
+
+
 class _Program(c.Structure):
-    _fields_ = [(name, c.c_void_p) for name in ("bytes", "begin", "ack", "note")]
+    _fields_ = [(name, c.c_void_p) for name in _FUNCTIONS]
 
 
-class QuinnFlow:
+class QuinnFlow(Flow):
     """A flow of quinn; its event heap runs in Rust."""
 
     def __init__(self, control: int, settings: FlowSettings) -> None:
         """Begin."""
-        self._library, self.log = _load(), None
+        self._library, at = _load(), None
         cert, key = (base64.b64decode(re.sub(rb"-----.*?-----", b"", file.read_bytes())) for file in certificate_files())
-        program = None
         if not isinstance(settings.control, str):
-            self.log = AckLog()
-            self._c = settings.control.library()
-            self._note = _NOTE(self.log.keep)
-            names = ("ccenv_sender_bytes", "ccenv_begin", "ccenv_ack")
-            program = _Program(*(c.cast(getattr(self._c, name), c.c_void_p) for name in names), c.cast(self._note, c.c_void_p))
+            self.log = AckLog(settings.control.library())
+            at = c.byref(_Program(*(c.cast(getattr(self.log.library, name), c.c_void_p) for name in _FUNCTIONS)))
         times_ns = (round(_NS * settings.rtt_s), round(_NS * settings.start_s))
-        mtu = settings.mss_bytes - 28
-        at = None if program is None else c.byref(program)
-        self._flow = self._library.ccenv_quinn_new(control, at, *times_ns, mtu, cert, len(cert), key, len(key))
+        path = (*times_ns, settings.mss_bytes - OVERHEAD_BYTES, settings.bypass)
+        self._flow = self._library.ccenv_quinn_new(control, at, *path, cert, len(cert), key, len(key))
         if not self._flow:
             raise QuicError("quinn refuses its settings")
         self._slots, self._sizes = np.zeros(ROOM, np.uint64), np.zeros(ROOM)
@@ -123,6 +122,8 @@ class QuinnFlow:
 
     def advance(self, until_s: float) -> Sequence[tuple[float, int]]:
         """Run the event heap."""
+        if self.log is not None:
+            self.log.open()
         n = self._library.ccenv_quinn_advance(self._flow, round(_NS * until_s), *self._places, ROOM)
         if n < 0:
             raise QuicError("quinn closed the connection, or sent too much in one step")
@@ -132,14 +133,6 @@ class QuinnFlow:
         """Let the receiver take packets."""
         slots = (c.c_uint64 * len(packets))(*packets)
         self._library.ccenv_quinn_deliver(self._flow, slots, len(packets), round(_NS * now_s))
-
-    def qlog(self) -> bytes:
-        """Raise QuicError: quinn-proto 0.9 writes no log."""
-        raise QuicError("quinn-proto 0.9 writes no qlog; aioquic and picoquic do")
-
-    def records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the records of the sender's program."""
-        return (np.zeros(0, ACK_DTYPE), np.zeros(0, STATE_DTYPE)) if self.log is None else self.log.arrays()
 
     def __del__(self) -> None:
         """Free the flow."""
@@ -155,6 +148,7 @@ class Quinn(Stack):
     controls = ("reno", "cubic", "bbr")
     pacer = "adapter"
     ack_delay_s = 0.0
+    search_runs = 700
 
     def missing(self) -> str | None:
         """Return in one line why quinn cannot run here."""

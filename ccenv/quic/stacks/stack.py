@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path as FilePath
@@ -50,26 +50,6 @@ class Endpoint(Protocol):
         """Let the timers that are due fire."""
 
 
-class Flow(Protocol):
-    """A sender and its receiver between two ends of a network."""
-
-    @property
-    def packets(self) -> int:
-        """Packets of both ends so far."""
-
-    def advance(self, until_s: float) -> Sequence[tuple[float, Any]]:
-        """Run until just before a time; return what the sender sent into the network: bytes on the wire, packet."""
-
-    def deliver(self, packets: Sequence[Any], now_s: float) -> None:
-        """Bring packets to the receiver."""
-
-    def records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what the exported program saw and decided (ACK_DTYPE, STATE_DTYPE); empty for a stack's own senders."""
-
-    def qlog(self) -> bytes:
-        """Return the sender's log. Raises QuicError if none was kept."""
-
-
 @dataclass(frozen=True)
 class FlowSettings:
     """One flow of a run.
@@ -81,6 +61,7 @@ class FlowSettings:
         mss_bytes: largest packet on the wire.
         seed: of the stack's random numbers, where it has some.
         log: keep a qlog of the sender.
+        bypass: datagrams of the handshake bypass the network, as in ``ccenv.live``.
     """
 
     control: str | CompiledProgram
@@ -89,30 +70,54 @@ class FlowSettings:
     mss_bytes: int = 1500
     seed: int = 0
     log: bool = False
+    bypass: bool = True
 
 
-@dataclass
-class EventFlow:
-    """A flow of a stack that Python drives: an event heap. Datagrams of the handshake bypass the network, as in ``ccenv.live``.
+class Flow(ABC):
+    """A sender and its receiver between two ends of a network.
 
     Attributes:
         log: of the sender's program, None for a control of the stack.
     """
 
-    sender: Endpoint
-    receiver: Endpoint
-    rtt_s: float
-    start_s: float = 0.0
     log: AckLog | None = None
-    packets: int = 0
-    _heap: list[tuple[float, int, int, Any]] = field(default_factory=list)
-    _number: int = 0
-    _sent: list[tuple[float, bytes]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._ends = (self.sender, self.receiver)
+    @property
+    def packets(self) -> int:
+        """Packets of both ends so far."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def advance(self, until_s: float) -> Sequence[tuple[float, Any]]:
+        """Run until just before a time; return what the sender sent into the network: bytes on the wire, packet."""
+
+    @abstractmethod
+    def deliver(self, packets: Sequence[Any], now_s: float) -> None:
+        """Bring packets to the receiver."""
+
+    def records(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the exported program saw and decided (ACK_DTYPE, STATE_DTYPE); empty for a stack's own senders."""
+        return (np.zeros(0, ACK_DTYPE), np.zeros(0, STATE_DTYPE)) if self.log is None else self.log.arrays()
+
+    def qlog(self) -> bytes:
+        """Return the sender's log. Raises QuicError if none was kept."""
+        raise QuicError("no log of the sender was kept: aioquic and picoquic write one if asked, quinn-proto 0.9 cannot")
+
+
+class EventFlow(Flow):
+    """A flow of a stack that Python drives: an event heap."""
+
+    packets = 0
+
+    def __init__(self, sender: Endpoint, receiver: Endpoint, settings: FlowSettings) -> None:
+        """Begin; the sender's program, if any, reports to ``log``."""
+        self.sender, self.receiver, self.rtt_s = sender, receiver, settings.rtt_s
+        self._ends, self._handshake = (sender, receiver), LONG_HEADER if settings.bypass else 0
+        self._heap: list[tuple[float, int, int, Any]] = []
+        self._sent: list[tuple[float, bytes]] = []
         self._timers: list[float | None] = [None, None]
-        self._push(self.start_s, 0, None)
+        self._number = 0
+        self._push(settings.start_s, 0, None)
 
     def _push(self, time_s: float, end: int, what: Any) -> None:
         self._number += 1
@@ -120,6 +125,8 @@ class EventFlow:
 
     def advance(self, until_s: float) -> Sequence[tuple[float, bytes]]:
         """Run the event heap; packets at the very time belong to the next step."""
+        if self.log is not None:
+            self.log.open()
         while self._heap and self._heap[0][0] < until_s - TIE_S:
             now_s, _, end, what = heapq.heappop(self._heap)
             if isinstance(what, bytes):
@@ -138,7 +145,7 @@ class EventFlow:
             self.packets += 1
             if end == 1:
                 self._push(now_s + self.rtt_s, 0, data)
-            elif data[0] & LONG_HEADER:
+            elif data[0] & self._handshake:
                 self._push(now_s, 1, data)
             else:
                 self._sent.append((len(data) + OVERHEAD_BYTES, data))
@@ -153,14 +160,6 @@ class EventFlow:
             self.receiver.receive(data, now_s)
             self._pump(1, now_s)
 
-    def qlog(self) -> bytes:
-        """Return the sender's log; this stack has none."""
-        raise QuicError("this stack keeps no log of the sender here; aioquic does")
-
-    def records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the records of the sender's program."""
-        return (np.zeros(0, ACK_DTYPE), np.zeros(0, STATE_DTYPE)) if self.log is None else self.log.arrays()
-
 
 class Stack(ABC):
     """A QUIC stack.
@@ -174,6 +173,7 @@ class Stack(ABC):
         pacer: who paces an exported program: ``stack``, ``adapter``, or empty if nobody can.
         ack_delay_s: by how much its receiver may delay an ACK.
         timer_s: granularity of its timers.
+        search_runs: that take about 60 CPU s.
     """
 
     name: ClassVar[str]
@@ -184,6 +184,7 @@ class Stack(ABC):
     pacer: ClassVar[str]
     ack_delay_s: ClassVar[float]
     timer_s: ClassVar[float] = 2 * TIMER_S
+    search_runs: ClassVar[int] = 60
 
     def missing(self) -> str | None:
         """Return in one line why the stack cannot run here; None if it can."""

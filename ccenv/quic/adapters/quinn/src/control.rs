@@ -42,14 +42,13 @@ pub struct State {
 
 type Take = unsafe extern "C" fn(*mut u64, *const Seen, *mut State);
 
-/// The functions of the C, and one that is told of each ACK.
+/// The functions of the C.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Program {
     pub sender_bytes: unsafe extern "C" fn() -> u64,
     pub begin: Take,
     pub ack: Take,
-    pub note: Option<unsafe extern "C" fn(*const Seen, *const State)>,
 }
 
 /// A program behind quinn's callbacks: counts bytes in full packets, and asks the program once per ACK.
@@ -123,9 +122,6 @@ impl Controller for Control {
         let take = if self.begun { self.program.ack } else { self.program.begin };
         unsafe { take(self.sender.as_mut_ptr(), &self.seen, &mut self.state) };
         self.begun = true;
-        if let Some(note) = self.program.note {
-            unsafe { note(&self.seen, &self.state) };
-        }
         self.rate.store(self.state.pacing_rate, Ordering::Relaxed);
     }
 

@@ -1,5 +1,5 @@
 //! A flow of quinn-proto in virtual time for `ccenv quic`: two endpoints and an event heap behind five functions of C.
-//! Times are nanoseconds since the flow's origin. Datagrams of the handshake bypass the network.
+//! Times are nanoseconds since the flow's origin.
 
 mod control;
 
@@ -10,7 +10,7 @@ use std::os::raw::c_char;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use control::{Control, Pacer, Program};
 use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn_proto::{
@@ -22,7 +22,7 @@ const OVERHEAD: usize = 28; // of IPv4 and UDP
 const LATE: u64 = 1_000; // ns by which timers fire late
 const LONG_HEADER: u8 = 0x80;
 const WINDOW: u32 = 1 << 30;
-const CHUNK: [u8; 65_536] = [0; 65_536];
+static CHUNK: [u8; 65_536] = [0; 65_536];
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum What {
@@ -49,6 +49,7 @@ pub struct Flow {
     stream: Option<StreamId>,
     pacer: Option<Pacer>,
     closed: bool,
+    bypass: bool,
     addresses: [SocketAddr; 2],
 }
 
@@ -134,7 +135,7 @@ impl Flow {
             let slot = self.keep(transmit.contents);
             if end == 1 {
                 self.push(now + self.rtt, 0, What::Datagram(slot));
-            } else if long {
+            } else if long && self.bypass {
                 self.push(now, 1, What::Datagram(slot));
             } else {
                 self.sent.push((slot as u64, (size + OVERHEAD) as f64));
@@ -171,7 +172,7 @@ impl Flow {
             }
         }
         if let (0, Some(id)) = (end, self.stream) {
-            while matches!(connection.send_stream(id).write(&CHUNK), Ok(n) if n > 0) {}
+            while matches!(connection.send_stream(id).write_chunks(&mut [Bytes::from_static(&CHUNK)]), Ok(n) if n.bytes > 0) {}
         }
     }
 
@@ -205,7 +206,7 @@ fn read(connection: &mut Connection, id: StreamId) {
     };
 }
 
-fn make(control: u32, program: Option<Program>, rtt: u64, start: u64, mtu: u16, cert: &[u8], key: &[u8]) -> Option<Flow> {
+fn make(control: u32, program: Option<Program>, rtt: u64, start: u64, mtu: u16, bypass: bool, cert: &[u8], key: &[u8]) -> Option<Flow> {
     let origin = Instant::now();
     let mut sender = transport(mtu);
     let mut pacer = None;
@@ -250,7 +251,7 @@ fn make(control: u32, program: Option<Program>, rtt: u64, start: u64, mtu: u16, 
     ];
     let mut flow = Flow {
         ends, origin, rtt, heap: BinaryHeap::new(), number: 0, packets: 0, data: Vec::new(), free: Vec::new(), sent: Vec::new(), stream: None,
-        pacer, closed: false, addresses,
+        pacer, closed: false, bypass, addresses,
     };
     flow.push(start, 0, What::Timer(0));
     Some(flow)
@@ -260,12 +261,12 @@ fn make(control: u32, program: Option<Program>, rtt: u64, start: u64, mtu: u16, 
 /// `program` is null or valid, `cert` and `key` hold as many bytes as told. Returns null if quinn refuses.
 #[no_mangle]
 pub unsafe extern "C" fn ccenv_quinn_new(
-    control: u32, program: *const Program, rtt: u64, start: u64, mtu: u16, cert: *const c_char, cert_bytes: usize, key: *const c_char,
-    key_bytes: usize,
+    control: u32, program: *const Program, rtt: u64, start: u64, mtu: u16, bypass: bool, cert: *const c_char, cert_bytes: usize,
+    key: *const c_char, key_bytes: usize,
 ) -> *mut Flow {
     let cert = std::slice::from_raw_parts(cert as *const u8, cert_bytes);
     let key = std::slice::from_raw_parts(key as *const u8, key_bytes);
-    match make(control, program.as_ref().copied(), rtt, start, mtu, cert, key) {
+    match make(control, program.as_ref().copied(), rtt, start, mtu, bypass, cert, key) {
         Some(flow) => Box::into_raw(Box::new(flow)),
         None => std::ptr::null_mut(),
     }
