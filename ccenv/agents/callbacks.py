@@ -32,6 +32,15 @@ def record(*names: str) -> np.dtype:
     return np.dtype([(name, _F8) for name in names])
 
 
+def make_record(table: str, *more: tuple[str, str]) -> np.dtype:
+    """Return a struct type of a table, a line of which is a type (``f8`` or ``i8``) and names; text after # is a comment.
+
+    Further fields, as NumPy has them, follow.
+    """
+    lines = [line.partition("#")[0].split() for line in table.splitlines()]
+    return np.dtype([*((name, f"<{kind}") for kind, *names in filter(None, lines) for name in names), *more])
+
+
 # Fields of every CCA; the engines read cwnd_bytes and pacing_rate_Bps after each call.
 STATE_HEADER = (
     "cwnd_bytes",  # congestion window, > 0

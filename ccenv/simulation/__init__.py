@@ -1,6 +1,6 @@
 """Packet-level experiments: a scenario in; time series, a summary and a figure out (docs/simulation.md)."""
 
-from ccenv.engine.packet.rates.generate import made_trace
+from ccenv.engine.packet.generators import made_trace
 from ccenv.simulation.result import Result
 from ccenv.simulation.run import simulate
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario

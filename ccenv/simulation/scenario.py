@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import CcenvError, InputError, did_you_mean
 from ccenv.base.foreign import is_finite, parse_number, read_text, read_yaml, resolve_inside, shown
-from ccenv.engine.packet.rates.spec import with_mean_rate
+from ccenv.engine.packet.generators import with_mean_rate
 from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 from ccenv.simulation.applications import Application, Page

@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ccenv.agents.callbacks import make_record
 from ccenv.agents.interface.signals import UNKNOWN_RTT_S
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.kernels.decorator import kernel
@@ -46,15 +47,9 @@ from ccenv.engine.compiled.calls import fast_max, fast_min, load, store
 
 
 class FlowRings(NamedTuple):
-    """The rings of one flow, in a flat float64 array.
+    """The rings of one flow in the flat float64 array at ``ring``: where S (twice), E, L and P (curve engine only) start.
 
-    Attributes:
-        ring: address of the array.
-        mask: length of a ring - 1.
-        s_at: where the ring of S starts; the same again follows it.
-        e_at: the same for E.
-        l_at: the same for L.
-        p_at: the same for P, which the curve engine keeps only.
+    ``mask`` is the length of a ring - 1.
     """
 
     ring: int
@@ -184,11 +179,7 @@ def belief_settings(preset: str) -> BeliefSettings:
 def require_segment_per_rtt(slowest_Bps: np.ndarray, rtt_s: np.ndarray, mss_bytes: np.ndarray, without: str) -> None:
     """Raise InputError for a link that carries less than one segment per Rm: each belief starts from C >= MSS/Rm.
 
-    Args:
-        slowest_Bps: (B,) smallest link rates, bytes/s.
-        rtt_s: (B, N) Rm that the flows go by.
-        mss_bytes: (B,) segment sizes.
-        without: how to go on without beliefs, for the message.
+    Link rates, (B,), are the smallest; Rm, (B, N), is what the flows go by. ``without`` tells how to go on without beliefs.
     """
     carried_bytes = slowest_Bps[:, None] * rtt_s
     wrong = np.argwhere(carried_bytes < mss_bytes[:, None] * (1 - 1e-9))
@@ -211,16 +202,11 @@ def reciprocal_table() -> np.ndarray:
 
 
 # The settings as the kernel takes them.
-SETTINGS_DTYPE = np.dtype(
-    [
-        ("tight_ratio", "<f8"),
-        ("expand_ratio", "<f8"),
-        ("period_rtts", "<f8"),
-        ("window_rtts", "<i8"),
-        ("rtt_known", "<i8"),
-        ("jitter_known", "<i8"),
-        ("tighter", "<i8"),
-    ]
+SETTINGS_DTYPE = make_record(
+    """
+    f8 tight_ratio expand_ratio period_rtts
+    i8 window_rtts rtt_known jitter_known tighter
+    """
 )
 
 
@@ -351,15 +337,8 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
     MOVED_RATIO), unless both contradict each other. Two bounds that both moved and contradict each other show that the
     premise is broken (another flow, another C, a wrong Rm or D): they become the interval between them.
 
-    Args:
-        lower: C_L, bytes/s.
-        upper: C_U, bytes/s.
-        first_lower: C_L when the period began.
-        first_upper: C_U when the period began.
-        fresh_lower: C_L by what the period showed alone, at least floor.
-        floor: one segment per Rm, bytes/s: C_L is never less.
-        tight_ratio: nothing times out while upper > tight_ratio * lower.
-        expand_ratio: C_U grows by this factor.
+    Rates are in bytes/s. ``first_lower`` and ``first_upper`` are C_L and C_U when the period began, ``fresh_lower`` is C_L by
+    what the period showed alone, at least ``floor``, one segment per Rm. Nothing times out while upper > tight_ratio * lower.
     """
     if upper > tight_ratio * lower:
         return lower, upper, False
@@ -379,18 +358,9 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
 def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
 
-    Args:
-        fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
-            acknowledged byte.
-        rings: the flow's FlowRings.
-        n: network step whose S and L the sender now knows, >= 1.
-        dt_s: length of a step.
-        inv_dt: 1 / dt_s.
-        mss_bytes: segment size.
-        tie_bytes: curves closer than this are equal (round-off).
-        loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
-        settings: SETTINGS_DTYPE record.
-        reciprocals: address of ``reciprocal_table()``.
+    ``fl.rtt_now_steps`` and ``fl.delay_floor_steps`` are already those of the newest acknowledged byte; n >= 1 is the network
+    step whose S and L the sender now knows. Curves closer than ``tie_bytes`` are equal (round-off). ``loss_proves``: a loss
+    proves that its step was utilised (drop-tail without non-congestive loss). ``reciprocals`` is that table's address.
     """
     ring, mask, s_at, e_at, l_at = rings.ring, rings.mask, rings.s_at, rings.e_at, rings.l_at
     rtt_extra = 0.0  # what the sender's Rm exceeds the true one by

@@ -90,13 +90,7 @@ def extras_of(senders: Iterable[object]) -> tuple[ExtraSignals, ...]:
 
 
 def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows: Iterable[int]) -> None:
-    """Give flows in plain Python objects of their own: copies of those that their states name.
-
-    Args:
-        states: (n,) states of CCAs.
-        bridges: of each state; empty where no sender is plain Python.
-        rows: which states.
-    """
+    """Give flows in plain Python objects of their own: copies of those that some rows of states, (n,), name."""
     for row in rows if bridges else ():
         bridge = bridges[row]
         if bridge is not None:
@@ -123,15 +117,9 @@ _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
 
 def address_of(function: Callable[..., None], *records: np.dtype) -> int:
-    """Compile a function over records and return the address of its machine code.
+    """Compile a function over records and return the address of its machine code, valid for the life of the process.
 
-    Args:
-        function: a module-level Python function (or one already compiled) whose arguments are records, or a method of a Bridge,
-            which stays plain Python.
-        records: the record type of each argument.
-
-    Returns:
-        The address, valid for the life of the process.
+    The function is a module-level Python function (or one already compiled), or a method of a Bridge, which stays plain Python.
     """
     if isinstance(getattr(function, "__self__", None), Bridge):
         return callback_address(function, *records)
@@ -308,13 +296,10 @@ def prefetch(typing_context, address, index):
 
 
 def smallest_of(count: int) -> Any:
-    """Return an intrinsic ``(address, index, left_out)`` that finds the smallest of ``count`` float64 from an element on.
+    """Return an intrinsic ``(address, index, left_out)`` that finds the smallest of ``count``, a power of two, float64.
 
-    Value and place of the first one that is smallest, by vector comparisons; none may be NaN. The one at ``left_out`` counts as
-    infinite; -1 leaves out none.
-
-    Args:
-        count: a power of two.
+    Value and place of the first one that is smallest from an element on, by vector comparisons; none may be NaN. The one at
+    ``left_out`` counts as infinite; -1 leaves out none.
     """
     word = ir.IntType(64)
     vector, lanes = ir.VectorType(ir.DoubleType(), count), ir.VectorType(word, count)

@@ -11,12 +11,7 @@ from ccenv.base.kernels.decorator import kernel
 
 @kernel
 def next_hold(target, hold, smallest_rtt):
-    """Return for how long ACKs are held from now on: [Delta] Algorithm 1, all in one unit of time.
-
-    Args:
-        target: lambda.
-        hold: for how long they were held while smallest_rtt was measured.
-        smallest_rtt: of the samples of the window that ends.
+    """Return for how long ACKs are held from now on, given lambda and the last hold: [Delta] Algorithm 1, in one unit of time.
 
     Deviation: a hold is never negative; where the propagation delay is above lambda nothing is held.
     """
@@ -43,13 +38,10 @@ class Holds:
 
     @staticmethod
     def of(rtt_steps: np.ndarray, dt_s: np.ndarray, target_s: np.ndarray, window_s: np.ndarray) -> Holds:
-        """Build them.
+        """Build them for Rm of the paths, (B, N), on steps of ``dt_s``, (B,).
 
-        Args:
-            rtt_steps: (B, N) Rm of the paths.
-            dt_s: (B,) length of a step.
-            target_s: (B, N) lambda or the added delay; 0 for flows without a proxy.
-            window_s: (B, N) W; infinite where the hold never changes.
+        ``target_s``, (B, N), is lambda or the added delay, 0 without a proxy; ``window_s`` is infinite where the hold never
+        changes.
         """
         hold = np.where(target_s > 0, np.maximum(1, np.rint(target_s / dt_s[:, None])), 0).astype(np.int64)
         moves = np.isfinite(window_s)

@@ -52,11 +52,7 @@ class Network(Protocol):
 
 
 def pack_mlps(networks: Sequence[Network]) -> tuple[np.ndarray, np.ndarray]:
-    """Pack policies for the kernel.
-
-    Returns:
-        tuple: weights, flat float64 (per layer ``packed_layer``); shapes, int64 (n, SHAPE_WIDTH).
-    """
+    """Return weights, flat float64 (per layer ``packed_layer``), and shapes, int64 (n, SHAPE_WIDTH), for the kernel."""
     flat: list[np.ndarray] = []
     shapes = np.zeros((max(1, len(networks)), SHAPE_WIDTH), dtype=np.int64)
     offset = 0
@@ -82,18 +78,10 @@ def packed_layer(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 @kernel(inline="always")
 def affine(weights, at, n_in, n_out, x, out):
-    """Write x W + b to out[:n_out].
+    """Write x W + b to out[:n_out]; ``packed_layer`` starts at ``at``, and x is another array than out.
 
     The inner loop runs over outputs, which are independent of each other: it can be vectorised without adding up any sum in
     another order.
-
-    Args:
-        weights: flat array.
-        at: where ``packed_layer`` starts in it.
-        n_in: length of x.
-        n_out: of the output.
-        x: input; another array than out.
-        out: float64 array.
     """
     bias_at = at + n_in * n_out
     for o in range(n_out):
@@ -118,15 +106,7 @@ def activate(activation, n, x):
 
 @kernel
 def mlp_outputs(weights, shapes, which, observation, scratch):
-    """Evaluate a network; return the row of scratch that holds its outputs.
-
-    Args:
-        weights: flat array of ``pack_mlps``.
-        shapes: shape rows of ``pack_mlps``.
-        which: row of the network.
-        observation: its input.
-        scratch: (2, MAX_WIDTH) float64.
-    """
+    """Evaluate a network of ``pack_mlps``; return the row of scratch, (2, MAX_WIDTH), that holds its outputs."""
     at = shapes[which, _OFFSET]
     layers = shapes[which, _LAYERS]
     for layer in range(layers):
@@ -145,13 +125,7 @@ def mlp_outputs(weights, shapes, which, observation, scratch):
 
 @kernel
 def mlp_level(outputs, which, levels):
-    """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score.
-
-    Args:
-        outputs: of a network, ``levels`` scores per choice.
-        which: number of the choice.
-        levels: number of values.
-    """
+    """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score."""
     best = 0
     for level in range(1, levels):
         if outputs[which * levels + level] > outputs[which * levels + best]:
@@ -224,14 +198,9 @@ POLICY_DTYPE = np.dtype(
 
 
 def pack_policies(policies: Sequence[PolicySender], inner_rows: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
-    """Pack policies for the kernels.
+    """Return weights, flat float64, and (max(1, n),) POLICY_DTYPE for the kernels.
 
-    Args:
-        policies: what to pack.
-        inner_rows: row of the CCA inside each of them, or NO_INNER; empty: none has one.
-
-    Returns:
-        tuple: weights, flat float64; (max(1, n),) POLICY_DTYPE.
+    ``inner_rows`` are rows of the CCAs inside, or NO_INNER; empty: none has one.
 
     Raises:
         InputError: for a network that the kernels cannot evaluate, or one that does not fit its interface.
@@ -281,11 +250,7 @@ def memory_words(policy: PolicySender) -> int:
 def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, beliefs: bool = True) -> None:
     """Raise InputError in one line where an engine or a flow lacks what a policy sees or sets.
 
-    Args:
-        policy: of a flow.
-        engine: ``"curve"`` or ``"packet"``.
-        finite: the flow's application has an end.
-        beliefs: the engine keeps belief bounds.
+    ``finite``: the flow's application has an end; ``beliefs``: the engine keeps belief bounds.
     """
     sees = policy.interface
     for row in sees.rows:
@@ -368,14 +333,9 @@ def _lstm(weights, at, n_in, n, x, state, gates, out):
 
 @kernel
 def network_outputs(policy, weights, x, states, scratch):
-    """Evaluate a policy's network; return the row of scratch that holds its outputs.
+    """Evaluate a policy's network; return the row of scratch, (SCRATCH_ROWS, MAX_WIDTH), that holds its outputs.
 
-    Args:
-        policy: POLICY_DTYPE record.
-        weights: flat array of ``pack_policies``.
-        x: input.
-        states: of the recurrent cells, one after the other; they advance.
-        scratch: (SCRATCH_ROWS, MAX_WIDTH) float64.
+    The states of the recurrent cells, one after the other, advance.
     """
     at = policy.weights_at
     stages = policy.n_stages
@@ -415,15 +375,7 @@ def head_action(head, n, outputs):
 
 @kernel
 def act_on_beliefs(policy, weights, observation, memory, scratch):
-    """Return the action of a policy with the belief interface.
-
-    Args:
-        policy: POLICY_DTYPE record.
-        weights: flat array of ``pack_policies``.
-        observation: the ten belief signals.
-        memory: of the flow.
-        scratch: (SCRATCH_ROWS, MAX_WIDTH) float64.
-    """
+    """Return the action of a policy with the belief interface, given the ten belief signals."""
     row = network_outputs(policy, weights, observation, memory[FIRST_HISTORY + policy.n_signals :], scratch)
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
 
@@ -447,16 +399,7 @@ def remember(signals, numbers, n_signals, history, memory):
 
 @kernel
 def act(policy, weights, m, memory, signals, scratch):
-    """Return the action in [-1, 1] of a policy at the end of an interval.
-
-    Args:
-        policy: POLICY_DTYPE record.
-        weights: flat array of ``pack_policies``.
-        m: MEASURES record of the interval.
-        memory: of the flow; advances.
-        signals: (N_SIGNALS,) scratch; holds all signals afterwards.
-        scratch: (SCRATCH_ROWS, MAX_WIDTH) scratch.
-    """
+    """Return the action in [-1, 1] of a policy at the end of an interval; its memory advances, ``signals`` holds all signals."""
     fill_signals(m, signals)
     remember(signals, policy.numbers, policy.n_signals, policy.history, memory)
     words = policy.n_signals * policy.history
@@ -478,11 +421,7 @@ def _actions(policy, weights, seen, states, scratch, out):
 
 
 class PolicyBatch:
-    """One policy that decides for a batch of flows whose histories somebody else keeps.
-
-    Attributes:
-        states: (n, words) of its recurrent cells.
-    """
+    """One policy that decides for a batch of flows whose histories somebody else keeps; its recurrent states are (n, words)."""
 
     def __init__(self, policy: PolicySender, n: int) -> None:
         """Begin with empty states for n flows. Raises InputError for a policy that the kernels cannot evaluate."""

@@ -30,7 +30,6 @@ class CompiledProgram:
     """A program for the kernel.
 
     Attributes:
-        name: of the program.
         nodes: float64 array (n_nodes, WIDTH), row 0 is the root, read-only. Columns: KIND (LEAF, LINEAR, UTILISED, LOSS);
             THEN and ELSE, rows relative to the program's first row; HOLD, intervals; from FIRST_COEFFICIENT on the
             coefficients of the numeric inputs in the order of INPUTS (of the rate in a leaf, of "> 0" in a LINEAR node), and
@@ -66,11 +65,7 @@ def compile_program(program: Program) -> CompiledProgram:
 
 
 def stack_programs(programs: Sequence[CompiledProgram]) -> tuple[np.ndarray, np.ndarray]:
-    """Stack several programs into one node array.
-
-    Returns:
-        tuple: nodes (n, WIDTH) float64, and per program its first row (int64).
-    """
+    """Return several programs as nodes (n, WIDTH) float64, and per program its first row (int64)."""
     counts = np.array([len(p.nodes) for p in programs], dtype=np.int64)
     nodes = np.concatenate([p.nodes for p in programs]) if programs else np.zeros((0, WIDTH))
     return nodes, np.cumsum(counts) - counts
@@ -85,13 +80,9 @@ def _set_coefficients(row: np.ndarray, expression: Expression) -> None:
 def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float]:
     """Evaluate a program; the kernel of ``ccenv.agents.programs.decide``.
 
-    Args:
-        nodes: (n, WIDTH) float64, one or more programs stacked.
-        first_row: row of the program's root.
-        inputs: (len(INPUTS),) float64 in the order of INPUTS; booleans as 0 or 1; infinite values allowed.
-
-    Returns:
-        tuple: rate in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold it. Infinities as in ``decide``.
+    ``first_row`` is that of the program's root among the nodes, (n, WIDTH). Inputs are (len(INPUTS),) in the order of INPUTS;
+    booleans as 0 or 1; infinite values allowed. Returns the rate in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of
+    intervals to hold it. Infinities as in ``decide``.
     """
     return evaluate_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
 
@@ -100,8 +91,7 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
 def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float, float]:
     """Evaluate a contract; the kernel of ``ccenv.agents.programs.interval``. Arguments as of ``evaluate``.
 
-    Returns:
-        tuple: lower and upper end in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold a choice.
+    Returns lower and upper end in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold a choice.
     """
     return interval_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
 

@@ -103,24 +103,7 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
 
 @kernel
 def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, policy, weights, memory, observation, scratch):
-    """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins.
-
-    Args:
-        ev: environment record.
-        fl: flow record.
-        seed: of the run.
-        env_key: identity of the environment for random numbers.
-        flow: number of the flow.
-        k: step.
-        row: of the contract.
-        nodes_at: address of the programs.
-        inputs_at: address of scratch for their inputs.
-        policy: POLICY_DTYPE record of the chooser ``policy``; any other where there is none.
-        weights: flat array of ``pack_policies``.
-        memory: of the flow's policy.
-        observation: scratch for the input of a policy.
-        scratch: scratch of the policy.
-    """
+    """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins."""
     close_interval(fl, k)
     if fl.chooser == _POLICY:
         fill_observation(ev, fl, observation)
@@ -185,18 +168,7 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
 def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):
     """Let a policy choose the network's moves at its decision instants; in between they stay.
 
-    Args:
-        ev: environment record.
-        flow: records of all flows of the batch.
-        moves: their moves.
-        first_row: row of the environment's first flow.
-        n_flows: N.
-        step: engine steps taken so far.
-        weights: flat array of ``pack_mlps``.
-        shapes: shape rows of ``pack_mlps``.
-        outputs: rows of ``AdversaryTable.mlp_moves``.
-        observation: scratch for the input.
-        scratch: scratch of the network.
+    ``flow`` and ``moves`` are those of the whole batch, ``outputs`` rows of ``AdversaryTable.mlp_moves``.
     """
     which = ev.adversary_index
     per_rtt = flow[first_row].rtt_steps
@@ -259,13 +231,7 @@ choose_rate_far, decide_by_policy_far, choose_inside_far, play_policy_far = (cal
 
 
 def far_addresses(kinds: np.ndarray, policies: np.ndarray, adversary_kinds: np.ndarray) -> dict[str, int]:
-    """Return the addresses of FAR, of what a batch needs, compiled; 0 for the others.
-
-    Args:
-        kinds: of its senders.
-        policies: POLICY_DTYPE records of its senders.
-        adversary_kinds: of its network players.
-    """
+    """Return the addresses of FAR, of what the players of a batch need, compiled; 0 for the others."""
     has_policy = (kinds == SENDER_KINDS["mlp"]).any()
     needed = {
         "choose_rate_at": has_policy and (policies["beliefs_only"] == 1).any(),

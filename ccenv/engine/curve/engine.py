@@ -64,12 +64,7 @@ _ENV_LOG = np.dtype([(name, "<f8") for name in RECORD_ENV])
 
 
 class Recorder:
-    """The logs that the kernel writes: one row per step, grown as a run gets longer.
-
-    Attributes:
-        flow_log: (B, capacity, N) records of layout.RECORD_FLOW.
-        env_log: (B, capacity) records of layout.RECORD_ENV.
-    """
+    """The logs that the kernel writes: one row per step, grown as a run gets longer; (B, capacity, N) and (B, capacity)."""
 
     def __init__(self, n_envs: int, n_flows: int, recording: bool) -> None:
         """Allocate the first rows; one row of one environment if nothing is recorded."""
@@ -94,15 +89,7 @@ class Recorder:
 
 
 def build_trace(header: TraceHeader, flow_log: np.ndarray, env_log: np.ndarray, start_steps: np.ndarray, steps: int) -> Trace:
-    """Return the trace of one environment.
-
-    Args:
-        header: who played on which path.
-        flow_log: (capacity, N) log of the environment.
-        env_log: (capacity,) log of the environment.
-        start_steps: (N,) steps after which the flows start.
-        steps: steps taken since the reset.
-    """
+    """Return the trace of one environment from its logs, (capacity, N) and (capacity,), of flows that start after (N,) steps."""
     rows = slice(0, steps + 1)
     rate = env_log["link_rate_Bps"][rows].copy()
     if steps:
@@ -315,7 +302,7 @@ class CurveEngine:
         )
 
     def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None, keys: np.ndarray | None = None) -> None:
-        """Start environments anew.
+        """Start the environments of a mask, (B,) bool, anew, by default all.
 
         Args:
             mask: (B,) bool, which ones; None: all.
@@ -366,12 +353,7 @@ class CurveEngine:
         return Snapshot(arrays)
 
     def restore(self, snapshot: Snapshot, envs: np.ndarray | None = None) -> None:
-        """Go back to a snapshot.
-
-        Args:
-            snapshot: made by an engine of the same shape, recording or not as this one.
-            envs: indices of the environments to restore; None: all.
-        """
+        """Go back to a snapshot of an engine of the same shape, recording or not as this one; by default in all environments."""
         which = np.arange(self.n_envs) if envs is None else np.asarray(envs)
         put_back(snapshot, self._state(), which, self.n_envs)
         self._senders.copy_python_flows(self._states, which)
@@ -442,9 +424,8 @@ class CurveEngine:
     def totals(self) -> dict[str, np.ndarray]:
         """Return cumulative counts for metrics by difference.
 
-        Returns:
-            dict: A, L, S (B, N) bytes; delay_byte_s (B, N), bytes times their queueing and jitter delay; capacity (B,)
-            bytes that the link could have carried; time_s (B,).
+        A, L, S are (B, N) bytes; delay_byte_s (B, N), bytes times their queueing and jitter delay; capacity (B,) bytes that the
+        link could have carried; time_s (B,).
         """
         return {
             **{name: self.flow(name) for name in ("A", "L", "S")},

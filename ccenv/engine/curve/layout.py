@@ -8,177 +8,114 @@ from __future__ import annotations
 
 import numpy as np
 
-ENV_DTYPE = np.dtype(
-    [
-        # path
-        ("dt_s", "<f8"),
-        ("link_rate_Bps", "<f8"),
-        ("link_rate_min_Bps", "<f8"),
-        ("link_rate_max_Bps", "<f8"),
-        ("buffer_bytes", "<f8"),
-        ("mss_bytes", "<f8"),
-        ("red_min_bytes", "<f8"),
-        ("red_max_bytes", "<f8"),
-        ("red_max_probability", "<f8"),
-        ("red_weight", "<f8"),
-        ("has_red", "<i8"),
-        ("n_rate_changes", "<i8"),
-        ("next_rate_change", "<i8"),
-        ("jitter_steps", "<i8"),  # of flow 0: CCAC has one bound for all flows
-        # players
-        ("adversary_kind", "<i8"),
-        ("adversary_index", "<i8"),
-        ("seed", "<f8"),
-        ("env_key", "<f8"),  # identity for random numbers, does not change when environments are reordered
-        # state
-        ("step", "<i8"),
-        ("link_rate_now_Bps", "<f8"),
-        ("enqueued_bytes", "<f8"),  # total E
-        ("tokens_bytes", "<f8"),  # G
-        ("served_bytes", "<f8"),  # total S
-        ("capacity_bytes", "<f8"),  # integral of the link rate since the start
-        ("red_average_bytes", "<f8"),
-        ("fifo_step", "<i8"),  # step in which the newest departed byte had arrived
-        # first error: 0 none, else a code of ccenv.engine.curve.transport
-        ("error", "<i8"),
-        ("error_flow", "<i8"),
-        ("error_step", "<i8"),
-    ]
+from ccenv.agents.callbacks import make_record
+
+ENV_DTYPE = make_record(
+    """
+    # path
+    f8 dt_s link_rate_Bps link_rate_min_Bps link_rate_max_Bps buffer_bytes mss_bytes red_min_bytes red_max_bytes
+    f8 red_max_probability red_weight
+    i8 has_red n_rate_changes next_rate_change
+    i8 jitter_steps  # of flow 0: CCAC has one bound for all flows
+    # players
+    i8 adversary_kind adversary_index
+    f8 seed
+    f8 env_key  # identity for random numbers, does not change when environments are reordered
+    # state
+    i8 step
+    f8 link_rate_now_Bps
+    f8 enqueued_bytes  # total E
+    f8 tokens_bytes  # G
+    f8 served_bytes  # total S
+    f8 capacity_bytes  # integral of the link rate since the start
+    f8 red_average_bytes
+    i8 fifo_step  # step in which the newest departed byte had arrived
+    # first error: 0 none, else a code of ccenv.engine.curve.transport
+    i8 error error_flow error_step
+    """
 )
 
-FLOW_DTYPE = np.dtype(
-    [
-        # path
-        ("rtt_steps", "<i8"),  # Rm that the sender goes by
-        ("jitter_steps", "<i8"),
-        ("lag_steps", "<i8"),  # from delivery to feedback: Rm of the path and what a proxy holds ACKs for
-        ("rtt_s", "<f8"),
-        ("jitter_s", "<f8"),
-        ("start_step", "<i8"),
-        ("stop_step", "<i8"),
-        ("loss_budget", "<f8"),
-        ("workload", "<i8"),
-        ("workload_a", "<f8"),
-        ("workload_b", "<f8"),
-        ("receive_window_bytes", "<f8"),
-        # sender
-        ("sender_kind", "<i8"),
-        ("sender_index", "<i8"),
-        ("rate_Bps", "<f8"),
-        ("cwnd_bytes", "<f8"),
-        ("decision_step", "<i8"),  # next decision instant
-        ("program_stage", "<i8"),  # of a belief program: 0 start, 1 after the first large loss
-        ("chooser", "<i8"),  # of a contract: a code of CHOOSER_CODES
-        ("chooser_index", "<i8"),  # row of its policy
-        ("position", "<f8"),  # in the interval: 0 lo, 1 hi
-        ("lo_Bps", "<f8"),
-        ("hi_Bps", "<f8"),
-        ("choice_due", "<i8"),  # 1: an external chooser's position decides the rate when the next step begins
-        # curves at the newest step
-        ("A", "<f8"),
-        ("E", "<f8"),
-        ("L", "<f8"),
-        ("L_free", "<f8"),
-        ("S", "<f8"),
-        ("P", "<f8"),  # departed from the bottleneck
-        ("sent_bytes", "<f8"),  # in the newest step, before losses
-        ("kept_bytes", "<f8"),  # in the newest step, after non-congestive loss and RED
-        # transport
-        ("acked_bytes", "<f8"),
-        ("found_lost_bytes", "<f8"),
-        ("ack_sent_step", "<i8"),  # step in which the newest acknowledged byte was sent
-        ("loss_step", "<i8"),  # losses up to this step are found, or noted in the next field
-        ("unfound_loss_step", "<i8"),  # newest step with a loss that left the rings before it was found; -1: none
-        ("stale_step", "<i8"),  # first step at which a cursor of the rings may be stale
-        ("recovery_step", "<i8"),  # step at which the newest loss episode was found
-        ("round_end_bytes", "<f8"),
-        ("round_inflight_bytes", "<f8"),  # when the round began
-        ("round_found_lost_bytes", "<f8"),
-        ("app_limited", "<f8"),  # of the newest ACK signal
-        ("last_ack_step", "<i8"),
-        ("rtt_now_steps", "<f8"),
-        ("rtt_min_steps", "<f8"),
-        ("delay_floor_steps", "<i8"),  # whole steps from the step of sending to that of delivery, as the K = 1 model sees it
-        ("srtt_steps", "<f8"),
-        ("rttvar_steps", "<f8"),
-        ("lost_since_decision_bytes", "<f8"),
-        ("lost_last_interval_bytes", "<f8"),
-        ("sent_at_decision_bytes", "<f8"),
-        ("sent_last_interval_bytes", "<f8"),
-        # beliefs (ccenv.engine.compiled.beliefs)
-        ("initial_C_L_Bps", "<f8"),
-        ("C_L_Bps", "<f8"),
-        ("C_U_Bps", "<f8"),
-        ("C_L_lambda_Bps", "<f8"),
-        ("fresh_C_L_Bps", "<f8"),  # by what the period since the newest time-out showed alone
-        ("period_C_L_Bps", "<f8"),  # when that period began
-        ("period_C_U_Bps", "<f8"),
-        ("fresh_C_L_lambda_Bps", "<f8"),
-        ("q_U_bytes", "<f8"),
-        ("qdel_L_s", "<f8"),
-        ("qdel_U_s", "<f8"),
-        ("qdel_L_exact_s", "<f8"),
-        ("buffer_line_bytes", "<f8"),  # right-hand side of (6.3): C*T* + beta is at least this
-        ("timeout_step", "<i8"),  # when the period began: windows start here or later
-        ("judged_step", "<i8"),  # newest step known to be utilised or not
-        ("utilised_run_steps", "<i8"),
-        ("idle_run_steps", "<i8"),
-        ("utilised", "<i8"),
-        ("probe_window_steps", "<i8"),  # T* of C_L_lambda
-        # a proxy that holds ACKs (ccenv.engine.compiled.holds)
-        ("hold_steps", "<i8"),  # in lag_steps
-        ("hold_target_steps", "<i8"),  # lambda
-        ("hold_window_steps", "<i8"),  # 0: the hold never changes
-        ("hold_until_step", "<i8"),  # end of the window
-        ("hold_rtt_min_steps", "<f8"),  # of the window
-        ("heard_step", "<i8"),  # newest step that the sender has feedback of
-        # statistics for metrics
-        ("rtt_byte_sum_s", "<f8"),  # sum over acknowledged bytes of their queueing and jitter delay
-    ]
+FLOW_DTYPE = make_record(
+    """
+    # path
+    i8 rtt_steps  # Rm that the sender goes by
+    i8 jitter_steps
+    i8 lag_steps  # from delivery to feedback: Rm of the path and what a proxy holds ACKs for
+    f8 rtt_s jitter_s
+    i8 start_step stop_step
+    f8 loss_budget
+    i8 workload
+    f8 workload_a workload_b receive_window_bytes
+    # sender
+    i8 sender_kind sender_index
+    f8 rate_Bps cwnd_bytes
+    i8 decision_step  # next decision instant
+    i8 program_stage  # of a belief program: 0 start, 1 after the first large loss
+    i8 chooser  # of a contract: a code of CHOOSER_CODES
+    i8 chooser_index  # row of its policy
+    f8 position  # in the interval: 0 lo, 1 hi
+    f8 lo_Bps hi_Bps
+    i8 choice_due  # 1: an external chooser's position decides the rate when the next step begins
+    # curves at the newest step
+    f8 A E L L_free S
+    f8 P  # departed from the bottleneck
+    f8 sent_bytes  # in the newest step, before losses
+    f8 kept_bytes  # in the newest step, after non-congestive loss and RED
+    # transport
+    f8 acked_bytes found_lost_bytes
+    i8 ack_sent_step  # step in which the newest acknowledged byte was sent
+    i8 loss_step  # losses up to this step are found, or noted in the next field
+    i8 unfound_loss_step  # newest step with a loss that left the rings before it was found; -1: none
+    i8 stale_step  # first step at which a cursor of the rings may be stale
+    i8 recovery_step  # step at which the newest loss episode was found
+    f8 round_end_bytes
+    f8 round_inflight_bytes  # when the round began
+    f8 round_found_lost_bytes
+    f8 app_limited  # of the newest ACK signal
+    i8 last_ack_step
+    f8 rtt_now_steps rtt_min_steps
+    i8 delay_floor_steps  # whole steps from the step of sending to that of delivery, as the K = 1 model sees it
+    f8 srtt_steps rttvar_steps lost_since_decision_bytes lost_last_interval_bytes sent_at_decision_bytes
+    f8 sent_last_interval_bytes
+    # beliefs (ccenv.engine.compiled.beliefs)
+    f8 initial_C_L_Bps C_L_Bps C_U_Bps C_L_lambda_Bps
+    f8 fresh_C_L_Bps  # by what the period since the newest time-out showed alone
+    f8 period_C_L_Bps  # when that period began
+    f8 period_C_U_Bps fresh_C_L_lambda_Bps q_U_bytes qdel_L_s qdel_U_s qdel_L_exact_s
+    f8 buffer_line_bytes  # right-hand side of (6.3): C*T* + beta is at least this
+    i8 timeout_step  # when the period began: windows start here or later
+    i8 judged_step  # newest step known to be utilised or not
+    i8 utilised_run_steps idle_run_steps utilised
+    i8 probe_window_steps  # T* of C_L_lambda
+    # a proxy that holds ACKs (ccenv.engine.compiled.holds)
+    i8 hold_steps  # in lag_steps
+    i8 hold_target_steps  # lambda
+    i8 hold_window_steps  # 0: the hold never changes
+    i8 hold_until_step  # end of the window
+    f8 hold_rtt_min_steps  # of the window
+    i8 heard_step  # newest step that the sender has feedback of
+    # statistics for metrics
+    f8 rtt_byte_sum_s  # sum over acknowledged bytes of their queueing and jitter delay
+    """
 )
 
 # Everything a run needs besides the records, one record. Addresses are of the first element of the named arrays.
-RUN_DTYPE = np.dtype(
-    [
-        ("n_steps", "<i8"),  # of the next call
-        ("n_flows", "<i8"),
-        ("ring_length", "<i8"),
-        ("hoards_tokens", "<i8"),
-        ("varies_rate", "<i8"),
-        ("has_jitter", "<i8"),
-        ("early_feedback", "<i8"),  # 1 in proof timing: the rate of step k + 1 is decided on S(k + 1 - Rm)
-        ("oracle_loss", "<i8"),
-        ("rto_min_s", "<f8"),
-        ("recorded_period", "<i8"),  # 1: recorded moves start over after their last step
-        ("recording", "<i8"),
-        ("compute_beliefs", "<i8"),
-        ("monitoring", "<i8"),  # 1: monitors count what happens to the flows
-        ("ring_at", "<i8"),
-        ("env_ring_at", "<i8"),
-        ("reciprocals_at", "<i8"),
-        ("nodes_at", "<i8"),
-        ("inputs_at", "<i8"),
-        ("inputs_bytes", "<i8"),
-        ("states_at", "<i8"),
-        ("states_bytes", "<i8"),
-        ("adversary_states_at", "<i8"),
-        ("adversary_states_bytes", "<i8"),
-        ("ack_at", "<i8"),
-        ("ack_bytes", "<i8"),
-        ("loss_at", "<i8"),
-        ("loss_bytes", "<i8"),
-        ("tick_at", "<i8"),
-        ("tick_bytes", "<i8"),
-        ("view_at", "<i8"),
-        ("view_bytes", "<i8"),
-        ("move_at", "<i8"),
-        ("move_bytes", "<i8"),
-        # addresses of what few batches need (``decision.FAR``)
-        ("choose_rate_at", "<i8"),
-        ("decide_by_policy_at", "<i8"),
-        ("choose_inside_at", "<i8"),
-        ("play_policy_at", "<i8"),
-    ]
+RUN_DTYPE = make_record(
+    """
+    i8 n_steps  # of the next call
+    i8 n_flows ring_length hoards_tokens varies_rate has_jitter
+    i8 early_feedback  # 1 in proof timing: the rate of step k + 1 is decided on S(k + 1 - Rm)
+    i8 oracle_loss
+    f8 rto_min_s
+    i8 recorded_period  # 1: recorded moves start over after their last step
+    i8 recording compute_beliefs
+    i8 monitoring  # 1: monitors count what happens to the flows
+    i8 ring_at env_ring_at reciprocals_at nodes_at inputs_at inputs_bytes states_at states_bytes adversary_states_at
+    i8 adversary_states_bytes ack_at ack_bytes loss_at loss_bytes tick_at tick_bytes view_at view_bytes move_at
+    i8 move_bytes
+    # addresses of what few batches need (``decision.FAR``)
+    i8 choose_rate_at decide_by_policy_at choose_inside_at play_policy_at
+    """
 )
 
 # Per flow: S twice, E, L, P. Per environment: G, total E.

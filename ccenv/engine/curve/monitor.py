@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccenv.agents.callbacks import make_record
 from ccenv.agents.interface.actions import ACTIONS, PROBE_FIELDS, START_SEGMENTS, follow_probes, set_by_action
 from ccenv.agents.interface.signals import SHARE_WEIGHT
 from ccenv.base.kernels.decorator import kernel
@@ -24,42 +25,31 @@ _NEEDS_BELIEFS, _NEEDS_INNER = (np.array([row.needs == need for row in ACTIONS])
 _FINITE = WORKLOADS["finite"]
 _SEGMENT = 1.0 - 1e-9  # of a segment: what is one but for round-off
 
-MONITOR_DTYPE = np.dtype(
-    [
-        ("decisions", "<i8"),
-        ("action", "<f8"),  # the one that holds
-        ("action_before", "<f8"),
-        # the interval: counts at its start
-        ("since_step", "<i8"),
-        ("A", "<f8"),
-        ("acked_bytes", "<f8"),
-        ("found_lost_bytes", "<f8"),
-        ("capacity_bytes", "<f8"),
-        ("served_bytes", "<f8"),
-        # RTT samples, in steps, weighted by segments
-        ("samples", "<f8"),
-        ("rtt_mean", "<f8"),
-        ("rtt_min", "<f8"),
-        ("time_mean", "<f8"),  # since the start of the interval
-        ("time_square", "<f8"),  # weighted sum of squares about the mean
-        ("time_rtt", "<f8"),
-        # gaps between ACKs, in steps
-        ("pending_bytes", "<f8"),  # acknowledged since the newest ACK, less than a segment
-        ("ack_step", "<i8"),  # of the newest ACK of the interval; -1: none
-        ("gaps", "<f8"),
-        ("gap_mean", "<f8"),
-        ("gap_square", "<f8"),  # weighted sum of squares about the mean
-        # of intervals before, s
-        ("mean_s", "<f8"),
-        ("min_s", "<f8"),
-        ("last_s", "<f8"),
-        ("least_mean_s", "<f8"),
-        ("throughput_most_Bps", "<f8"),
-        # of a clock of ACKs
-        ("due_bytes", "<f8"),
-        ("deadline_step", "<i8"),
-        *PROBE_FIELDS,
-    ]
+MONITOR_DTYPE = make_record(
+    """
+    i8 decisions
+    f8 action  # the one that holds
+    f8 action_before
+    # the interval: counts at its start
+    i8 since_step
+    f8 A acked_bytes found_lost_bytes capacity_bytes served_bytes
+    # RTT samples, in steps, weighted by segments
+    f8 samples rtt_mean rtt_min
+    f8 time_mean  # since the start of the interval
+    f8 time_square  # weighted sum of squares about the mean
+    f8 time_rtt
+    # gaps between ACKs, in steps
+    f8 pending_bytes  # acknowledged since the newest ACK, less than a segment
+    i8 ack_step  # of the newest ACK of the interval; -1: none
+    f8 gaps gap_mean
+    f8 gap_square  # weighted sum of squares about the mean
+    # of intervals before, s
+    f8 mean_s min_s last_s least_mean_s throughput_most_Bps
+    # of a clock of ACKs
+    f8 due_bytes
+    i8 deadline_step
+    """,
+    *PROBE_FIELDS,
 )
 
 # Columns of an environment's shares: the smoothed one, and what the flow had acknowledged at the decision before.
@@ -130,15 +120,7 @@ def start_flow_of(action_number, fl, mss_bytes):
 
 @kernel
 def fill_measures(ev, fl, monitor, k, m):
-    """Write what is known of a flow at its decision at step k, but for how flows share the link.
-
-    Args:
-        ev: environment record.
-        fl: flow record.
-        monitor: of the flow; its next interval begins.
-        k: the newest step.
-        m: a record of MEASURES.
-    """
+    """Write what is known of a flow at its decision at step k, but for how flows share the link; its next interval begins."""
     first = monitor.decisions == 0
     if first:
         begin_interval(ev, fl, monitor, k)
@@ -211,21 +193,10 @@ def may_send(fl, k):
 
 @kernel
 def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s, first, shares):
-    """Bring an environment's smoothed shares of the link up to the interval that ends at step k.
+    """Bring an environment's smoothed shares of the link, (N, 2) SHARE and SHARE_ACKED, up to the interval that ends at step k.
 
-    Args:
-        flow: records of all flows of the batch.
-        first_row: row of the environment's first flow.
-        n_flows: N.
-        controlled: (N,) bool.
-        k: the newest step.
-        link_Bps: what the link could carry in the interval.
-        interval_s: its length.
-        first: it is the first decision: nothing was shared yet.
-        shares: (N, 2) SHARE, SHARE_ACKED of the environment's flows; brought up to date.
-
-    Returns:
-        tuple: flows that may send, those of them that are not controlled, mean share of the controlled ones, Jain's index.
+    ``link_Bps`` is what the link could carry in the interval; at the ``first`` decision nothing was shared yet. Returns flows
+    that may send, those of them that are not controlled, mean share of the controlled ones, Jain's index.
     """
     flows, others, own, members, total, squares = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(n_flows):

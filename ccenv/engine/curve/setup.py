@@ -48,16 +48,7 @@ _FLOW_FROM_PATH = (
 
 
 def reset_envs(env: np.ndarray, which: np.ndarray, p: PathArrays, players: AdversaryTable, seed: int, keys: np.ndarray) -> None:
-    """Write the records of the environments ``which``.
-
-    Args:
-        env: (B,) ENV_DTYPE.
-        which: indices.
-        p: paths of the whole batch.
-        players: adversaries of the whole batch.
-        seed: of the run.
-        keys: one per environment in ``which``: what its random numbers depend on besides the seed.
-    """
+    """Write the records, (B,) ENV_DTYPE, of the environments ``which``; ``keys`` are what their random numbers depend on."""
     env[which] = np.zeros(1, ENV_DTYPE)
     for name in _ENV_FROM_PATH:
         env[name][which] = getattr(p, name)[which]
@@ -72,15 +63,9 @@ def reset_envs(env: np.ndarray, which: np.ndarray, p: PathArrays, players: Adver
 def reset_flows(
     flow: np.ndarray, which: np.ndarray, p: PathArrays, senders: SenderTable, seed_C_L_Bps: np.ndarray, ring_length: int
 ) -> np.ndarray:
-    """Write the records of all flows of the environments ``which``; return their rows.
+    """Write the records, (B * N,) FLOW_DTYPE, of all flows of the environments ``which``; return their rows.
 
-    Args:
-        flow: (B * N,) FLOW_DTYPE.
-        which: indices of environments.
-        p: paths of the whole batch.
-        senders: of the whole batch.
-        seed_C_L_Bps: (B, N) seeds of C_L.
-        ring_length: H; the receive window keeps what is in flight within it.
+    ``seed_C_L_Bps`` is (B, N). The receive window keeps what is in flight within the rings.
     """
     N = p.rtt_steps.shape[1]
     rows: np.ndarray = (which[:, None] * N + np.arange(N)).ravel()
@@ -122,15 +107,7 @@ def reset_flows(
 
 
 def reset_views(views: np.ndarray, which: np.ndarray, p: PathArrays, seed: int, keys: np.ndarray) -> None:
-    """Write what does not change of what scripted adversaries see in the environments ``which``.
-
-    Args:
-        views: (B,) VIEW.
-        which: indices.
-        p: paths of the whole batch.
-        seed: of the run.
-        keys: one per environment in ``which``.
-    """
+    """Write what does not change of what scripted adversaries see in the environments ``which``, (B,) VIEW."""
     views["dt_s"][which] = p.dt_s[which]
     views["steps_per_rtt"] = p.steps_per_rtt
     views["n_flows"] = p.rtt_steps.shape[1]
@@ -141,13 +118,7 @@ def reset_views(views: np.ndarray, which: np.ndarray, p: PathArrays, seed: int, 
 
 
 def needed_ring(p: PathArrays, senders: SenderTable, window_rtts: int, history_rtts: float | None) -> int:
-    """Return the length of the rings, a power of two.
-
-    Args:
-        p: paths.
-        senders: their senders.
-        window_rtts: longest window of the beliefs, in Rm.
-        history_rtts: length asked for, in units of the longest Rm; None: what buffers need.
+    """Return the length of the rings, a power of two, at least of ``history_rtts`` longest Rm, or what buffers need.
 
     Raises:
         InputError: if they were too long for the tables of the beliefs.
@@ -194,11 +165,7 @@ LOSS_DETECTIONS = ("acks", "oracle")
 
 
 def require_players(paths: Any, senders: Any, adversary: Any, threads: Any) -> None:
-    """Refuse paths, senders and adversaries that are none, with what to write instead, and a number of threads below 1.
-
-    Raises:
-        InputError: one line.
-    """
+    """Raise InputError for paths, senders and adversaries that are none, with what to write instead, and for threads below 1."""
     require_count("threads", threads, 1)
     if isinstance(paths, Path):
         raise InputError("paths is one path; give a list, one path per environment: CurveEngine([path], senders=[...])")
@@ -221,11 +188,7 @@ def require_players(paths: Any, senders: Any, adversary: Any, threads: Any) -> N
 
 
 def require_modes(timing: str, loss_detection: str, steps_per_rtt: int, seed: int) -> None:
-    """Refuse modes and seeds that there are not.
-
-    Raises:
-        InputError: one line, with suggestions.
-    """
+    """Raise InputError for modes and seeds that there are not."""
     require_choice("timing", timing, TIMINGS)
     require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
     if timing == "smt" and steps_per_rtt != 1:
@@ -301,12 +264,7 @@ def require_believable(paths: PathArrays, model: Model, beliefs: BeliefSettings 
 
 
 def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) -> None:
-    """Write the actions of a call into the flows' records.
-
-    Args:
-        flow: (B * N,) FLOW_DTYPE.
-        actions: (B, N) rates in bytes/s of external senders (NaN: leave as is), positions of contracts with an external chooser.
-        shape: (B, N).
+    """Write the actions of a call, (B, N), into the flows' records (``CurveEngine.advance``).
 
     Raises:
         InputError: for another shape, or a rate that is not positive.
@@ -323,14 +281,7 @@ def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) 
 
 
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:
-    """Return the error of the first environment that has one.
-
-    Args:
-        env: (B,) ENV_DTYPE.
-        senders: one row of N per environment.
-        adversaries: one per environment.
-        H: length of the rings in steps.
-    """
+    """Return the error of the first environment that has one; ``H`` is the length of the rings in steps."""
     b = int(np.flatnonzero(env["error"])[0])
     ev = env[b]
     flow, time_s = int(ev["error_flow"]), float(ev["error_step"] * ev["dt_s"])

@@ -80,23 +80,11 @@ class Here(NamedTuple):
     """One environment: its rows in the arrays, and what stays the same during a call.
 
     Attributes:
-        b: row of the environment.
-        first_flow: row of its first flow.
-        n_flows: N.
-        scratch: row of the scratch arrays.
-        inputs_at: address of the scratch for the inputs of belief programs.
-        ring: address of the flows' rings.
-        env_ring: address of the environments' rings.
-        g_at: where the ring of G starts in env_ring.
-        e_total_at: where that of the total E starts.
+        g_at, e_total_at: where the rings of G and of the total E start in env_ring.
         mask: length of a ring - 1.
-        dt_s: length of a step.
-        inv_dt: 1 / dt_s.
-        mss_bytes: segment size.
         D: jitter bound of flow 0 in steps: in CCAC that of all flows.
         hoards: the network keeps spare tokens.
         loss_proves: a loss proves that its step was utilised.
-        rto_min_steps: smallest RTO.
     """
 
     b: int
@@ -195,8 +183,7 @@ def set_link_rate(a, run, ev, here, k):
 def send_flows(a, run, ev, here, k):
     """Send; non-congestive loss and RED take their share on the way to the queue.
 
-    Returns:
-        tuple: X, bytes that have arrived so far and were not lost before this step's overflow; of these the bytes of this step.
+    Returns X, bytes that have arrived so far and were not lost before this step's overflow, and of these the bytes of this step.
     """
     early_drop = early_drop_share(ev) if ev.has_red == 1 else 0.0
     X = ev.enqueued_bytes
@@ -232,15 +219,7 @@ def cca_of(a, fl):
 def begin_cca(a, run, ev, fl, cca, row, flow, k):
     """Begin a CCA in step k: its state is that of its template, and it sets window and rate.
 
-    Args:
-        a: arrays of the batch.
-        run: its record.
-        ev: environment record.
-        fl: flow record.
-        cca: row of the CCA.
-        row: of the flow in the batch.
-        flow: number of the flow in its environment.
-        k: step.
+    ``cca`` is its row, ``row`` the flow's in the batch, ``flow`` its number in the environment.
     """
     state = a.states[row]
     for word in range(a.state_words.shape[1]):

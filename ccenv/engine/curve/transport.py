@@ -91,19 +91,9 @@ def lose_on_the_way(fl, move, early_drop):
 
 @kernel
 def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):
-    """Expire tokens that were not used within D, admit those of this step, waste what is wasted; return G(k).
+    """Expire tokens that were not used within D, admit those of this step, waste a share of the spare ones; return G(k).
 
-    Args:
-        ev: environment record.
-        env_ring: address of the environments' rings.
-        g_at: where this environment's ring of G starts.
-        k: step.
-        mask: ring length - 1.
-        D: jitter bound in steps.
-        hoards: the model keeps spare tokens (CCAC with D > 0).
-        rate_Bps: link rate of this step.
-        X: bytes that have arrived and were not lost before this step's overflow.
-        waste: share of the spare tokens to waste.
+    X are the bytes that have arrived and were not lost before this step's overflow.
     """
     if hoards and k > D:
         late = load(env_ring, at(g_at, k - D, mask)) - X

@@ -123,15 +123,10 @@ class Watch:
     def __init__(
         self, n_envs: int, n_flows: int, memory_words: int, monitoring: bool, interface: Interface | None, controlled: np.ndarray
     ) -> None:
-        """Allocate.
+        """Allocate for B environments of N flows; ``controlled``, (N,) bool, are flows with an external sender.
 
-        Args:
-            n_envs: B.
-            n_flows: N.
-            memory_words: that a flow with a policy remembers at most; 0: there are no policies.
-            monitoring: there are policies that see more than beliefs.
-            interface: of the flows with an external sender; None: they are not measured.
-            controlled: (N,) bool, flows with an external sender.
+        A flow with a policy remembers at most ``memory_words``; 0: there are no policies. ``monitoring``: some policies see more
+        than beliefs.
         """
         words = max(memory_words, FIRST_HISTORY + interface.table_width if interface else 0)
         self.is_used, self.is_measuring = bool(words), monitoring or interface is not None

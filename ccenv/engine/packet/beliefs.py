@@ -20,7 +20,7 @@ import numpy as np
 from numba import carray
 from numba.core.errors import NumbaExperimentalFeatureWarning
 
-from ccenv.agents.callbacks import state_record
+from ccenv.agents.callbacks import make_record, state_record
 from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
 from ccenv.base.kernels.decorator import kernel
@@ -55,34 +55,21 @@ HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over wh
 BELIEFS_DTYPE = np.dtype(
     CURVE_FLOW_DTYPE.descr
     + settings_record(BeliefSettings()).dtype.descr
-    + [
-        ("mss_bytes", "<f8"),
-        ("dt_s", "<f8"),
-        ("start_s", "<f8"),
-        ("path_rtt_s", "<f8"),  # without what a proxy adds
-        ("rounding_steps", "<i8"),  # of a delay in whole steps that D has no room for
-        ("shortfall_s", "<f8"),  # what it was shown to be too short by
-        ("step", "<i8"),
-        ("mask", "<i8"),
-        ("ring_at", "<i8"),
-        ("reciprocals_at", "<i8"),
-        ("loss_proves", "<i8"),
+    + make_record(
+        """
+        f8 mss_bytes dt_s start_s
+        f8 path_rtt_s  # without what a proxy adds
+        i8 rounding_steps  # of a delay in whole steps that D has no room for
+        f8 shortfall_s  # what it was shown to be too short by
+        i8 step mask ring_at reciprocals_at loss_proves
         # of programs
-        ("nodes_at", "<i8"),
-        ("inputs_at", "<i8"),
-        ("start_row", "<i8"),
-        ("main_row", "<i8"),
+        i8 nodes_at inputs_at start_row main_row
         # of contracts: what keys their random choices
-        ("seed", "<f8"),
+        f8 seed
         # of policies
-        ("weights_at", "<i8"),
-        ("n_weights", "<i8"),
-        ("policy_at", "<i8"),
-        ("memory_at", "<i8"),
-        ("memory_words", "<i8"),
-        ("observation_at", "<i8"),
-        ("scratch_at", "<i8"),
-    ]
+        i8 weights_at n_weights policy_at memory_at memory_words observation_at scratch_at
+        """
+    ).descr
 )
 
 
@@ -232,9 +219,8 @@ STEPS = {ProgramSender: step_program, PolicySender: step_policy, ContractSender:
 def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarray:
     """Return what the beliefs of each sender's flows begin with: BELIEFS_DTYPE records, (max(1, n),).
 
-    Args:
-        senders: without their proxies; those without a belief program or policy get what watching needs.
-        keep: takes the arrays that the records point into.
+    Senders are without their proxies; those without a belief program or policy get what watching needs. ``keep`` takes the arrays
+    that the records point into.
     """
     templates = np.zeros(max(1, len(senders)), BELIEFS_DTYPE)
 

@@ -11,9 +11,8 @@ from ccenv.agents.sender import Sender, bare
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.compiled.calls import extras_of, raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
-from ccenv.engine.packet.batch.form import Form, beginning
+from ccenv.engine.packet.batch.form import Form, beginning, check_slots, laid_out
 from ccenv.engine.packet.batch.players import SenderTable, policy_deciders
-from ccenv.engine.packet.batch.slots import check_slots, laid_out
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.layout import (
     ERROR_ADVERSARY,

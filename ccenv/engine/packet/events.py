@@ -15,9 +15,9 @@ from ccenv.agents.callbacks import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, prefetch
-from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.arrivals import arrival_time_s, begin_application, begin_slot, offer, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
+from ccenv.engine.packet.dequeue import FQ
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ACK_HOP,
@@ -50,8 +50,8 @@ from ccenv.engine.packet.queue import (
     take_head,
     waiting_bytes,
 )
-from ccenv.engine.packet.rates.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.receiver import loses_packet, oldest_needed, receive, release_time_s, return_ack, send_ack
+from ccenv.engine.packet.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,

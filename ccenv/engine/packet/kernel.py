@@ -89,13 +89,9 @@ def network_of(a, b):
 
 @kernel(nogil=True)
 def advance(which, arrays, until_s, max_events):
-    """Process events of some networks, of each up to its until_s (exclusive), an error, or a decision from outside.
+    """Process events of the networks ``which``, (k,), of each up to its until_s, (B,), exclusive.
 
-    Args:
-        which: (k,) indices of them.
-        arrays: of the batch.
-        until_s: (B,).
-        max_events: that a network may take in all.
+    A network also stops at an error, after ``max_events`` in all, or for a decision from outside.
     """
     batch = unowned(arrays)
     for b in which:

@@ -8,32 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.agents.callbacks import STATE_HEADER, STATE_SLOTS, record
+from ccenv.agents.callbacks import STATE_HEADER, STATE_SLOTS, make_record, record
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, store
-
-RACK_FIELDS = [
-    ("rack", "<i8"),  # 0: losses by duplicates, and nothing below is used
-    ("resent_at", "<i8"),  # per segment: number + 1 once it was sent again
-    ("first_segment", "<i8"),
-    ("fack", "<i8"),  # newest segment that has arrived
-    ("rack_rtt_s", "<f8"),  # RTT of the newest transmission that has arrived
-    ("reordering_seen", "<i8"),
-    ("reordering_s", "<f8"),  # the reordering window, in steps of a quarter of the smallest RTT
-    ("reordering_steps", "<i8"),
-    ("reordering_persists", "<i8"),  # recoveries for which they are kept
-    ("dsack_below", "<i8"),  # segment with which the round ends in which something arrived twice
-    ("recovering", "<i8"),
-    ("recovery_below", "<i8"),  # segment with which the recovery ends
-    ("hole_tx", "<i8"),
-    ("hole_seen", "<i8"),
-    ("timer", "<i8"),  # what rto_deadline_s is for
-    ("rto_expires_s", "<f8"),
-    ("probe_tx", "<i8"),
-    ("probe_samples", "<f8"),  # RTT samples when it was sent
-    ("beyond_window", "<i8"),  # what may be sent although the window is full
-]
-
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
@@ -74,310 +51,200 @@ HOPS = LATE_HOP + 1
 # Columns of a rate change.
 CHANGE_TIME, CHANGE_LINK, CHANGE_RATE = range(3)
 
-RUN_DTYPE = np.dtype(
-    [
-        ("n_links", "<i8"),
-        ("n_flows", "<i8"),
-        ("n_pipes", "<i8"),
-        ("n_boxes", "<i8"),
-        ("n_grids", "<i8"),
-        ("n_monitors", "<i8"),
-        ("n_arrivals", "<i8"),  # transfers that come and go; 0: none
-        ("next_arrival", "<i8"),
-        ("arrivals_at", "<i8"),
-        ("pools_at", "<i8"),
-        ("mss_bytes", "<f8"),
-        ("seed", "<f8"),
-        ("tick_s", "<f8"),
-        ("log_s", "<f8"),
-        ("rto_min_s", "<f8"),
-        ("now_s", "<f8"),
-        ("events", "<i8"),
-        ("log_rows", "<i8"),
-        ("next_change", "<i8"),
-        ("ticks", "<i8"),
-        ("tree_at", "<i8"),  # of all event sources: next times as a winner tree, then winners
-        ("tree_leaves", "<i8"),
-        ("first_s", "<f8"),  # the next time of the first of all sources
-        ("first_source", "<i8"),  # sources.UNKNOWN: to be looked for
-        ("packet_log_at", "<i8"),
-        ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
-        ("packet_log_limit", "<i8"),  # 0: no packet log
-        ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe; HOPS each
-        ("grids_at", "<i8"),
-        ("states_at", "<i8"),
-        ("ack_at", "<i8"),
-        ("loss_at", "<i8"),
-        ("tick_at", "<i8"),
-        ("view_at", "<i8"),
-        ("move_at", "<i8"),
-        ("monitors_at", "<i8"),
-        ("due", "<i8"),  # monitors that await a decision from outside
-        ("outside", "<i8"),  # monitors that may still ask for one
-        ("over", "<i8"),  # 1: none will any more
-        ("leader", "<i8"),  # the monitor whose clock the others with a common one follow; -1: none
-        ("error", "<i8"),
-        ("error_flow", "<i8"),
-    ]
+RUN_DTYPE = make_record(
+    """
+    i8 n_links n_flows n_pipes n_boxes n_grids n_monitors
+    i8 n_arrivals  # transfers that come and go; 0: none
+    i8 next_arrival arrivals_at pools_at
+    f8 mss_bytes seed tick_s log_s rto_min_s now_s
+    i8 events log_rows next_change ticks
+    i8 tree_at  # of all event sources: next times as a winner tree, then winners
+    i8 tree_leaves
+    f8 first_s  # the next time of the first of all sources
+    i8 first_source  # sources.UNKNOWN: to be looked for
+    i8 packet_log_at
+    i8 packet_log_rows  # that happened; those beyond the limit are not kept
+    i8 packet_log_limit  # 0: no packet log
+    i8 route_at  # (flow, hop) -> link, then (flow, hop) -> pipe; HOPS each
+    i8 grids_at states_at ack_at loss_at tick_at view_at move_at monitors_at
+    i8 due  # monitors that await a decision from outside
+    i8 outside  # monitors that may still ask for one
+    i8 over  # 1: none will any more
+    i8 leader  # the monitor whose clock the others with a common one follow; -1: none
+    i8 error error_flow
+    """
 )
 
-LINK_DTYPE = np.dtype(
-    [
-        ("rate_Bps", "<f8"),
-        ("delay_s", "<f8"),
-        ("capacity_packets", "<i8"),
-        ("discipline", "<i8"),
-        ("ecn", "<i8"),
-        ("threshold_packets", "<f8"),  # ECN threshold
-        ("red_min_packets", "<f8"),
-        ("red_max_packets", "<f8"),
-        ("red_max_probability", "<f8"),
-        ("red_weight", "<f8"),
-        ("codel_target_s", "<f8"),
-        ("codel_interval_s", "<f8"),
-        ("quantum_bytes", "<f8"),  # of FQ-CoDel
-        ("isolates_only", "<i8"),  # 1: queues per flow without CoDel
-        ("target_s", "<f8"),  # of a controller
-        ("update_s", "<f8"),
-        ("alpha", "<f8"),
-        ("beta", "<f8"),
-        ("burst_s", "<f8"),  # of PIE
-        ("coupling", "<f8"),  # of DualPI2
-        ("ramp_start_s", "<f8"),
-        ("ramp_s", "<f8"),
-        ("classic_share", "<f8"),
-        ("overload", "<f8"),
-        ("policer_Bps", "<f8"),  # 0: no policer
-        ("policer_bytes", "<f8"),
-        ("buffer_bytes", "<f8"),  # as the network says it
-        ("mixed", "<i8"),  # 1: its packets have several sizes, and it counts bytes
-        ("largest_bytes", "<f8"),  # packet that it carries
-        ("index", "<i8"),
-        ("queue_at", "<i8"),
-        ("classes_at", "<i8"),  # of several queues
-        ("mask", "<i8"),
-        # state
-        ("capacity_bytes", "<f8"),  # that it could have carried by the last change of its rate
-        ("capacity_s", "<f8"),  # time of that change
-        ("head", "<i8"),
-        ("tail", "<i8"),
-        ("busy", "<i8"),
-        ("serving_flow", "<i8"),
-        ("serving_tx", "<i8"),
-        ("serving_hop", "<i8"),
-        ("waiting_bytes", "<f8"),  # of a link that counts them
-        ("finish_s", "<f8"),
-        ("idle_since_s", "<f8"),
-        ("red_average_packets", "<f8"),
-        ("red_count", "<f8"),
-        ("draws", "<f8"),
-        ("codel_first_above_s", "<f8"),
-        ("codel_next_drop_s", "<f8"),
-        ("codel_count", "<f8"),
-        ("codel_last_count", "<f8"),
-        ("codel_dropping", "<i8"),
-        ("free_entry", "<i8"),  # of several queues
-        ("new_first", "<i8"),
-        ("new_last", "<i8"),
-        ("old_first", "<i8"),
-        ("old_last", "<i8"),
-        ("probability", "<f8"),  # of a controller
-        ("old_delay_s", "<f8"),
-        ("next_update_s", "<f8"),
-        ("burst_left_s", "<f8"),
-        ("accumulated", "<f8"),
-        ("credit_bytes", "<f8"),
-        ("tokens_bytes", "<f8"),
-        ("tokens_s", "<f8"),
-        # cumulative
-        ("queue_changed_s", "<f8"),
-        ("queue_byte_s", "<f8"),  # integral of the waiting bytes
-        ("arrived_bytes", "<f8"),
-        ("dropped_bytes", "<f8"),
-        ("marked_bytes", "<f8"),
-        ("served_bytes", "<f8"),
-        # a varying rate (traces): which trace, or the generator of one
-        ("trace_index", "<i8"),  # among those of the batch; -1: none
-        ("trace_kind", "<i8"),
-        ("trace_at", "<i8"),
-        ("trace_rows", "<i8"),
-        ("trace_length_s", "<f8"),
-        ("trace_bytes", "<f8"),  # that one length carries
-        ("peak_Bps", "<f8"),
-        ("generator", "<i8"),  # 0: none
-        ("generator_mean_Bps", "<f8"),
-        ("generator_a", "<f8"),
-        ("generator_b", "<f8"),
-        ("generator_c", "<f8"),
-        ("generator_d", "<f8"),
-        ("trace_row", "<i8"),  # in which the newest service ends
-        ("trace_begin_s", "<f8"),  # of the repetition that it lies in
-        ("trace_left_bytes", "<f8"),  # of its opportunity
-        ("last_arrival_s", "<f8"),  # behind it, of the packets so far
-    ]
+LINK_DTYPE = make_record(
+    """
+    f8 rate_Bps delay_s
+    i8 capacity_packets discipline ecn
+    f8 threshold_packets  # ECN threshold
+    f8 red_min_packets red_max_packets red_max_probability red_weight codel_target_s codel_interval_s
+    f8 quantum_bytes  # of FQ-CoDel
+    i8 isolates_only  # 1: queues per flow without CoDel
+    f8 target_s  # of a controller
+    f8 update_s alpha beta
+    f8 burst_s  # of PIE
+    f8 coupling  # of DualPI2
+    f8 ramp_start_s ramp_s classic_share overload
+    f8 policer_Bps  # 0: no policer
+    f8 policer_bytes
+    f8 buffer_bytes  # as the network says it
+    i8 mixed  # 1: its packets have several sizes, and it counts bytes
+    f8 largest_bytes  # packet that it carries
+    i8 index queue_at
+    i8 classes_at  # of several queues
+    i8 mask
+    # state
+    f8 capacity_bytes  # that it could have carried by the last change of its rate
+    f8 capacity_s  # time of that change
+    i8 head tail busy serving_flow serving_tx serving_hop
+    f8 waiting_bytes  # of a link that counts them
+    f8 finish_s idle_since_s red_average_packets red_count draws codel_first_above_s codel_next_drop_s codel_count
+    f8 codel_last_count
+    i8 codel_dropping
+    i8 free_entry  # of several queues
+    i8 new_first new_last old_first old_last
+    f8 probability  # of a controller
+    f8 old_delay_s next_update_s burst_left_s accumulated credit_bytes tokens_bytes tokens_s
+    # cumulative
+    f8 queue_changed_s
+    f8 queue_byte_s  # integral of the waiting bytes
+    f8 arrived_bytes dropped_bytes marked_bytes served_bytes
+    # a varying rate (traces): which trace, or the generator of one
+    i8 trace_index  # among those of the batch; -1: none
+    i8 trace_kind trace_at trace_rows
+    f8 trace_length_s
+    f8 trace_bytes  # that one length carries
+    f8 peak_Bps
+    i8 generator  # 0: none
+    f8 generator_mean_Bps generator_a generator_b generator_c generator_d
+    i8 trace_row  # in which the newest service ends
+    f8 trace_begin_s  # of the repetition that it lies in
+    f8 trace_left_bytes  # of its opportunity
+    f8 last_arrival_s  # behind it, of the packets so far
+    """
 )
 
-FLOW_DTYPE = np.dtype(
-    [
-        # path
-        ("index", "<i8"),
-        ("n_hops", "<i8"),
-        ("path_rtt_s", "<f8"),  # propagation
-        ("told_rtt_s", "<f8"),  # Rm that the sender goes by
-        ("rtt_known", "<i8"),
-        ("access_s", "<f8"),
-        ("return_s", "<f8"),
-        ("burst_s", "<f8"),  # 0: packets are paced one by one
-        ("loss_rate", "<f8"),
-        ("mss_bytes", "<f8"),
-        ("ecn", "<i8"),  # CODEPOINTS
-        ("start_s", "<f8"),
-        ("stop_s", "<f8"),
-        ("ack_every", "<i8"),
-        ("ack_timeout_s", "<f8"),
-        ("jitter_kind", "<i8"),
-        ("jitter_s", "<f8"),
-        ("jitter_interval_s", "<f8"),
-        ("jitter_at_s", "<f8"),
-        ("jitter_table_at", "<i8"),  # delays of a replay
-        ("jitter_table_length", "<i8"),
-        ("ack_aggregation", "<i8"),
-        ("ack_aggregate_s", "<f8"),
-        ("ack_merge", "<i8"),
-        ("box", "<i8"),
-        ("workload", "<i8"),
-        ("offers", "<i8"),  # 1: what its application offers changes with time
-        ("workload_a", "<f8"),
-        ("workload_b", "<f8"),
-        ("sender_index", "<i8"),
-        ("monitor", "<i8"),  # -1: none
-        ("grid", "<i8"),  # -1: none
-        ("mask", "<i8"),
-        ("pool", "<i8"),  # of which it is a slot; -1: none
-        ("arrival", "<i8"),  # in it
-        ("tx_at", "<i8"),
-        ("sent_with_at", "<i8"),
-        ("segment_at", "<i8"),
-        ("resend_at", "<i8"),
-        ("ack_ring_at", "<i8"),
-        # what its path does beside queueing (path): losses in bursts, packets that others overtake, the way of its ACKs
-        *((f"{of}{name}", "<i8") for of in ("", "ack_") for name in ("bursts", "burst_bad")),  # 1: there are some; the state
-        *((f"{of}burst_{name}", "<f8") for of in ("", "ack_") for name in ("enter", "leave", "loss", "loss_between")),
-        *((name, "<i8") for name in ("reorders", "late_pipe", "late_at", "late_tail", "order_at", "order_tail")),
-        ("late_head", "<i8"),  # those below it are covered by ACKs, like the next
-        ("order_head", "<i8"),
-        ("late_share", "<f8"),
-        ("late_s", "<f8"),
-        *((name, "<i8") for name in ("ack_path", "ack_hops", "ack_pipe", "ack_out_at", "ack_out_tail")),
-        *((name, "<f8") for name in ("ack_bytes", "ack_loss_rate", "acks_sent", "acks_lost")),
-        # sender
-        ("started", "<i8"),
-        ("next_tx", "<i8"),
-        ("ack_next_tx", "<i8"),  # transmissions below it were covered by an ACK
-        ("loss_scan", "<i8"),  # SACK scoreboard: transmissions below it are acknowledged or found lost
-        ("acked_count", "<i8"),
-        ("acked_below_scan", "<i8"),
-        ("recovery_tx", "<i8"),
-        ("per_packet", "<i8"),  # 1: its CCA hears of each lost packet
-        ("newest_lost_tx", "<i8"),  # told to such a CCA
-        ("next_segment", "<i8"),
-        ("confirmed_below", "<i8"),  # cumulative acknowledgement, in segments
-        ("resend_head", "<i8"),
-        ("resend_tail", "<i8"),
-        ("ack_head", "<i8"),
-        ("ack_tail", "<i8"),
-        ("hold_s", "<f8"),  # for which a proxy holds ACKs
-        ("in_network", "<i8"),
-        ("inflight_bytes", "<f8"),
-        ("cwnd_bytes", "<f8"),
-        ("rate_Bps", "<f8"),
-        ("next_send_s", "<f8"),  # pacing: no packet before it, but for what is left of a burst
-        ("burst_left", "<f8"),  # packets
-        ("wake_s", "<f8"),  # pacing or application timer
-        ("rto_deadline_s", "<f8"),
-        ("rto_backoff", "<f8"),
-        ("srtt_s", "<f8"),
-        ("rttvar_s", "<f8"),
-        ("rtt_s", "<f8"),
-        ("min_rtt_s", "<f8"),
-        ("delivered_bytes", "<f8"),
-        ("delivered_s", "<f8"),
-        ("first_sent_s", "<f8"),
-        ("round_end_bytes", "<f8"),
-        ("app_limited_until_bytes", "<f8"),
-        ("app_segments", "<i8"),  # offered so far
-        ("app_next_s", "<f8"),
-        ("app_draws", "<f8"),
-        # a proxy that holds ACKs (ccenv.engine.compiled.holds)
-        ("hold_target_s", "<f8"),  # lambda
-        ("hold_window_s", "<f8"),  # 0: the hold never changes
-        ("hold_until_s", "<f8"),  # end of the window
-        ("hold_rtt_min_s", "<f8"),  # of the window
-        # receiver and jitter box
-        ("received_below", "<i8"),
-        ("received_high", "<i8"),  # newest segment received + 1
-        ("pending_acks", "<i8"),
-        ("last_received_tx", "<i8"),
-        ("ack_deadline_s", "<f8"),
-        ("last_release_s", "<f8"),
-        ("batch_end_s", "<f8"),
-        ("jitter_draws", "<f8"),
-        ("ack_batch_end_s", "<f8"),
-        ("ack_draws", "<f8"),
-        # cumulative
-        ("sent_bytes", "<f8"),
-        ("resent_bytes", "<f8"),
-        ("found_lost_bytes", "<f8"),
-        ("dropped_bytes", "<f8"),
-        ("random_lost_bytes", "<f8"),
-        ("goodput_bytes", "<f8"),
-        ("rtt_sum_s", "<f8"),
-        ("rtt_samples", "<f8"),
-        ("one_way_sum_s", "<f8"),
-        ("one_way_samples", "<f8"),
-        ("marked_bytes", "<f8"),
-        ("timeouts", "<f8"),
-        ("finished_s", "<f8"),
-        *RACK_FIELDS,
-    ]
+FLOW_DTYPE = make_record(
+    """
+    # path
+    i8 index n_hops
+    f8 path_rtt_s  # propagation
+    f8 told_rtt_s  # Rm that the sender goes by
+    i8 rtt_known
+    f8 access_s return_s
+    f8 burst_s  # 0: packets are paced one by one
+    f8 loss_rate mss_bytes
+    i8 ecn  # CODEPOINTS
+    f8 start_s stop_s
+    i8 ack_every
+    f8 ack_timeout_s
+    i8 jitter_kind
+    f8 jitter_s jitter_interval_s jitter_at_s
+    i8 jitter_table_at  # delays of a replay
+    i8 jitter_table_length ack_aggregation
+    f8 ack_aggregate_s
+    i8 ack_merge box workload
+    i8 offers  # 1: what its application offers changes with time
+    f8 workload_a workload_b
+    i8 sender_index
+    i8 monitor  # -1: none
+    i8 grid  # -1: none
+    i8 mask
+    i8 pool  # of which it is a slot; -1: none
+    i8 arrival  # in it
+    i8 tx_at sent_with_at segment_at resend_at ack_ring_at
+    # what its path does beside queueing (path): losses in bursts, packets that others overtake, the way of its ACKs
+    i8 bursts burst_bad ack_bursts ack_burst_bad
+    f8 burst_enter burst_leave burst_loss burst_loss_between ack_burst_enter ack_burst_leave ack_burst_loss
+    f8 ack_burst_loss_between
+    i8 reorders late_pipe late_at late_tail order_at order_tail
+    i8 late_head  # those below it are covered by ACKs, like the next
+    i8 order_head
+    f8 late_share late_s
+    i8 ack_path ack_hops ack_pipe ack_out_at ack_out_tail
+    f8 ack_bytes ack_loss_rate acks_sent acks_lost
+    # sender
+    i8 started next_tx
+    i8 ack_next_tx  # transmissions below it were covered by an ACK
+    i8 loss_scan  # SACK scoreboard: transmissions below it are acknowledged or found lost
+    i8 acked_count acked_below_scan recovery_tx
+    i8 per_packet  # 1: its CCA hears of each lost packet
+    i8 newest_lost_tx  # told to such a CCA
+    i8 next_segment
+    i8 confirmed_below  # cumulative acknowledgement, in segments
+    i8 resend_head resend_tail ack_head ack_tail
+    f8 hold_s  # for which a proxy holds ACKs
+    i8 in_network
+    f8 inflight_bytes cwnd_bytes rate_Bps
+    f8 next_send_s  # pacing: no packet before it, but for what is left of a burst
+    f8 burst_left  # packets
+    f8 wake_s  # pacing or application timer
+    f8 rto_deadline_s rto_backoff srtt_s rttvar_s rtt_s min_rtt_s delivered_bytes delivered_s first_sent_s
+    f8 round_end_bytes app_limited_until_bytes
+    i8 app_segments  # offered so far
+    f8 app_next_s app_draws
+    # a proxy that holds ACKs (ccenv.engine.compiled.holds)
+    f8 hold_target_s  # lambda
+    f8 hold_window_s  # 0: the hold never changes
+    f8 hold_until_s  # end of the window
+    f8 hold_rtt_min_s  # of the window
+    # receiver and jitter box
+    i8 received_below
+    i8 received_high  # newest segment received + 1
+    i8 pending_acks last_received_tx
+    f8 ack_deadline_s last_release_s batch_end_s jitter_draws ack_batch_end_s ack_draws
+    # cumulative
+    f8 sent_bytes resent_bytes found_lost_bytes dropped_bytes random_lost_bytes goodput_bytes rtt_sum_s rtt_samples
+    f8 one_way_sum_s one_way_samples marked_bytes timeouts finished_s
+    # RACK
+    i8 rack  # 0: losses by duplicates, and nothing below is used
+    i8 resent_at  # per segment: number + 1 once it was sent again
+    i8 first_segment
+    i8 fack  # newest segment that has arrived
+    f8 rack_rtt_s  # RTT of the newest transmission that has arrived
+    i8 reordering_seen
+    f8 reordering_s  # the reordering window, in steps of a quarter of the smallest RTT
+    i8 reordering_steps
+    i8 reordering_persists  # recoveries for which they are kept
+    i8 dsack_below  # segment with which the round ends in which something arrived twice
+    i8 recovering
+    i8 recovery_below  # segment with which the recovery ends
+    i8 hole_tx hole_seen
+    i8 timer  # what rto_deadline_s is for
+    f8 rto_expires_s
+    i8 probe_tx
+    f8 probe_samples  # RTT samples when it was sent
+    i8 beyond_window  # what may be sent although the window is full
+    """
 )
 
 # A pipe brings packets of one flow to one of its hops after a constant delay.
 PIPE_DTYPE = np.dtype([("flow", "<i8"), ("hop", "<i8"), ("ring_at", "<i8"), ("mask", "<i8"), ("head", "<i8"), ("tail", "<i8")])
 
 # A box holds packets of one flow as an adversary decides.
-BOX_DTYPE = np.dtype(
-    [
-        ("flow", "<i8"),
-        ("ring_at", "<i8"),
-        ("mask", "<i8"),
-        ("head", "<i8"),
-        ("tail", "<i8"),
-        ("decision_s", "<f8"),
-        ("decisions", "<i8"),
-        ("init_at", "<i8"),
-        ("play_at", "<i8"),
-        ("state_at", "<i8"),
-        ("link_rate_Bps", "<f8"),
-        ("buffer_bytes", "<f8"),
-        ("rtt_s", "<f8"),
-    ]
+BOX_DTYPE = make_record(
+    """
+    i8 flow ring_at mask head tail
+    f8 decision_s
+    i8 decisions init_at play_at state_at
+    f8 link_rate_Bps buffer_bytes rtt_s
+    """
 )
 
 # A grid steps the beliefs of a flow; the function at step_at sets next_s and, where a program decides, rate_Bps.
-GRID_DTYPE = np.dtype(
-    [
-        ("flow", "<i8"),
-        ("watches", "<i8"),  # 1: nothing is set
-        ("step_at", "<i8"),
-        ("beliefs_at", "<i8"),
-        ("flow_at", "<i8"),
-        ("next_s", "<f8"),
-        ("rate_Bps", "<f8"),
-    ]
+GRID_DTYPE = make_record(
+    """
+    i8 flow
+    i8 watches  # 1: nothing is set
+    i8 step_at beliefs_at flow_at
+    f8 next_s rate_Bps
+    """
 )
 
-# Those from fq_codel on have several queues (aqm.lists).
+# Those from fq_codel on have several queues (``dequeue``).
 DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3, "pie": 4, "fq_codel": 5, "dualpi2": 6}
 CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
@@ -400,22 +267,9 @@ STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(S
 
 # What is logged at intervals, per flow and per link: state and cumulative counts.
 FLOW_LOG = (
-    "cwnd_bytes",
-    "rate_Bps",
-    "inflight_bytes",
-    "rtt_s",
-    "sent_bytes",
-    "resent_bytes",
-    "found_lost_bytes",
-    "dropped_bytes",
-    "random_lost_bytes",
-    "goodput_bytes",
-    "rtt_sum_s",
-    "rtt_samples",
-    "one_way_sum_s",
-    "one_way_samples",
-    "marked_bytes",
-    "timeouts",
+    *("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s", "sent_bytes"),
+    *("resent_bytes", "found_lost_bytes", "dropped_bytes", "random_lost_bytes", "goodput_bytes"),
+    *("rtt_sum_s", "rtt_samples", "one_way_sum_s", "one_way_samples", "marked_bytes", "timeouts"),
 )
 LINK_LOG = ("queue_bytes", "queue_byte_s", "arrived_bytes", "dropped_bytes", "marked_bytes", "served_bytes", "rate_Bps")
 
@@ -455,9 +309,7 @@ def note(run, event, time_s, fl, link, tx):
 def ordered(rows: np.ndarray, until_s: float) -> np.ndarray:
     """Return what was logged up to a time as LOG_DTYPE, in the order of time; what happened at one time stays in its order.
 
-    Args:
-        rows: (n, EVENT_STRIDE) as the kernel wrote them: deliveries are known before their time.
-        until_s: end of the run.
+    ``rows`` are (n, EVENT_STRIDE) as the kernel wrote them: deliveries are known before their time.
     """
     rows = rows[rows[:, LOG_TIME] <= until_s]
     rows = rows[np.argsort(rows[:, LOG_TIME], kind="stable")]

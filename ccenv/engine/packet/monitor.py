@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.callbacks import make_record
 from ccenv.agents.interface.actions import PROBE_FIELDS, START_SEGMENTS, action, follow_probes, set_by_action
 from ccenv.agents.interface.interface import Clock, Interface
 from ccenv.agents.interface.signals import SHARE_WEIGHT, UNKNOWN_RTT_S
@@ -27,7 +28,7 @@ from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.arrivals import UNLIMITED
-from ccenv.engine.packet.rates.service import capacity_bytes
+from ccenv.engine.packet.service import capacity_bytes
 from ccenv.engine.packet.transport import pace_on, rto_s
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
@@ -42,52 +43,37 @@ SHORTEST_INTERVAL_S = 1e-5
 SHARE, SHARE_DELIVERED = range(2)
 SHARE_STRIDE = 2
 
-MONITOR_DTYPE = np.dtype(
-    [
-        # what it is for
-        ("flow", "<i8"),
-        ("link", "<i8"),  # the slowest of the flow's route
-        ("clock", "<i8"),
-        ("clock_count", "<f8"),
-        ("common", "<i8"),
-        ("sets", "<i8"),
-        ("action_number", "<i8"),
-        ("action_first", "<f8"),
-        ("action_second", "<f8"),
-        ("start_rate_Bps", "<f8"),  # 0: start_segments per told Rm
-        ("start_segments", "<f8"),
-        ("decide_at", "<i8"),
-        ("policy_at", "<i8"),
-        ("measures_at", "<i8"),
-        ("shares_at", "<i8"),
-        ("grid", "<i8"),  # with its beliefs; -1: none
-        # decisions
-        ("decisions", "<i8"),
-        ("due", "<i8"),  # 1: a decision is awaited from outside
-        ("over", "<i8"),  # 1: no decision will follow
-        ("asked", "<f8"),  # the action that was decided
-        ("action", "<f8"),  # the one that holds
-        ("action_before", "<f8"),
-        ("acks_left", "<f8"),  # until the next decision
-        # the interval
-        ("since_s", "<f8"),
-        ("sent_bytes", "<f8"),  # at its start, like the next ones
-        ("delivered_bytes", "<f8"),
-        ("lost_bytes", "<f8"),
-        ("marked_bytes", "<f8"),
-        ("capacity_bytes", "<f8"),
-        ("served_bytes", "<f8"),
-        ("samples", "<f8"),  # in it, like the next ones
-        ("rtt_sum_s", "<f8"),
-        ("rtt_min_s", "<f8"),
-        ("time_sum_s", "<f8"),  # of ACKs, since its start
-        ("time_square_sum", "<f8"),
-        ("time_rtt_sum", "<f8"),
-        ("gap_square_sum", "<f8"),
-        ("first_ack_s", "<f8"),
-        ("last_ack_s", "<f8"),
-        *PROBE_FIELDS,
-    ]
+MONITOR_DTYPE = make_record(
+    """
+    # what it is for
+    i8 flow
+    i8 link  # the slowest of the flow's route
+    i8 clock
+    f8 clock_count
+    i8 common sets action_number
+    f8 action_first action_second
+    f8 start_rate_Bps  # 0: start_segments per told Rm
+    f8 start_segments
+    i8 decide_at policy_at measures_at shares_at
+    i8 grid  # with its beliefs; -1: none
+    # decisions
+    i8 decisions
+    i8 due  # 1: a decision is awaited from outside
+    i8 over  # 1: no decision will follow
+    f8 asked  # the action that was decided
+    f8 action  # the one that holds
+    f8 action_before
+    f8 acks_left  # until the next decision
+    # the interval
+    f8 since_s
+    f8 sent_bytes  # at its start, like the next ones
+    f8 delivered_bytes lost_bytes marked_bytes capacity_bytes served_bytes
+    f8 samples  # in it, like the next ones
+    f8 rtt_sum_s rtt_min_s
+    f8 time_sum_s  # of ACKs, since its start
+    f8 time_square_sum time_rtt_sum gap_square_sum first_ack_s last_ack_s
+    """,
+    *PROBE_FIELDS,
 )
 
 
@@ -208,15 +194,7 @@ def begin_interval(a, monitor, now_s):
 
 @kernel
 def fill_measures(a, run, monitor, now_s, m):
-    """Write what is known of a monitor's flow at a decision.
-
-    Args:
-        a: arrays of the run (``kernel.PacketArrays``).
-        run: its record.
-        monitor: of the flow.
-        now_s: time of the decision.
-        m: a record of MEASURES; keeps the extremes of the intervals so far.
-    """
+    """Write what is known of a monitor's flow at a decision into MEASURES, which keep the extremes of the intervals so far."""
     fl, ln = a.flows[monitor.flow], a.links[monitor.link]
     first = monitor.decisions == 0
     if first:

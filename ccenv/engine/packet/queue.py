@@ -30,7 +30,7 @@ from ccenv.engine.packet.layout import (
     TX_STRIDE,
     note,
 )
-from ccenv.engine.packet.rates.service import service_end_s
+from ccenv.engine.packet.service import service_end_s
 
 ACCEPT, MARK, DROP = 0, 1, 2
 MOST_MARKED = 0.1  # RFC 8033 s.5.1: mark_ecnth

@@ -33,12 +33,7 @@ _ALIGNMENT = 64  # bytes
 
 
 class LocalRecord(types.Type):  # type: ignore[misc]
-    """The type of a local copy.
-
-    Args:
-        record: type of what it is a copy of.
-        known: names and values of the fields that the compiler knows.
-    """
+    """The type of a local copy of a record; ``known`` are names and values of the fields that the compiler knows."""
 
     def __init__(self, record: types.Record, known: tuple[tuple[str, float], ...]) -> None:
         self.record, self.known = record, dict(known)
@@ -92,11 +87,7 @@ def _copy_local(builder: Any, target: Any, source: Any, size: int) -> None:
 
 
 def copies_of(known: Mapping[str, float]) -> Any:
-    """Return a compiled function that copies a record.
-
-    Args:
-        known: values of fields; every record that is copied must have them (``fits``). Code that sets one is not compiled.
-    """
+    """Return a compiled function that copies a record with known fields (``fits``). Code that sets one is not compiled."""
     fixed = tuple(sorted(known.items()))
 
     @intrinsic
@@ -174,14 +165,9 @@ def is_single(a, run):
 
 @kernel(forceinline=True)
 def advance_single(a, network, sources, end_s, max_events):
-    """Process the events of the link and the flow up to the first one of another source.
+    """Process the events of the link and the flow up to the first one of another source, or ``end_s``, exclusive.
 
-    Args:
-        a: arrays of the network, for which ``is_single`` holds; the flow has begun.
-        network: its record.
-        sources: the numbers of the event sources.
-        end_s: exclusive.
-        max_events: that the network may take in all.
+    ``is_single`` holds for the network, and the flow has begun.
     """
     tree, watching = network.tree_at, a.monitors[max(a.flows[0].monitor, 0)]
     end_s = min(end_s, load(tree, LEAVES + RATE_CHANGES))  # at equal times the source with the lowest number is first

@@ -12,7 +12,7 @@ import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, smallest_of, store
-from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
+from ccenv.engine.packet.dequeue import FQ, put_in, take_out, taken_bytes
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
@@ -26,23 +26,14 @@ from ccenv.engine.packet.layout import (
     note,
 )
 from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, packet_bytes, serve_head, verdict
-from ccenv.engine.packet.rates.service import service_end_s
 from ccenv.engine.packet.receiver import receive
+from ccenv.engine.packet.service import service_end_s
 
 
 class Sources(NamedTuple):
-    """The numbers of the event sources. Number 0 are the rate changes.
+    """The numbers of the event sources, of the first link, flow and so on; boxes are those with an adversary.
 
-    Attributes:
-        links: of the first link.
-        flows: of the first flow.
-        pipes: of the first pipe.
-        boxes: of the first jitter box with an adversary.
-        grids: of the first grid of beliefs.
-        monitors: of the first monitor.
-        tick: of the tick of all CCAs.
-        log: of the log.
-        arrivals: of transfers that come.
+    Number 0 are the rate changes. ``tick`` is the one of all CCAs, ``arrivals`` are transfers that come.
     """
 
     links: int

@@ -15,15 +15,19 @@ from pydantic import Field, model_validator
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import did_you_mean
 from ccenv.base.random import uniform
-from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer, Red
+from ccenv.engine.packet.generators import PEAK, Generator, Leo, with_mean_rate
 from ccenv.engine.packet.layout import MAX_HOPS
-from ccenv.engine.packet.rates.spec import PEAK, Generator, Leo, RateStep, with_mean_rate
 from ccenv.network.links import load_trace
 from ccenv.network.path import DEFAULT_MSS_BYTES
 
 SMALLEST_PACKET_BYTES, LARGEST_PACKET_BYTES = 20.0, 65_536.0
 ACK_BYTES = 40.0  # RFC 3449 s.2: an ACK without options
 SHORTEST_EXTRA_S, LONGEST_EXTRA_S = 1e-5, 10.0
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Duration = Annotated[float, Field(ge=1e-4, le=10, allow_inf_nan=False)]
 
 
 class LossBursts(StrictModel):
@@ -42,7 +46,7 @@ class LossBursts(StrictModel):
     burst-noise channels, BSTJ 1963. Names p, r, 1-h, 1-k as in tc-netem(8), gemodel.
     """
 
-    enter: float = Field(ge=0, le=1, allow_inf_nan=False)
+    enter: Share
     leave: float = Field(gt=0, le=1, allow_inf_nan=False)
     loss: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     loss_between: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
@@ -111,8 +115,6 @@ CURVES: dict[str, tuple[tuple[float, float], ...]] = {
     ),
 }  # fmt: skip
 
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
 
 class Arrivals(StrictModel):
     """Transfers that come one after the other, each as a new flow of its own.
@@ -132,9 +134,9 @@ class Arrivals(StrictModel):
     flows: int = Field(ge=1, le=MAX_ARRIVALS)
     slots: int = Field(default=256, ge=1, le=MAX_SLOTS)
     load: float | None = Field(default=None, gt=0, le=10)
-    per_s: Rate | None = None
+    per_s: Positive | None = None
     fan_in: int = Field(default=0, ge=0, le=MAX_SLOTS)
-    every_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    every_s: NotNegative = 0.0
     sizes: Literal["web_search", "hadoop", "pareto", "fixed"] = "fixed"
     size_bytes: float = Field(default=0.0, ge=0, le=1e12)
 
@@ -158,17 +160,7 @@ class Arrivals(StrictModel):
         return sum((q - p) * (a + b) / 2.0 for (a, p), (b, q) in pairwise(points))
 
     def drawn(self, key: int, flow: int, start_s: float, link_Bps: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return when transfers come and how large they are.
-
-        Args:
-            key: of the random numbers: the seed of the run.
-            flow: place of the flow in the scenario.
-            start_s: begin of the process.
-            link_Bps: rate that ``load`` is a share of.
-
-        Returns:
-            (flows,) seconds, ascending, and (flows,) bytes.
-        """
+        """Return when transfers come, in seconds, ascending, and their bytes, (flows,) each; ``key`` is the seed of the run."""
         seed, own, n = float(key), float(flow), self.flows
         shares = np.array([uniform(seed, 0.0, own, SIZE_COUNTER + k) for k in range(n)])
         if self.kind == "incast":
@@ -190,15 +182,134 @@ class Arrivals(StrictModel):
         return sizes
 
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 MAX_FLOWS = 256
 SHORTEST_PHASE_S = 1e-4  # of workloads
 SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
 MAX_DELAYS = 1_000_000  # of a replay
 LONGEST_BURST_S = 0.1  # of pacing
 L4S_SENDERS = ("prague",)  # which reduce in proportion to the marks
+
+
+class Red(StrictModel):
+    """Random early detection with the parameters of ns-2, gentle off (Floyd, Jacobson 1993).
+
+    Attributes:
+        min_packets: averaged queue below which nothing is dropped.
+        max_packets: averaged queue from which everything is dropped.
+        max_probability: drop probability just below max_packets (ns-2: 1 / linterm).
+        weight: weight of the newest queue in the average.
+        ecn: mark instead of dropping between the thresholds.
+    """
+
+    min_packets: NotNegative = 5.0
+    max_packets: Positive = 15.0
+    max_probability: float = Field(default=0.1, gt=0, le=1)
+    weight: float = Field(default=0.002, gt=0, le=1)
+    ecn: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Red:
+        if self.max_packets <= self.min_packets:
+            raise ValueError(f"max_packets {self.max_packets:g} is not above min_packets {self.min_packets:g}")
+        return self
+
+
+class Codel(StrictModel):
+    """CoDel (RFC 8289): constants of section 4.2 and 4.3.
+
+    Attributes:
+        target_s: standing delay that is tolerated.
+        interval_s: for so long.
+        ecn: mark packets that can be marked instead of dropping them (s.5.5 leaves it open; RFC 8290 s.4.2 does it).
+    """
+
+    target_s: Duration = 0.005
+    interval_s: Duration = 0.1
+    ecn: bool = False
+
+
+class FqCodel(StrictModel):
+    """FQ-CoDel (RFC 8290): a queue per flow, served by deficit round robin with new flows first, CoDel in each.
+
+    Attributes:
+        quantum_bytes: of a turn (s.5.2.4).
+        codel: whether CoDel runs in the queues; without it they are isolated only, and the fullest one is cut.
+        target_s, interval_s, ecn: of CoDel (s.5.2.1, 5.2.2, 5.2.5).
+    """
+
+    quantum_bytes: Annotated[float, Field(ge=64, le=1e6, allow_inf_nan=False)] = 1514.0
+    codel: bool = True
+    target_s: Duration = 0.005
+    interval_s: Duration = 0.1
+    ecn: bool = True
+
+
+class Pie(StrictModel):
+    """PIE (RFC 8033).
+
+    Attributes:
+        target_s: QDELAY_REF (s.4.2, 5.1).
+        update_s: T_UPDATE (s.4.2).
+        alpha, beta: 1/s (s.4.2).
+        burst_s: MAX_BURST (s.4.4), for which drops wait at first.
+        ecn: mark packets that can be marked up to a probability of 10 % (s.5.1).
+    """
+
+    target_s: Duration = 0.015
+    update_s: Duration = 0.015
+    alpha: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.125
+    beta: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1.25
+    burst_s: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.15
+    ecn: bool = False
+
+
+class DualPi2(StrictModel):
+    """DualQ Coupled AQM with PI2 (RFC 9332 appendix A).
+
+    Attributes:
+        target_s: of the classic queue (A.1).
+        update_s: Tupdate (A.1).
+        alpha, beta: Hz (A.1).
+        coupling: k (A.1).
+        ramp_start_s, ramp_s: from which delay on, and over which range, the L4S queue marks by itself (A.1).
+        classic_share: of the link that the classic queue gets at least while both wait (s.2.4: weighted round robin).
+        overload: classic drop probability from which packets of both queues are dropped whatever their codepoint (A.2).
+    """
+
+    target_s: Duration = 0.015
+    update_s: Duration = 0.016
+    alpha: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.16
+    beta: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 3.2
+    coupling: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 2.0
+    ramp_start_s: Duration = 0.0008
+    ramp_s: Share = 0.0004
+    classic_share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.1
+    overload: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
+
+
+class Policer(StrictModel):
+    """A token bucket before the queue: what finds no token is dropped (RFC 2475 s.2.3.3.3; RFC 2697 with one colour).
+
+    Attributes:
+        rate_Bps: at which tokens come.
+        burst_bytes: that the bucket holds.
+    """
+
+    rate_Bps: Positive
+    burst_bytes: Positive
+
+    @model_validator(mode="after")
+    def _holds_a_packet(self) -> Policer:
+        if self.burst_bytes < 64:
+            raise ValueError(f"burst_bytes {self.burst_bytes:g} holds no packet")
+        return self
+
+
+class RateStep(StrictModel):
+    """From time_s on the link serves at rate_Bps; 0: an outage."""
+
+    time_s: Positive
+    rate_Bps: NotNegative
 
 
 class LinkSpec(StrictModel):
@@ -217,7 +328,7 @@ class LinkSpec(StrictModel):
         threshold_packets: for ecn: packets that wait when an arriving one is marked.
         rate_steps: ascending in time.
         trace: its rate over time instead: a shipped trace or a file (``ccenv.network.links``). ``rate_Bps`` is then the mean.
-        generator: the same, made from the seed (``ccenv.engine.packet.rates.spec``).
+        generator: the same, made from the seed (``ccenv.engine.packet.generators``).
     """
 
     name: str = "bottleneck"

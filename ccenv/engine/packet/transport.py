@@ -103,13 +103,10 @@ def set_reordering_window(fl):
 
 @kernel
 def take_delivery(fl, newest_tx, arrivals, acked_bytes):
-    """Learn from an ACK (s.6.2, steps 2 and 4).
+    """Learn from an ACK that was taken (s.6.2, steps 2 and 4).
 
-    Args:
-        fl: the flow, after the ACK was taken.
-        newest_tx: next to the newest transmission that was acknowledged before.
-        arrivals: transmissions that this ACK says have arrived.
-        acked_bytes: of segments that have arrived for the first time.
+    Before it ``newest_tx`` was next to the newest acknowledged transmission; it says that ``arrivals`` transmissions have
+    arrived, and ``acked_bytes`` of segments for the first time.
     """
     fl.beyond_window = NO_PACKET
     if fl.ack_next_tx > newest_tx:

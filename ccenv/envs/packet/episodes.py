@@ -14,9 +14,9 @@ from ccenv.engine.compiled.calls import extras_of
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning, trace_fields, trace_names
 from ccenv.engine.packet.batch.players import Beginnings, SenderTable, policy_deciders
+from ccenv.engine.packet.generators import PEAK, parameter_field
 from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
 from ccenv.engine.packet.monitor import Decider
-from ccenv.engine.packet.rates.spec import PEAK, parameter_field
 from ccenv.engine.packet.spec import WorkloadSpec
 from ccenv.envs.curve.distribution import draw_numbers
 from ccenv.envs.curve.settings import EXTERNAL

@@ -13,8 +13,7 @@ from oracles.packet_trace import made
 
 import ccenv
 from ccenv.base.errors import CcenvError
-from ccenv.engine.packet.rates.generate import made_trace
-from ccenv.engine.packet.rates.spec import Cellular, Leo, Wifi
+from ccenv.engine.packet.generators import Cellular, Leo, Wifi, made_trace
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask
 from ccenv.simulation import Result

@@ -11,7 +11,7 @@ import pytest
 
 from ccenv.base.errors import InputError, UnknownNameError
 from ccenv.cli.main import main
-from ccenv.engine.packet.rates.generate import made_trace
+from ccenv.engine.packet.generators import made_trace
 from ccenv.network.links import LinkTrace, load_trace, read_trace, save_trace, shipped_traces
 
 

@@ -48,7 +48,7 @@ _REFUSED = {
 
 
 class PacketBatch:
-    """Networks of one form, run by one call of the kernel.
+    """Networks of one form, run by one call of the kernel; results do not depend on the number of threads.
 
     Args:
         form: what they have in common.
@@ -57,10 +57,7 @@ class PacketBatch:
         log_rows: rows of the log of each; 0: none.
         log_s: interval of the log.
         packet_log: rows that the packet log of each keeps; 0: none.
-        threads: that share the networks among them; results do not depend on it.
-
-    Attributes:
-        arrays: ``kernel.PacketArrays``.
+        threads: that share the networks among them.
     """
 
     def __init__(
@@ -113,15 +110,7 @@ class PacketBatch:
         self._packet_logs = np.empty((size, packet_log, EVENT_STRIDE))
 
     def begin(self, which: np.ndarray, beginnings: Beginnings) -> None:
-        """Begin some networks anew.
-
-        Args:
-            which: (k,) indices.
-            beginnings: k rows.
-
-        Raises:
-            EngineError: where one needs more memory than the batch was made with.
-        """
+        """Begin the networks ``which``, (k,), anew. Raises EngineError where one needs more memory than the batch has."""
         words = begin_networks(which, self.arrays, self.form.tables, beginnings, self._memory, self.form.record, self._log_s)
         if (self.arrays.run["error"][which] == ERROR_MEMORY).any():
             raise EngineError(f"a network needs {words} words of memory; the batch was made with {self._memory.rings.shape[1]}")
@@ -140,14 +129,10 @@ class PacketBatch:
         return rows
 
     def advance(self, until_s: np.ndarray, max_events: int, which: np.ndarray | None = None) -> None:
-        """Let each network run up to its time (exclusive), an error, or a decision that is awaited from outside.
+        """Let each network run up to its time, (B,), exclusive, an error, or a decision that is awaited from outside.
 
-        Decisions that are awaited are those of ``arrays.monitors["asked"]``.
-
-        Args:
-            until_s: (B,).
-            max_events: that a network may take in all.
-            which: (k,) indices; None: all. The others stay where they are.
+        Decisions that are awaited are those of ``arrays.monitors["asked"]``. Networks that are not ``which``, (k,), stay where
+        they are.
         """
         networks = self._all if which is None else which
         share(lambda first, last: advance(networks[first:last], self.arrays, until_s, max_events), len(networks), self.threads)
@@ -197,11 +182,7 @@ def _zeros_on_lines(rows: int, words: int) -> np.ndarray:
 
 
 def needed_words(form: Form, beginnings: Beginnings) -> int:
-    """Return how many words of memory the largest of some networks needs.
-
-    Raises:
-        InputError: for one that cannot be built.
-    """
+    """Return how many words of memory the largest of some networks needs. Raises InputError for one that cannot be built."""
     trial = PacketBatch(form, len(beginnings.keys), 0)
     which = np.arange(trial.size)
     words = int(begin_networks(which, trial.arrays, form.tables, beginnings, trial._memory, form.record, 1.0))

@@ -1,18 +1,21 @@
-"""From the description of a network to records: what all networks of a batch share, and what one begins with."""
+"""From the description of a network to records: what all networks of a batch share, what one begins with, slots of transfers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ccenv.agents.callbacks import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import InputError
 from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.packet.arrivals import ARRIVAL_WIDTH, COME_S, DONE_S, POOL, SEGMENTS
 from ccenv.engine.packet.batch.players import Beginnings, SenderTable, Tables
-from ccenv.engine.packet.batch.slots import Slots
+from ccenv.engine.packet.generators import generator_record
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     AGGREGATIONS,
@@ -32,21 +35,123 @@ from ccenv.engine.packet.layout import (
     WORKLOADS,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
-from ccenv.engine.packet.rates.generate import generator_record
 from ccenv.engine.packet.sources import sources_of
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, LossBursts, NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.links import load_trace
 
+MAX_BYTES = 2 << 30  # of the rings of a run with transfers that come and go
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Transfers of a run and their slots.
+
+    Attributes:
+        network: as it runs: every flow with arrivals stands as often as it has slots.
+        owners: (flows of the run,) the flow of the given network that each belongs to.
+        pooled: (flows of the run,) its pool, -1 for others.
+        arrivals: (n, ARRIVAL_WIDTH) in the order of time; the kernel writes into it when each is done; infinite: no slot.
+        transfer_bytes: (n,) their sizes.
+        pools: begin of each pool in it, then the pools: how many slots are free, and which.
+    """
+
+    network: NetworkSpec
+    owners: np.ndarray
+    pooled: np.ndarray
+    arrivals: np.ndarray
+    transfer_bytes: np.ndarray
+    pools: np.ndarray
+
+    def _rows(self, flow: int) -> np.ndarray:
+        pools = sorted({int(pool) for pool in self.pooled[self.owners == flow] if pool >= 0})
+        mine: np.ndarray = np.isin(self.arrivals[:, POOL], pools)
+        return mine
+
+    def transfers(self, flow: int) -> np.ndarray:
+        """Return the transfers of a flow of the given network: (n, 3) bytes, begin and end in seconds; NaN: not done."""
+        mine = self._rows(flow)
+        ends_s = self.arrivals[mine, DONE_S]
+        return np.column_stack(
+            [self.transfer_bytes[mine], self.arrivals[mine, COME_S], np.where(np.isinf(ends_s), np.nan, ends_s)]
+        )
+
+    def turned_away(self, flow: int) -> int:
+        """Return how many transfers of a flow have found no free slot."""
+        return int(np.isinf(self.arrivals[self._rows(flow), DONE_S]).sum())
+
+    def summed(self, log: np.ndarray) -> np.ndarray:
+        """Return a log of all flows of the run, (rows, flows), as one of the given flows: slots added, of RTTs the largest."""
+        first = [int(np.argmax(self.owners == flow)) for flow in range(int(self.owners.max()) + 1)]
+        out = log[:, first].copy()
+        for flow in sorted({int(owner) for owner in self.owners[self.pooled >= 0]}):
+            slot_logs = log[:, self.owners == flow]
+            for name in log.dtype.names or ():
+                out[name][:, flow] = slot_logs[name].max(axis=1) if name == "rtt_s" else _finite(slot_logs[name]).sum(axis=1)
+        return out
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Return values with 0 for those of slots that have no rate or window."""
+    finite: np.ndarray = np.where(np.isfinite(values), values, 0.0)
+    return finite
+
+
+def laid_out(network: NetworkSpec, seed: int) -> Slots:
+    """Return the slots of a network with arrivals; the seed keys times and sizes."""
+    flows, owners, pooled, parts, sizes = [], [], [], [], []
+    begins: list[int] = []
+    pools: list[float] = []
+    n_pools = sum(flow.arrivals is not None for flow in network.flows)
+    for index, flow in enumerate(network.flows):
+        arrivals = flow.arrivals
+        if arrivals is None:
+            flows.append(flow)
+            owners.append(index)
+            pooled.append(-1)
+            continue
+        slowest = min(network.links[link].rate_Bps for link in network.route_of(index))
+        times_s, size_bytes = arrivals.drawn(seed, index, flow.start_s, slowest)
+        rows = np.full((len(times_s), ARRIVAL_WIDTH), np.nan)
+        rows[:, COME_S], rows[:, POOL] = times_s, len(begins)
+        rows[:, SEGMENTS] = np.maximum(1.0, np.ceil(size_bytes / network.mss_of(index)))
+        parts.append(rows)
+        sizes.append(size_bytes)
+        first = len(flows)
+        begins.append(n_pools + len(pools))
+        pools += [float(arrivals.slots), *map(float, reversed(range(first, first + arrivals.slots)))]
+        flows += [flow.model_copy(update={"arrivals": None})] * arrivals.slots
+        owners += [index] * arrivals.slots
+        pooled += [len(begins) - 1] * arrivals.slots
+    table, transfer_bytes = np.concatenate(parts), np.concatenate(sizes)
+    order = np.argsort(table[:, COME_S], kind="stable")
+    return Slots(
+        network.model_copy(update={"flows": tuple(flows)}),
+        np.array(owners),
+        np.array(pooled),
+        np.ascontiguousarray(table[order]),
+        transfer_bytes[order],
+        np.array([*map(float, begins), *pools]),
+    )
+
+
+def check_slots(slots: Slots, senders: Sequence[Sender], words: int) -> None:
+    """Raise InputError for a sender of transfers that is no plain CCA, or a run beyond memory."""
+    for flow in sorted({int(owner) for owner in slots.owners[slots.pooled >= 0]}):
+        if not isinstance(senders[flow], ClassicSender):
+            raise InputError(f"flow {flow}: transfers that come and go need a classic CCA, not {senders[flow].name!r}")
+    if 8 * words > MAX_BYTES:
+        count = len(slots.owners)
+        raise InputError(
+            f"{count} flows at once need {8 * words / 2**30:.3g} GiB; at most {MAX_BYTES / 2**30:g}: take fewer slots, "
+            f"{math.floor(count * MAX_BYTES / (8 * words))} at most, or smaller buffers"
+        )
+
 
 class Form:
     """What the networks of a batch have in common: links, flows, routes, who decides, and what plays their jitter boxes.
 
-    Attributes:
-        network: one of them; numbers may differ in the others.
-        table: the senders; a flow's ``sender_index`` names its row.
-        record: (1,) RUN_DTYPE with the numbers of links, flows and so on.
-        tables: what the kernel shares among the networks.
+    ``network`` is one of them; numbers may differ in the others. ``record`` is (1,) RUN_DTYPE.
     """
 
     def __init__(
@@ -58,15 +163,10 @@ class Form:
         gridded: Sequence[int],
         traces: Sequence[str] = (),
     ) -> None:
-        """Build it.
+        """Build it from one network. Where a flow of another one has an access delay, that of this one does too.
 
-        Args:
-            network: links and flows. Where a flow of some network of the batch has an access delay, that of this one does too.
-            table: senders.
-            deciders: by flow, of those that are monitored.
-            adversaries: by name, those that jitter boxes name.
-            gridded: flows that may have beliefs.
-            traces: names of all traces that links of the batch may have; those of the network by default.
+        ``deciders`` are by flow, ``adversaries`` by the names in jitter boxes; ``gridded`` flows may have beliefs; ``traces`` are
+        all that links of the batch may have, those of the network by default.
         """
         # Those that are asked from outside first: their rows are what a caller sees.
         ordered = sorted(deciders.items(), key=lambda item: (item[1].decide_at != 0, item[0]))
@@ -167,12 +267,7 @@ def trace_names(network: NetworkSpec) -> tuple[str, ...]:
 
 
 def trace_fields(name: str, names: Sequence[str]) -> dict[str, float]:
-    """Return what the record of a link with a trace holds of it, by field.
-
-    Args:
-        name: of the trace.
-        names: of all traces of the batch.
-    """
+    """Return what the record of a link with a trace holds of it, by field; ``names`` are all traces of the batch."""
     trace = load_trace(name)
     return {
         "trace_index": names.index(name),
@@ -185,13 +280,7 @@ def trace_fields(name: str, names: Sequence[str]) -> dict[str, float]:
 
 
 def link_record(spec: LinkSpec, index: int, traces: Sequence[str] = ()) -> np.ndarray:
-    """Return a link as it begins: (1,) LINK_DTYPE.
-
-    Args:
-        spec: the link.
-        index: its place.
-        traces: names of all traces of the batch; needed where it has one.
-    """
+    """Return a link as it begins: (1,) LINK_DTYPE; ``traces`` are the names of all traces of the batch, if it has one."""
     link = np.zeros(1, LINK_DTYPE)
     link["rate_Bps"], link["delay_s"], link["buffer_bytes"] = spec.rate_Bps, spec.delay_s, spec.buffer_bytes
     link["discipline"] = DISCIPLINES[spec.discipline]
@@ -225,14 +314,7 @@ def link_record(spec: LinkSpec, index: int, traces: Sequence[str] = ()) -> np.nd
 
 
 def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarray:
-    """Return a flow as it begins: (1,) FLOW_DTYPE.
-
-    Args:
-        spec: the flow.
-        index: its place.
-        hops: links of its route.
-        sender: row of its sender.
-    """
+    """Return a flow as it begins: (1,) FLOW_DTYPE; ``sender`` is the row of its sender."""
     flow = np.zeros(1, FLOW_DTYPE)
     flow["index"], flow["n_hops"], flow["sender_index"] = index, hops, sender
     flow["path_rtt_s"], flow["told_rtt_s"], flow["rtt_known"] = spec.rtt_s, spec.sender_rtt_s, spec.rtt_known
@@ -278,14 +360,9 @@ def _put_bursts(bursts: LossBursts | None, flow: np.ndarray, of: str) -> None:
 def beginning(
     network: NetworkSpec, sender_rows: Sequence[int], key: float, n_monitors: int, traces: Sequence[str] = ()
 ) -> Beginnings:
-    """Return what a network begins with, as one row.
+    """Return what a network begins with, as one row; ``key`` is what its random numbers depend on.
 
-    Args:
-        network: it.
-        sender_rows: rows of the flows' senders.
-        key: what its random numbers depend on.
-        n_monitors: that it has.
-        traces: names of all traces of the batch; those of the network by default.
+    ``traces`` are the names of all traces of the batch; those of the network by default.
     """
     traces = traces or trace_names(network)
     links = [link_record(spec, index, traces) for index, spec in enumerate(network.links)]

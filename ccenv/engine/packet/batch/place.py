@@ -16,9 +16,10 @@ from ccenv.agents.programs import INPUTS
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import store, unowned
 from ccenv.engine.compiled.policies import MAX_WIDTH, SCRATCH_ROWS
-from ccenv.engine.packet.aqm.dequeue import class_words, clear_classes
 from ccenv.engine.packet.arrivals import arrival_time_s
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
+from ccenv.engine.packet.dequeue import class_words, clear_classes
+from ccenv.engine.packet.generators import generate, generated_rows
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -45,8 +46,7 @@ from ccenv.engine.packet.layout import (
 )
 from ccenv.engine.packet.monitor import BY_GRID
 from ccenv.engine.packet.queue import packet_bytes
-from ccenv.engine.packet.rates.generate import generate, generated_rows
-from ccenv.engine.packet.rates.service import NO_TRACE, begin_trace
+from ccenv.engine.packet.service import NO_TRACE, begin_trace
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 from ccenv.network.links.table import ROW_WIDTH
 
@@ -57,16 +57,9 @@ _SCRATCH_WORDS = _N_INPUTS + N_OBSERVATION + SCRATCH_ROWS * MAX_WIDTH
 
 @kernel
 def wire(a, tables, memory, b):
-    """Write all addresses of a network.
+    """Write all addresses of network b, whose arrays are ``a``; return the words of memory that it needs.
 
-    Args:
-        a: its arrays.
-        tables: what all networks share.
-        memory: what the records point into.
-        b: which network.
-
-    Returns:
-        Words of memory that it needs; what does not fit has no valid address.
+    What does not fit has no valid address.
     """
     run = a.run[0]
     run.tree_at = memory.trees[b].ctypes.data
@@ -343,19 +336,9 @@ def _begin_tree(a, run, tree):
 
 @kernel
 def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
-    """Begin networks anew.
+    """Begin the networks ``which``, (k,), of a batch anew; return the words of memory that the largest of them needs.
 
-    Args:
-        which: (k,) which ones of the batch.
-        arrays: ``kernel.PacketArrays`` of the batch.
-        tables: what all share.
-        beginnings: k rows.
-        memory: what the records point into.
-        form: (1,) RUN_DTYPE: numbers of links, flows and so on, and of leaves of the trees.
-        log_s: interval of the log.
-
-    Returns:
-        Words of memory that the largest of them needs.
+    ``form`` is (1,) RUN_DTYPE: numbers of links, flows and so on, and of leaves of the trees.
     """
     most = 0
     batch = unowned(arrays)

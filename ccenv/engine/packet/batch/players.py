@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray
 
-from ccenv.agents.callbacks import ACK, LOSS, STATE_SLOTS, TICK
+from ccenv.agents.callbacks import ACK, LOSS, STATE_SLOTS, TICK, make_record
 from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, PACKET
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
 from ccenv.base.errors import InputError, did_you_mean
@@ -31,15 +31,11 @@ from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
 from ccenv.engine.packet.spec import FlowSpec
 
-SENDER_DTYPE = np.dtype(
-    [
-        ("hold_s", "<f8"),
-        ("hold_target_s", "<f8"),
-        ("hold_window_s", "<f8"),
-        ("step_at", "<i8"),
-        ("watches", "<i8"),
-        ("per_packet", "<i8"),
-    ]
+SENDER_DTYPE = make_record(
+    """
+    f8 hold_s hold_target_s hold_window_s
+    i8 step_at watches per_packet
+    """
 )
 
 
@@ -121,11 +117,7 @@ class SenderTable:
     """
 
     def __init__(self, senders: Sequence[Sender], deciders: Sequence[Decider | None]) -> None:
-        """Compile them.
-
-        Args:
-            senders: one per row.
-            deciders: who decides for the flows of each; needed for those that are driven from outside.
+        """Compile them; who decides for their flows is needed for senders that are driven from outside.
 
         Raises:
             InputError: for a sender that cannot run per packet, or parameters that it does not have.

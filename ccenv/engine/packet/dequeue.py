@@ -47,15 +47,15 @@ from ccenv.engine.packet.queue import ROUNDING_BYTES, drop_taken, packet_bytes
 ) = range(12)
 CLASS_STRIDE = 12
 NOTHING = -1.0
-_FQ, _DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
+FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 
 
 @kernel
 def n_classes(ln, n_flows):
     """Return how many queues a link has in its pool; 0: it has a plain queue."""
-    if ln.discipline == _FQ:
+    if ln.discipline == FQ:
         return n_flows
-    return 2 if ln.discipline == _DUALPI2 else 0
+    return 2 if ln.discipline == DUALPI2 else 0
 
 
 @kernel
@@ -163,7 +163,6 @@ def fullest(ln, queues, field):
     return best
 
 
-FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 CLASSIC, L4S = 0, 1
 NO_LIST, NEW, OLD = 0.0, 1.0, 2.0
 RECENT_INTERVALS = 16.0  # RFC 8289 s.5.5

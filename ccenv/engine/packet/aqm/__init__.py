@@ -1,1 +1,0 @@
-"""Queue disciplines with more than one queue or with a controller, as functions over a link's record."""

@@ -1,1 +1,0 @@
-"""Link rates that vary."""
