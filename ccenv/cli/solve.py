@@ -131,10 +131,10 @@ def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
         if unshrunk(boards):
             reasons.append("whatever is sent, the fastest link and a slower one stay possible ([CCmatic] lemma 2.1)")
     if len(boards.game.delays) > 1:
-        delay = delay_kept(boards)
-        data |= {"delay_steps": delay.kept, "busy_delay_steps": delay.busy}
-        if delay.unshrunk:
-            reasons.append(f"no sender that keeps the link busy has a bound on the queueing delay below {delay.busy:g} steps")
+        data["delay_steps"], data["busy_delay_steps"], unbounded = delay_kept(boards)
+        if unbounded:
+            steps = data["busy_delay_steps"]
+            reasons.append(f"no sender that keeps the link busy has a bound on the queueing delay below {steps:g} steps")
             reasons.append("whatever it sends, the least and the greatest propagation delay stay possible ([CCmatic] lemma 4.1)")
     data |= {
         "regret": None if kept.starves else regret(boards, boards.game.horizon_steps),

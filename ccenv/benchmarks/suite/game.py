@@ -26,13 +26,7 @@ METRICS = {metric.name: metric for metric in _METRICS}
 
 
 class GameScenario(StrictModel):
-    """A game of a suite.
-
-    Attributes:
-        name: unique in the suite.
-        game: a shipped game or a YAML file; None: of the scenario's name.
-        summary: one line for reports.
-    """
+    """A game of a suite, shipped or a YAML file; None: of the scenario's name, which is unique in the suite."""
 
     name: Name
     game: str | None = None

@@ -164,8 +164,8 @@ def _explored(game: Game, most_edges: int) -> Boards | None:
     most_boards = min(2**31 - 1, MEMORY_BYTES // (8 * len(begin) + 16))
     network = (MODELS.index(game.model), game.jitter_steps, game.feedback_steps, table, ages, begin, game.start_inflight)
     explored = kernels.explore(*network, game.most_sent, cap, game.allowed_loss, most_boards, most_edges)
-    status, boards, actions, edges = explored[:4]
-    if status == kernels.FULL:
+    boards, actions, edges = explored[:3]
+    if not boards:
         return None
     lengths = (boards, boards, boards, boards + 1, actions + 1, edges, edges, edges)
-    return Boards(game, table, *(array[:length] for array, length in zip(explored[4:], lengths, strict=True)))
+    return Boards(game, table, *(array[:length] for array, length in zip(explored[3:], lengths, strict=True)))

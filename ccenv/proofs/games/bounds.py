@@ -92,12 +92,7 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundsSender:
-    """A belief program on the engine's bounds; an action that is not legal is played as the most that is.
-
-    Attributes:
-        name: of it.
-        program: what decides, with MSS = Rm = 1 and rates rounded down to whole packets.
-    """
+    """A belief program on the engine's bounds, MSS = Rm = 1, rates rounded down to what is legal and whole."""
 
     name: str
     program: Program

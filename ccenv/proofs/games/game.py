@@ -156,12 +156,7 @@ def _packets(what: str, value: int | str, rate: int) -> int:
 
 
 def load_game(name: str) -> Game:
-    """Read a game: a shipped name or the path of a YAML file.
-
-    Raises:
-        UnknownNameError: if there is neither.
-        InputError: with the key, the value seen and what is allowed.
-    """
+    """Read a game: a shipped name or the path of a YAML file. Raises UnknownNameError, or InputError with key and value."""
     file = find_data(GAMES, name, ".yaml", "game")
     data = read_yaml(file)
     if not isinstance(data, dict):

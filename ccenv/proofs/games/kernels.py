@@ -19,7 +19,6 @@ from ccenv.engine.curve.transport import acknowledge
 CCAC = 2
 RATE, BUFFER, LEVEL, DUE, DELAY, BASE = range(6)
 """Columns of the table of tuples; the tuple of a level and of what is due has the place BASE + level * ages + due."""
-FULL, DONE = 0, 1
 NEVER = 1 << 29
 OPTIMAL, DRAWN, GIVEN = 0, 1, 2
 """How the network answers: one of the worst answers, any answer, or the one that is given."""
@@ -106,7 +105,7 @@ def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, a
     how many values ``due`` has, ``start`` the bits of the first board and ``started`` the packets in flight there. It gives up at
     most_boards or most_edges.
 
-    Returns DONE or FULL; the numbers of boards, actions and edges, less than the lengths of the arrays; and as arrays bits,
+    Returns the numbers of boards (0: it gave up), actions and edges, less than the lengths of the arrays; and as arrays bits,
     packets in flight and packets sent already of each board, its first action, the first edge of each action (actions of a board
     are 0, 1, 2, ...), and packets delivered and lost, and the next board, of each edge.
     """
@@ -156,7 +155,7 @@ def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, a
                     first_edge = larger(first_edge)
                 first_edge[actions] = edges
                 if boards + kinds > most_boards or (edges + kinds > target.shape[0] and 2 * target.shape[0] > most_edges):
-                    return FULL, 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+                    return 0, 0, 0, bits, inflight, pending, first_action, first_edge, delivered, lost, target
                 for k in range(kinds):
                     key = touched[k]
                     found, then = bucket[key], inflight[i] + sent - key // spread - key % spread
@@ -185,7 +184,7 @@ def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, a
         i += 1
     first_action[boards] = actions
     first_edge[actions] = edges
-    return DONE, boards, actions, edges, bits, inflight, pending, first_action, first_edge, delivered, lost, target
+    return boards, actions, edges, bits, inflight, pending, first_action, first_edge, delivered, lost, target
 
 
 @kernel(nogil=True)

@@ -64,11 +64,8 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
     """Return a sender of a game: one of SENDERS, a shipped or stored policy, or a belief program by its name or file.
 
-    ``bounds:`` before a program lets it go by the engine's bounds instead of exact sets.
-
-    Raises:
-        UnknownNameError: if there is neither.
-        InputError: for a program that reads more than a board says, or a policy of another game.
+    ``bounds:`` before a program lets it go by the engine's bounds instead of exact sets. Raises UnknownNameError, and InputError
+    for a program that reads more than a board says, or a policy of another game.
     """
     boards = solved.boards
     if name == RANDOM:
@@ -93,12 +90,7 @@ def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
 
 
 def read_policy(name: str, game: str) -> Layers:
-    """Return the layers of a shipped policy of a game, by the name of its config, or of a file.
-
-    Raises:
-        UnknownNameError: if there is none.
-        InputError: if the file holds no layers.
-    """
+    """Return the layers of a shipped policy of a game, by its config's name, or of a file. Raises InputError."""
     file = find_data(WEIGHTS, name if name not in POLICIES else f"{name}_{game}", ".safetensors", "policy of a game")
     tensors = read_tensors(read_bounded(file, MAX_FILE_BYTES), file.name)
     layers = [(tensors[f"w{i}"], tensors[f"b{i}"]) for i in range(len(tensors) // 2) if {f"w{i}", f"b{i}"} <= tensors.keys()]
@@ -110,13 +102,8 @@ def read_policy(name: str, game: str) -> Layers:
 def policy_sender(name: str, layers: Layers, solved: Solved) -> Sender:
     """Return what a policy does on every board and for every number of steps left; of an illegal number nothing is sent.
 
-    Args:
-        name: of the sender.
-        layers: weights (inputs, outputs) and biases; ReLU between them, the largest output is the action.
-        solved: the game, whose observations are those of ``ccenv/Game-v0``.
-
-    Raises:
-        InputError: if the layers do not fit the game.
+    A layer has weights (inputs, outputs) and biases; ReLU between them, the largest output is the action; observations are those
+    of ``ccenv/Game-v0``. Raises InputError if the layers do not fit the game.
     """
     boards, seen = solved.boards, solved.boards.seen
     shape = (layers[0][0].shape[0], layers[-1][1].shape[0])

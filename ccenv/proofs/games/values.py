@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,7 @@ def _credit(boards: Boards, part: int, side: int) -> NDArray[np.int64] | None:
 def share_kept(boards: Boards) -> Share:
     """Decide the share of the link by bisection, to one part in OF, and confirm it by a certificate of the network.
 
-    Raises:
-        InputError: if neither side has a certificate: the grid is too large for the credits that are tried.
+    Raises InputError if neither side has one: the grid is too large for the credits that are tried.
     """
     whole = _credit(boards, OF, SENDER)
     if whole is not None:
@@ -140,12 +140,7 @@ def share_kept(boards: Boards) -> Share:
 def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], of_network: bool) -> bool:
     """Check a certificate edge by edge, in plain arithmetic: from each board with credit below the cap, credit pays every move.
 
-    Args:
-        boards: of the game.
-        share: of the link.
-        credit: in packets over OF.
-        of_network: whose certificate it is: the sender's needs one action, all answers; the network's all actions, one answer
-            each.
+    The credit is in packets over OF. The sender's needs one action and all answers, the network's all actions, one answer each.
     """
     gain = OF * boards.delivered.astype(np.int64) - int(share * OF) * boards.fastest[boards.target].astype(np.int64)
     left, cap = np.repeat(credit, np.diff(boards.first_edge[boards.first_action])), _cap(boards)
@@ -157,10 +152,9 @@ def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], o
 
 def steps_to(boards: Boards, rate: int) -> int | None:
     """Return the fewest steps until all smaller rates are excluded while the network behaves as one of this rate; None: never."""
-    there, steps = boards.slowest >= rate, np.empty(len(boards), dtype=np.int32)
-    live, before = boards.held[:, boards.game.rates.index(rate)], np.zeros(0, dtype=np.int32)
+    there, live, before = boards.slowest >= rate, boards.held[:, boards.game.rates.index(rate)], np.zeros(0, dtype=np.int32)
     graph = (boards.first_action, boards.first_edge, np.full(len(boards.target), -1, dtype=np.int8), boards.target)
-    steps[:] = np.where(there, 0, kernels.NEVER)
+    steps = np.where(there, 0, kernels.NEVER).astype(np.int32)
     while not np.array_equal(steps, before):
         before = steps.copy()
         kernels.sweep(*graph, np.where(live, before, -kernels.NEVER).astype(np.int32), steps)  # other answers count for nothing
@@ -173,10 +167,7 @@ def kept_for_ever(boards: Boards, what: NDArray[Any], idle: NDArray[np.bool_] | 
 
     The result is its own certificate: it is at most ``what``, and each action has an answer that leads to no less.
 
-    Args:
-        boards: of the game.
-        what: (boards,) booleans or numbers.
-        idle: actions that the sender does not take; None: none is left out.
+    ``what`` is (boards,) booleans or numbers, ``idle`` actions that the sender does not take.
     """
     kept, before = what, np.zeros(0)
     while not np.array_equal(kept, before):
@@ -188,38 +179,24 @@ def kept_for_ever(boards: Boards, what: NDArray[Any], idle: NDArray[np.bool_] | 
 
 
 def unshrunk(boards: Boards) -> bool:
-    """Tell whether, whatever is sent, the network has answers for ever that leave the greatest rate possible, and a slower one.
-
-    This is the losing game of [CCmatic] lemma 2.1: nothing that the sender may do bounds C from above.
-    """
+    """Tell whether the network can leave the greatest rate and a slower one possible for ever ([CCmatic] lemma 2.1)."""
     fastest = boards.game.rates[-1]
     return bool(kept_for_ever(boards, (boards.fastest == fastest) & (boards.slowest < fastest))[0])
 
 
-@dataclass(frozen=True)
-class Delay:
-    """Bounds on the queueing delay, in steps, that the network can keep from being lower for ever ([CCmatic] lemma 4.1).
+def delay_kept(boards: Boards) -> tuple[float, float, bool]:
+    """Return what the network can keep for ever of the queueing delay, the largest on the paths that are still possible.
 
-    Attributes:
-        kept: against every sender.
-        busy: against senders that leave no link idle that is still possible.
-        unshrunk: against these the network has answers for ever that leave the least and the greatest Rm possible.
+    In steps: against every sender, and against those that leave no link idle that is still possible; then whether these leave the
+    least and the greatest Rm possible ([CCmatic] lemma 4.1).
     """
-
-    kept: float
-    busy: float
-    unshrunk: bool
-
-
-def delay_kept(boards: Boards) -> Delay:
-    """Return what a sender can be sure of about the queueing delay, the largest on the paths that are still possible."""
     region, (rate, _, level, _, delay, _) = boards.region(), boards.tuples.T
     longest = (region * (np.maximum(0, -level) / rate)).max(axis=1)
     least_sent = (region * np.maximum(0, rate + level)).max(axis=1)
     idle = np.arange(len(boards.first_edge) - 1) < np.repeat(boards.first_action[:-1] + least_sent, boards.actions)
     both = region[:, delay == boards.game.delays[0]].any(axis=1) & region[:, delay == boards.game.delays[-1]].any(axis=1)
     kept, busy, stay = (kept_for_ever(boards, *of)[0] for of in ((longest,), (longest, idle), (both, idle)))
-    return Delay(float(kept), float(busy), bool(stay))
+    return float(kept), float(busy), bool(stay)
 
 
 def convergence(game: Game) -> dict[int, int | None]:
@@ -246,12 +223,13 @@ LOSSES = (1, 2, "sqrt(C)", "C/2+1", "C")
 
 def theorem_rows(game: Game) -> list[dict[str, Any]]:
     """Return ``rows_of`` the networks of THEOREM_6_1 with the rates of a game and the allowances LOSSES."""
-    plain = {"deepest_buffer_bdp": None, "most_inflight": None, "feedback_steps": 0}
-    found = []
-    for loss in LOSSES:
-        for network, fields in THEOREM_6_1.items():
-            found += [{"network": network, **row} for row in rows_of(game.changed(**plain, **fields, loss=loss))]
-    return found
+    plain: dict[str, Any] = {"deepest_buffer_bdp": None, "most_inflight": None, "feedback_steps": 0}
+    plain |= {"delays": (1,), "start_inflight": 0}
+    return [
+        {"network": network, **row}
+        for loss, (network, fields) in product(LOSSES, THEOREM_6_1.items())
+        for row in rows_of(game.changed(**plain, **fields, loss=loss))
+    ]
 
 
 def ramp_steps(game: Game) -> dict[int, int]:
