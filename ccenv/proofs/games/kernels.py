@@ -62,8 +62,10 @@ def find(table, bits, inflight, pending, found, then, following):
     """Return where a board lies in the table of boards, or the free place where it belongs."""
     place = np.int64(digest(found, then, following) & np.uint64(table.shape[0] - 1))
     while table[place] >= 0:
-        c = table[place]
-        if inflight[c] == then and pending[c] == following and np.array_equal(bits[c], found):
+        c, w = table[place], 0
+        while w < found.shape[0] and bits[c, w] == found[w]:
+            w += 1
+        if w == found.shape[0] and inflight[c] == then and pending[c] == following:
             break
         place = (place + 1) & (table.shape[0] - 1)
     return place
@@ -132,6 +134,7 @@ def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, a
             for m in range(n):
                 path = tuples[chosen[m]]
                 gone, fewest, most, low, high, held = step(model, jitter, path, inflight[i], sent)
+                lowest = path[BASE] + low * ages
                 for s in range(fewest, most + 1):
                     key = gone * spread + s
                     if marked[key] == 0:
@@ -139,10 +142,10 @@ def explore(model, jitter, late, tuples, ages, start, started, most_sent, cap, a
                         touched[kinds] = key
                         kinds += 1
                         bucket[key] = np.uint64(0)
-                    due = max(0, held - s) if ages > 1 else 0
-                    for level in range(low, high + 1):
-                        place = path[BASE] + level * ages + due
+                    place = lowest + (max(0, held - s) if ages > 1 else 0)
+                    for _ in range(low, high + 1):
                         bucket[key, place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+                        place += ages
             for following in range(most_sent + 1 if late else 1):
                 good = True  # what follows is chosen before the sender sees which of the answers it is
                 for k in range(kinds if late else 0):
