@@ -1,6 +1,6 @@
 """The solver as an adversary from a cold start: an empty path, uninformed beliefs, the engine's first step.
 
-Two questions about the windows of a claim, in runs of whole belief periods (``ccenv.proofs.theorems.periods``):
+Two questions about the windows of a claim, in runs of whole belief periods (``ccenv.proofs.theorems.lasso``):
 
 - ``worst_cold_start``: the worst window that ends at some round trip. Its moves are played against the sender's code, and the
   engine's measurement counts.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ccenv.proofs.formulas.view import View
     from ccenv.proofs.solver.solvers import Answer
     from ccenv.proofs.solver.terms import Formula, Term
-    from ccenv.proofs.theorems.periods import Periods
+    from ccenv.proofs.theorems.lasso import Periods
 
 ENDS_RTTS = (13, 17, 20, 23, 25)
 """Ends of the windows from a cold start, in round trips."""
@@ -187,7 +187,7 @@ def _build_run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
     from ccenv.proofs.formulas.encode import Needs
     from ccenv.proofs.formulas.setting import BeliefRules, Setting
     from ccenv.proofs.senders.catalog import smt_sender
-    from ccenv.proofs.theorems.periods import periods
+    from ccenv.proofs.theorems.lasso import periods
 
     base = Setting(model, buffer, beliefs=BeliefRules(upper="exact", lambda_extra_steps=0))
     needs: Needs = Needs(BELIEF_BOUNDS)
@@ -197,7 +197,7 @@ def _build_run(spec: str, model: str, buffer: str, rtts: int) -> Periods:
 def cold_bound(ask: Questions, low: Fraction, high: Fraction) -> Fraction | None:
     """Return the largest multiple of FINEST that is proved as a lower bound for windows of runs from a cold start."""
     from ccenv.proofs.claims.lemma_run import bisect
-    from ccenv.proofs.theorems.periods import PERIOD_RTTS
+    from ccenv.proofs.theorems.lasso import PERIOD_RTTS
 
     last = ask.scene.claim.samples - 1
     windows: list[tuple[Start, int]] = [("any", PERIOD_RTTS + first + last) for first in range(PERIOD_RTTS)]

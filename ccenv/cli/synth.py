@@ -134,7 +134,7 @@ def _search(query: Query, jobs: int, held: dict[str, Any], reuse: bool, bounds: 
         data["ranking"] = rank(query, data["solutions"], bounds, query.limits.budget_s)
         data["engine"] = behaviour(query, data["solutions"], bounds)
     if lemmas:
-        from ccenv.proofs.synthesis.lemma_suites import lemma_suites
+        from ccenv.proofs.synthesis.bounds import lemma_suites
 
         data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, line_printer(json))
     data["folder"] = str(folder)

@@ -22,7 +22,7 @@ from ccenv.proofs.formulas.moves import as_adversary
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import smt_sender
-from ccenv.proofs.theorems.periods import periods
+from ccenv.proofs.theorems.lasso import periods
 
 pytest.importorskip("z3")
 

@@ -21,10 +21,9 @@ from ccenv.proofs.certificates.theorem import HISTORY
 from ccenv.proofs.formulas.encode import Encoding
 from ccenv.proofs.solver.solvers import Answer
 from ccenv.proofs.solver.terms import Formula, real
-from ccenv.proofs.theorems.compose import KEPT, implications, primed
+from ccenv.proofs.theorems.compose import KEPT, LemmaQuery, all_lemmas, build_queries, implications, lemma_queries, primed
 from ccenv.proofs.theorems.language import Comparison, Joined, Node, conjuncts
 from ccenv.proofs.theorems.prove import Decided, Prover
-from ccenv.proofs.theorems.queries import LemmaQuery, all_lemmas, build_queries, lemma_queries
 from ccenv.proofs.theorems.sampled import can_be_sampled
 from ccenv.proofs.theorems.sampled import prove as prove_sampled
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadClaim, ReadLemma, ReadRank

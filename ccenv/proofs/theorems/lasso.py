@@ -1,23 +1,28 @@
-"""Lassos: traces that return to their initial state and violate a claim, so that repeating them refutes it.
+"""Traces that join end to end, each with its own belief windows and time-outs: lassos, and runs of several belief periods.
 
-The state is all that the future depends on: queued and undelivered bytes, tokens in stock, the last samples of the past, delays
-and losses not yet seen, the last rate, and the beliefs. A lasso is one trace, or several that join end to end, each with its own
-belief windows and time-outs. The run that repeats it starts as the theorem allows, obeys every law, and violates the claim in
-every repetition.
+A lasso returns to its initial state and violates a claim, so that the run that repeats it refutes the claim: it starts as the
+theorem allows, obeys every law, and violates the claim in every repetition. The state is all that the future depends on: queued
+and undelivered bytes, tokens in stock, the last samples of the past, delays and losses not yet seen, the last rate, and the
+beliefs.
+
+The engine's beliefs time out every 10 Rm from a flow's start, and their windows do not reach back further. So a run of the engine
+is a sequence of such traces, and a property of all sequences of a length holds of every run of that length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from ccenv.base.errors import InputError
+from ccenv.proofs.claims.claims import starts_consistent
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, complete_values
-from ccenv.proofs.formulas.encode import BOUNDS, Encoding, Needs
+from ccenv.proofs.formulas.encode import BOUNDS, Encoding, Needs, SmtSender, encode
+from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, Setting, named_setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
@@ -58,13 +63,8 @@ class Lasso:
 
         Raises ReplayError if the replay disagrees with the solver, or the traces do not join, return or violate the claim.
         """
-        bounds = frozenset(name for name in BOUNDS if getattr(self.encoding.view, name) is not None)
         needs = self.query.sender.needs(self.query.setting) | self.query.claim.needs
-        views = []
-        for number in range(len(self.views)):
-            trace_answer = Answer(answer.status, 0.0, answer.solver, "", select_trace_values(answer.model, number))
-            values = complete_values(self.encoding, trace_answer)
-            views.append(replay(self.query.setting, values, bounds, needs.probe_window, self.query.sender.decider()))
+        views = _replay_traces([self.encoding] * len(self.views), answer, needs, self.query.sender)
         confirmed = all_of([*_join_cyclically(views), negate(_claim_kept(self.claim, self.loaded, views))])
         if confirmed is not True or self.query.claim.premise(views[0]) is not True:
             raise ReplayError(f"{self.name}: the replayed traces do not return to their state, or are not worse")
@@ -86,14 +86,23 @@ def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
     premise = Property(name, text, lambda v: True, needs, lambda v: on_trace(allowed, v))
     query = Query(name, loaded.setting, loaded.sender, premise)
     encoding = query.encoding()
-    copies = [Copy(encoding, number) for number in range(periods)]
+    copies = [_Copy(encoding, number) for number in range(periods)]
     views = tuple(copy.of(encoding.view) for copy in copies)
     formulas = [copy.of(formula) for copy in copies for formula in encoding.formulas()]
     formulas += [premise.premise(views[0]), *_join_cyclically(views), negate(_claim_kept(claim, loaded, views))]
     return Lasso(name, query, encoding, views, tuple(formulas), claim, loaded)
 
 
-def joins(end: View, start: View) -> Iterator[Formula]:
+def _replay_traces(encodings: Sequence[Encoding], answer: Answer, needs: Needs, sender: SmtSender) -> list[View]:
+    views = []
+    for number, encoding in enumerate(encodings):
+        values = complete_values(encoding, replace(answer, model=_select_trace_values(answer.model, number)))
+        bounds = frozenset(name for name in BOUNDS if getattr(encoding.view, name) is not None)
+        views.append(replay(encoding.setting, values, bounds, needs.probe_window, sender.decider()))
+    return views
+
+
+def _joins(end: View, start: View) -> Iterator[Formula]:
     """Yield "a trace begins in the state in which another one ends"."""
     last, setting = end.last, end.setting
     gain = end.S[last]
@@ -116,13 +125,13 @@ def joins(end: View, start: View) -> Iterator[Formula]:
             yield before[last] == after[0]
 
 
-def _join_cyclically(views: tuple[View, ...] | list[View]) -> Iterator[Formula]:
+def _join_cyclically(views: Sequence[View]) -> Iterator[Formula]:
     """Yield "each trace begins where the previous one ends, and the first one where the last one ends"."""
     for end, start in pairwise([*views, views[0]]):
-        yield from joins(end, start)
+        yield from _joins(end, start)
 
 
-def _claim_kept(claim: ReadClaim, loaded: LoadedTheorem, views: tuple[View, ...] | list[View]) -> Formula:
+def _claim_kept(claim: ReadClaim, loaded: LoadedTheorem, views: Sequence[View]) -> Formula:
     """Return whether traces that return to their state satisfy a claim."""
     rtts = loaded.setting.rtts * len(views)
     if claim.name == "utilisation":
@@ -132,11 +141,11 @@ def _claim_kept(claim: ReadClaim, loaded: LoadedTheorem, views: tuple[View, ...]
     return all_of(on_trace(good(claim, loaded), v) for v in views)
 
 
-def _sum_feature(views: tuple[View, ...] | list[View], name: str) -> Term:
+def _sum_feature(views: Sequence[View], name: str) -> Term:
     return sum((feature(v, name, 0) for v in views[1:]), start=feature(views[0], name, 0))
 
 
-class Copy:
+class _Copy:
     """Renames a trace's variables, except those that all traces share; the first trace keeps its names."""
 
     def __init__(self, encoding: Encoding, number: int) -> None:
@@ -165,8 +174,115 @@ def _variable_name(name: str, number: int) -> str:
     return f"trace{number}_{name}" if number else name
 
 
-def select_trace_values(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
+def _select_trace_values(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
     """Return the values of one trace's variables under their original names."""
     prefix = _variable_name("", number)
     values = {name.removeprefix(prefix): value for name, value in model.items() if name.startswith(prefix)}
     return values | {name: model[name] for name in SHARED if name in model}
+
+
+PERIOD_RTTS = 10
+MOST_RTTS = 80
+SHORTEST_RTTS = 2  # of a trace
+CUMULATIVE = ("G", "E", "S")
+SERIES = ("sent", "lost", "rate", "loss_seen", "late", "first_late", *BOUNDS)
+
+
+@dataclass(frozen=True)
+class Periods:
+    """A run from any state that the laws of one sample allow, in solver variables.
+
+    Attributes:
+        needs: of the encodings, one per trace.
+        views: one per trace, in its own variables.
+        formulas: laws, beliefs, the sender, true beliefs at the start of each trace, and that traces join.
+    """
+
+    sender: SmtSender
+    needs: Needs
+    encodings: tuple[Encoding, ...]
+    views: tuple[View, ...]
+    formulas: tuple[Formula, ...]
+
+    @property
+    def first(self) -> View:
+        """The view of the run's start."""
+        return self.views[0]
+
+    def at(self, rtt: int) -> tuple[View, int]:
+        """Return the trace of a sample and its index there; the end of a period belongs to it, after the time-out."""
+        index = _trace_index(rtt)
+        return self.views[index], rtt - index * PERIOD_RTTS
+
+    def delivered(self, begin: int, end: int) -> Term:
+        """Return the bytes delivered between two samples."""
+        return self._delivered_by(end) - self._delivered_by(begin)
+
+    def _delivered_by(self, rtt: int) -> Term:
+        view, t = self.at(rtt)
+        return sum((one.S[one.last] for one in self.views[: _trace_index(rtt)]), start=view.S[t])
+
+    def text(self, *more: Formula) -> str:
+        """Return the SMT-LIB text of the run and further formulas."""
+        return to_smtlib([formula for formula in (*self.formulas, *more) if formula is not True])
+
+    def replayed(self, answer: Answer) -> Periods:
+        """Replay a solver's traces in exact numbers. Raises ReplayError if they disagree with the replay or do not join."""
+        views = _replay_traces(self.encodings, answer, self.needs, self.sender)
+        if all_of(formula for end, start in pairwise(views) for formula in _joins(end, start)) is not True:
+            raise ReplayError(f"{self.sender.name}: the replayed traces do not join")
+        return replace(self, views=tuple(views))
+
+    def as_one(self) -> View:
+        """Return a replayed run as one trace without time-outs: the network's moves, sample by sample."""
+        first = self.views[0]
+        joined: dict[str, Any] = {name: list(getattr(first, name)) for name in (*CUMULATIVE, *SERIES) if getattr(first, name)}
+        gain = Fraction(first.S[first.last])
+        for view in self.views[1:]:
+            for name in joined:
+                more = getattr(view, name)[1:]
+                joined[name] += [value + gain for value in more] if name in CUMULATIVE else more
+            gain += view.S[view.last]
+        setting = first.setting
+        beliefs = replace(setting.beliefs, timeout=None)
+        return replace(first, setting=replace(setting, samples=len(joined["S"]), beliefs=beliefs), **joined)
+
+
+def _trace_index(rtt: int) -> int:
+    """Return the index of a sample's trace; where two join, of the former."""
+    return max(0, rtt - 1) // PERIOD_RTTS
+
+
+def periods(base: Setting, sender: SmtSender, needs: Needs, rtts: int) -> Periods:
+    """Encode a run of so many Rm that begins with a period.
+
+    Args:
+        base: model, buffer and belief rules; its T and time-outs are not used.
+        sender: of the run.
+        needs: besides the sender's: C_L and C_U, whose time-outs are encoded.
+        rtts: 1 to MOST_RTTS.
+
+    Raises:
+        InputError: for another length, or a sender that reads C_L_lambda or q_U: their time-outs have no encoding.
+    """
+    if not 1 <= rtts <= MOST_RTTS:
+        raise InputError(f"a run of {rtts} Rm; it must be 1 to {MOST_RTTS}")
+    largest = sender.largest_rate()
+    encodings = []
+    for begin in range(0, rtts, PERIOD_RTTS):
+        length = max(SHORTEST_RTTS, min(PERIOD_RTTS, rtts - begin))
+        timeout = TIMEOUT_PRESETS["artefact"] if length == PERIOD_RTTS else None
+        setting = replace(base, samples=length + 1, beliefs=replace(base.beliefs, timeout=timeout))
+        setting = named_setting("sound" if largest is None else "history", setting, largest)
+        required = needs | sender.needs(setting)
+        if others := required.bounds - {"C_L", "C_U"}:
+            raise InputError(f"{sender.name} reads {', '.join(sorted(others))}, whose time-outs are not encoded")
+        encodings.append(encode(setting, sender, required))
+    copies = [_Copy(encoding, number) for number, encoding in enumerate(encodings)]
+    views = tuple(copy.of(encoding.view) for copy, encoding in zip(copies, encodings, strict=True))
+    formulas: list[Formula] = []
+    for copy, encoding in zip(copies, encodings, strict=True):
+        formulas += [copy.of(formula) for formula in (*encoding.formulas(), starts_consistent(encoding.view))]
+    for end, start in pairwise(views):
+        formulas += _joins(end, start)
+    return Periods(sender, required, tuple(encodings), views, tuple(formulas))

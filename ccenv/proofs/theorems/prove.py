@@ -20,10 +20,17 @@ from ccenv.proofs.formulas.view import View, as_trace
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.solver.solvers import Answer, Store, query_hash, solve, to_smtlib, version_of
 from ccenv.proofs.solver.terms import Formula
-from ccenv.proofs.theorems.compose import Implication, implications, list_features, settling
+from ccenv.proofs.theorems.compose import (
+    Implication,
+    LemmaQuery,
+    implications,
+    lemma_queries,
+    list_features,
+    possibilities,
+    settling,
+)
 from ccenv.proofs.theorems.language import Joined, on_states
 from ccenv.proofs.theorems.lasso import lasso
-from ccenv.proofs.theorems.queries import LemmaQuery, lemma_queries, possibilities
 from ccenv.proofs.theorems.theorem import LoadedTheorem
 
 _VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}

@@ -22,9 +22,9 @@ from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.senders.program import delay_thresholds
 from ccenv.proofs.solver.solvers import to_smtlib
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
+from ccenv.proofs.theorems.compose import LemmaQuery
 from ccenv.proofs.theorems.language import PEAKS, PER_RTT, Comparison, Node, feature, on_trace
 from ccenv.proofs.theorems.prove import Decided, Prover, to_terms
-from ccenv.proofs.theorems.queries import LemmaQuery
 from ccenv.proofs.theorems.theorem import LoadedTheorem, ReadLemma
 
 STEPS_TRIED = (1, 2, 4, 8)

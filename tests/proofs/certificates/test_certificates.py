@@ -36,8 +36,8 @@ from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import program_of
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
+from ccenv.proofs.theorems.compose import possibilities
 from ccenv.proofs.theorems.prove import Prover
-from ccenv.proofs.theorems.queries import possibilities
 from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem
 from ccenv.proofs.theorems.theorem import read_theorem as prove_theorem
 
@@ -63,7 +63,7 @@ def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) ->
     loaded = load_theorem(str(file))
     data = copy.deepcopy(genuine)
     data["theorem"]["constants"]["f"] = "99/100"
-    from ccenv.proofs.theorems.queries import lemma_queries
+    from ccenv.proofs.theorems.compose import lemma_queries
 
     pays = next(asked.query for asked in lemma_queries(loaded) if asked.lemma == "pays")
     encoding = pays.encoding()

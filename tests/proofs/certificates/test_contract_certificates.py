@@ -15,7 +15,7 @@ from forger import Data, asserted, proved, query_of, read, retold
 from ccenv.cli.main import main
 from ccenv.proofs.certificates.check import check
 from ccenv.proofs.certificates.statement import sentence
-from ccenv.proofs.theorems.queries import lemma_queries
+from ccenv.proofs.theorems.compose import lemma_queries
 from ccenv.proofs.theorems.theorem import load_theorem
 
 pytest.importorskip("z3")

@@ -19,7 +19,7 @@ from ccenv.proofs.certificates.theorem import Theorem
 from ccenv.proofs.senders.intervals import require_intervals
 from ccenv.proofs.theorems import language
 from ccenv.proofs.theorems import theorem as prover
-from ccenv.proofs.theorems.queries import possibilities
+from ccenv.proofs.theorems.compose import possibilities
 
 READERS = (prover, language, language, reader, program)
 ELSEWHERE = {"load_theorem", "with_constants", "load_program", "parse_program", "decide", "interval"}

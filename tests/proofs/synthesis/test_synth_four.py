@@ -25,8 +25,7 @@ from ccenv.proofs.synthesis.query.template import Candidate
 from ccenv.proofs.synthesis.result import result, summary, why
 from ccenv.proofs.synthesis.run import solve_query, start
 from ccenv.proofs.synthesis.search.boxes import HOLES
-from ccenv.proofs.synthesis.search.factored import Cover, volume
-from ccenv.proofs.synthesis.search.functions import Family, cells, group_equal, raw_rows
+from ccenv.proofs.synthesis.search.factored import Cover, Family, cells, group_equal, raw_rows, volume
 from ccenv.proofs.synthesis.search.kernel import ILLEGAL, SURVIVES, score
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 

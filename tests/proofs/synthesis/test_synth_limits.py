@@ -20,17 +20,15 @@ from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
 from ccenv.proofs.solver.terms import all_of
-from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.prove import BOUNDS, Task, broken_parts, collect_values, decide
 from ccenv.proofs.synthesis.query import template as template_module
 from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES, class_rows, count_classes, members
 from ccenv.proofs.synthesis.query.query import Query, load_query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Template
 from ccenv.proofs.synthesis.result import result
-from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.run import solve_query, start, trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.search.cegis import cegis, make_candidate
-from ccenv.proofs.synthesis.search.factored import Cover
-from ccenv.proofs.synthesis.search.functions import raw_rows
+from ccenv.proofs.synthesis.search.factored import Cover, raw_rows
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, score, simulate
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 

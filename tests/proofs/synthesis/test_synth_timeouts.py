@@ -31,14 +31,13 @@ from ccenv.proofs.solver.solvers import solve, to_smtlib
 from ccenv.proofs.solver.terms import all_of, any_of, choose, larger, negate
 from ccenv.proofs.synthesis import prove as prove_module
 from ccenv.proofs.synthesis import run as run_module
-from ccenv.proofs.synthesis.exchange import trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.prove import BOUNDS, TIMEOUT_CASES, Decision, Task, broken_parts, claims, collect_values, decide
 from ccenv.proofs.synthesis.query.classes import MOST_SAMPLES, class_rows
 from ccenv.proofs.synthesis.query.objectives import mislead
 from ccenv.proofs.synthesis.query.query import BeliefSpec, Query, load_query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER
 from ccenv.proofs.synthesis.result import result
-from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.run import solve_query, start, trace_of_view, view_of_trace
 from ccenv.proofs.synthesis.search.cegis import cegis, make_candidate
 from ccenv.proofs.synthesis.search.groups import GroupTask
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate

@@ -1,4 +1,4 @@
-"""Record the answers of queries in one small file: ``python -m ccenv.proofs.synthesis.record OUT.json QUERY ...``.
+"""Record the answers of queries in one small file: ``python docs/tables/record_synthesis.py OUT.json QUERY ...``.
 
 Each query runs afresh in a temporary folder. Its answer replaces an older one in the file; the others stay.
 """
@@ -34,7 +34,7 @@ def answer(query: Query) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Record queries; returns the exit code."""
     if len(arguments) < 2:
-        sys.stderr.write("usage: python -m ccenv.proofs.synthesis.record OUT.json QUERY ...\n")
+        sys.stderr.write("usage: python docs/tables/record_synthesis.py OUT.json QUERY ...\n")
         return 2
     file = FilePath(arguments[0])
     try:
