@@ -85,16 +85,15 @@ def invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> li
         lambda v: starts_consistent(v, window),
     )
     queries.append(Query("objectives or progress", setting, sender, progress, "constant"))
-    return [_soundness_query(setting), *(_mark_step(query, objectives.met_in_cycle) for query in queries)]
+    sound = soundness_query(replace(setting, sent_before_at_most=None, past_steps=0))  # any past: a claim about the network alone
+    return [sound, *(_mark_step(query, objectives.met_in_cycle) for query in queries)]
 
 
-def _soundness_query(setting: Setting) -> Query:
-    delays = frozenset({setting.jitter_steps + 1})
-    claim = Property(
-        "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
-    )
-    # Any sender and any past: the claim is about the network and the belief rules alone.
-    return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None, past_steps=0), AnySender(), claim)
+def soundness_query(setting: Setting) -> Query:
+    """Return the query about any sender: every window inside a trace bounds C correctly."""
+    needs = Needs(delays=frozenset({setting.jitter_steps + 1}))
+    claim = Property("no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, needs)
+    return Query("beliefs stay consistent", setting, AnySender(), claim)
 
 
 def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:

@@ -16,6 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from ccenv.base.errors import CcenvError
+from ccenv.base.files import make_folder
 from ccenv.base.provenance import VERSION as CCENV_VERSION
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
@@ -303,10 +304,7 @@ def check_legality(trace: Trace) -> dict[str, Any]:
 
 def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
     """Write a trace into a folder, created if missing, and return the file. Raises CcenvError if that fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    make_folder(folder)
     file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
     trace.save(file)
     return str(file)

@@ -12,12 +12,12 @@ from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number, require_law
 from ccenv.proofs.senders import window
-from ccenv.proofs.senders.window import Losses, WindowSender, list_delay_classes, window_of
+from ccenv.proofs.senders.window import Losses, RateSender, WindowSender, list_delay_classes, window_of
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate
 
 
 @dataclass(frozen=True)
-class RateDelay:
+class RateDelay(RateSender):
     """Algorithm 1 of [Starvation] s.6.3: rate up by a below mu_minus * s^((Rmax - (d - Rm))/D), else multiplied by b.
 
     Delays are read off the grid, so (Rmax - (d - Rm))/D is an integer and the map is linear in mu_minus; a is one MSS per Rm.
@@ -38,14 +38,9 @@ class RateDelay:
         """Return the delays that the map distinguishes."""
         return Needs(delays=frozenset(range(1, self.rmax_steps + 2)))
 
-    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: mu_minus is not bounded."""
-        return None
-
     def declare(self, view: View, make: Variables) -> None:
         """Declare rate and mu_minus."""
-        view.rate = make.series("rate", view.setting.samples)
-        view.sent = [None, *view.rate[1:]]
+        super().declare(view, make)
         view.extra["mu_minus"] = [make.real("mu_minus")]
 
     def sends(self, view: View) -> Iterator[Formula]:
@@ -196,22 +191,13 @@ class Copa(WindowSender):
 
 
 @dataclass(frozen=True)
-class AnySender:
+class AnySender(RateSender):
     """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone.
 
     Its rate is bytes per step.
     """
 
     name: str = "any"
-
-    def needs(self, setting: Setting) -> Needs:
-        """Need nothing."""
-        return Needs()
-
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare a free rate."""
-        view.rate = make.series("rate", view.setting.samples)
-        view.sent = [None, *view.rate[1:]]
 
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield rate >= MSS/Rm."""
@@ -227,7 +213,3 @@ class AnySender:
             return Decision(rate, rate, {})
 
         return step
-
-    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: any rate is possible."""
-        return None

@@ -20,7 +20,7 @@ from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number
-from ccenv.proofs.senders.window import require_oracle
+from ccenv.proofs.senders.window import RateSender, require_oracle
 from ccenv.proofs.solver.terms import Formula, Term, larger
 
 FORMAT = Format("ccenv-relu", 1, "a ReLU policy")
@@ -73,7 +73,7 @@ class ReluPolicy:
 
 
 @dataclass(frozen=True)
-class ReluSender:
+class ReluSender(RateSender):
     """A ReLU policy as a sender for the solver."""
 
     policy: ReluPolicy
@@ -88,18 +88,12 @@ class ReluSender:
         require_oracle(setting, self.name)
         return Needs(frozenset(set(self.policy.inputs) & {"C_L", "C_U", "C_L_lambda"}))
 
-    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: not known for a net."""
-        return None
-
     def declare(self, view: View, make: Variables) -> None:
         """Declare the rate and one variable per hidden unit and step (shared terms need names)."""
-        n = view.setting.samples
-        view.rate = make.series("rate", n)
-        view.sent = [None, *view.rate[1:]]
+        super().declare(view, make)
         for depth, layer in enumerate(self.policy.layers[:-1]):
             for unit in range(len(layer)):
-                view.extra[f"hidden_{depth}_{unit}"] = make.series(f"hidden_{depth}_{unit}", n)
+                view.extra[f"hidden_{depth}_{unit}"] = make.series(f"hidden_{depth}_{unit}", view.setting.samples)
 
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield the net of every step."""

@@ -129,18 +129,27 @@ def exact_losses(run: Run, t: int, found_before: Fraction) -> Losses:
     return Losses(bytes_found, bytes_found > found_before, by_timeout, gap + sum(lost) - bytes_found)
 
 
-class WindowSender:
-    """Base of window-based senders: declares cwnd and rate and states how many bytes a step sends."""
-
-    name = "window"
+class RateSender:
+    """Base of rate-based senders: declares the rate, which is what a step sends, and knows no bound of it."""
 
     def needs(self, setting: Setting) -> Needs:
         """Need nothing by default."""
         return Needs()
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: no bound is known without the window."""
+        """Return None: no bound is known."""
         return None
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare the rate."""
+        view.rate = make.series("rate", view.setting.samples)
+        view.sent = [None, *view.rate[1:]]
+
+
+class WindowSender(RateSender):
+    """Base of window-based senders: declares cwnd and rate and states how many bytes a step sends."""
+
+    name = "window"
 
     def declare(self, view: View, make: Variables) -> None:
         """Declare cwnd, rate and the bytes of each step."""

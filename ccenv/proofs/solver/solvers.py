@@ -21,8 +21,8 @@ from importlib import metadata
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from ccenv.base.errors import CcenvError, InputError, MissingExtraError, require_extra, unknown_name
-from ccenv.base.files import write_atomic
+from ccenv.base.errors import InputError, MissingExtraError, require_extra, unknown_name
+from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.foreign import parse_number, read_json, shown
 from ccenv.base.interrupts import end_with_parent, python_handles_ctrl_c, stopping
 
@@ -242,10 +242,7 @@ class Store:
 
     def __init__(self, folder: FilePath | None = None) -> None:
         self.folder = folder or default_folder()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CcenvError(f"{self.folder}: cannot be created ({error.strerror})") from None
+        make_folder(self.folder)
 
     def load(self, text: str, solver: str) -> Answer | None:
         """Return a stored answer, or None. A damaged file counts as absent."""

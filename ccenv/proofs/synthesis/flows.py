@@ -17,10 +17,10 @@ from ccenv.base.workers import Workers
 from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import Run, advance, arrive, observe, replay, update_beliefs
-from ccenv.proofs.synthesis.prove import Decision, Task, claims, collect_values, decide
-from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
-from ccenv.proofs.synthesis.search.cegis import WAVE
+from ccenv.proofs.synthesis.prove import claims, collect_values
 from ccenv.proofs.synthesis.search.cegis import Run as SearchRun
+from ccenv.proofs.synthesis.search.cegis import spread
+from ccenv.proofs.synthesis.search.groups import timed_decide
 
 BOUNDS = frozenset({"C_L"})
 
@@ -109,61 +109,17 @@ def _split(run: Run, t: int, total: Fraction, caps: list[Fraction]) -> list[Frac
     return shares
 
 
-def timed_decide_one(task: Task) -> tuple[Decision, float]:
-    """Decide a program and measure the CPU time (a function of a module: workers import it)."""
-    begin = time.process_time()
-    decision = decide(task)
-    return decision, time.process_time() - begin
-
-
 def flow_wave(run: SearchRun, workers: Workers) -> None:
     """Decide a few classes with the solver, then replay its counterexamples in order."""
-    undecided = run.undecided
-    # Spread over the list: neighbours are similar and fall to the same trace.
-    chosen = (
-        [int(undecided[(i * len(undecided)) // WAVE]) for i in range(WAVE)]
-        if len(undecided) > WAVE
-        else [int(n) for n in undecided]
-    )
-    answers = list(workers.map(timed_decide_one, [run.task(number) for number in chosen]))
-    _record(run, chosen, answers)
-
-
-def _record(run: SearchRun, chosen: list[int], answers: list[tuple[Decision, float]]) -> None:
-    """Replay the solver's counterexamples and store a wave in one line, so that a kill keeps all of it or nothing."""
+    chosen = spread([int(number) for number in run.undecided])
+    answers = list(workers.map(timed_decide, [run.task(number) for number in chosen]))
     items, begin, alive = [], time.process_time(), run.simulator.alive
-    for number, (decision, _) in zip(chosen, answers, strict=True):
-        item: dict[str, Any] = {"class": number, "status": decision.status, "calls": decision.calls, "claim": decision.claim}
-        item |= {"reason": decision.reason, "queries": decision.queries, "dropped": []}
-        if decision.view is not None:
-            item["dropped"] = find_broken(run, decision.view, alive[alive != number])
-            alive = alive[~np.isin(alive, item["dropped"])]
-        items.append(item)
+    for number, ((_, decision),) in zip(chosen, (decisions for decisions, _ in answers), strict=True):
+        dropped = [] if decision.view is None else find_broken(run, decision.view, alive[alive != number])
+        alive = alive[~np.isin(alive, dropped)]
+        items.append(decision.to_dict(number) | {"dropped": dropped})
     replay_s, solver_s = time.process_time() - begin, sum(cpu_s for _, cpu_s in answers)
-    line = {"kind": "pairs", "cpu_s": round(solver_s, 3), "replay_s": round(replay_s, 3), "call_s": run.query.limits.call_s}
-    line["decisions"] = items
-    run.journal.append(line)
-    note_flows(run, line)
-
-
-def note_flows(run: SearchRun, line: dict[str, Any]) -> None:
-    """Apply a wave: verdicts of the solver, and further classes that its counterexamples broke."""
-    run.cpu_s["solver"] += line["cpu_s"]
-    run.cpu_s["simulated"] += line["replay_s"]
-    simulator = run.simulator
-    for item in line["decisions"]:
-        number = item["class"]
-        run.z3_calls += item["calls"]
-        if item["status"] == "proved":
-            run.proved[number] = item
-        elif item["status"] == "unknown":
-            run.note_unknown(number, item["reason"], line["call_s"])
-        else:
-            run.refuted[number] = item["claim"]
-            run.counterexamples += item["claim"] != NEVER_REPEATS
-            simulator.alive = simulator.alive[simulator.alive != number]
-        simulator.alive = simulator.alive[~np.isin(simulator.alive, item["dropped"])]
-    run.settle()
+    run.record("pairs", items, cpu_s=round(solver_s, 3), replay_s=round(replay_s, 3), call_s=run.query.limits.call_s)
 
 
 def find_broken(run: SearchRun, moves: View, classes: np.ndarray) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ccenv.agents.programs import Program
 from ccenv.base.errors import CcenvError
 from ccenv.proofs.claims import properties
-from ccenv.proofs.claims.claims import no_window_misleads, starts_consistent
+from ccenv.proofs.claims.claims import soundness_query, starts_consistent
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, confirm, replay_exactly
 from ccenv.proofs.formulas.encode import BOUNDS as BOUND_NAMES
@@ -18,7 +18,6 @@ from ccenv.proofs.formulas.encode import Encoding, Needs
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View, flow_prefix, require_variables
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver.solvers import query_hash, solve
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS, flow_queries
@@ -69,6 +68,11 @@ class Decision:
     reason: str = ""
     queries: list[dict[str, Any]] = field(default_factory=list)
     view: View | None = None
+
+    def to_dict(self, number: int) -> dict[str, Any]:
+        """Return the decision on a class for the journal, without seconds and counterexample."""
+        data = {"class": number, "status": self.status, "calls": self.calls, "claim": self.claim}
+        return data | {"reason": self.reason, "queries": self.queries}
 
 
 def claims(task: Task) -> list[Query]:
@@ -252,13 +256,9 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
 
     The static-belief reduction rests on it: consistent bounds stay consistent, so a violation of (5.3) has constant beliefs.
     """
-    delays = frozenset({setting.jitter_steps + 1})
-    claim = Property(
-        "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
-    )
-    query = Query("beliefs stay consistent", setting, AnySender(), claim)
+    query = soundness_query(setting)
     encoding = query.encoding()
-    answer = solve(encoding.smtlib(claim.violation(encoding.view)), "z3", seconds, seed)
+    answer = solve(encoding.smtlib(query.claim.violation(encoding.view)), "z3", seconds, seed)
     twin = solve(encoding.smtlib(), "z3", seconds, seed)
     out = Decision("proved", 2, answer.seconds + twin.seconds, query.name)
     if answer.status == "sat":

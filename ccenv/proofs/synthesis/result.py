@@ -9,11 +9,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
-from ccenv.base.errors import CcenvError, InputError, require_extra
+from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.provenance import VERSION
 from ccenv.network.trace import Trace
-from ccenv.proofs.claims.report import write_flow_counterexample
+from ccenv.proofs.claims.report import save_counterexample, write_flow_counterexample
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.view import View, as_trace
 from ccenv.proofs.solver.solvers import version_of
@@ -211,15 +211,10 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     }
     out |= {"rate": _series(view.rate[1:]), "inflight": _series([view.inflight(t) for t in range(view.last + 1)])}
     trace = as_trace(view, program.name, f"misses {out['missed']} of query {query.name} (T = {query.T})")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
-    file = folder / f"{re.sub('[^A-Za-z0-9_.]+', '-', f'{query.name}-{program.name}')}.npz"
-    trace.save(file)
+    file = save_counterexample(trace, folder, f"{query.name}-{program.name}")
     _, difference = engine_replay(trace)
     engine = "reproduced" if difference <= REPLAY_TOLERANCE else "differs"
-    return out | {"trace": str(file), "engine": engine, "engine_relative_difference": difference}
+    return out | {"trace": file, "engine": engine, "engine_relative_difference": difference}
 
 
 def _describe_flows(task: Task, claim: str, view: View, folder: FilePath) -> dict[str, Any]:

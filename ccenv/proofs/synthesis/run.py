@@ -19,16 +19,15 @@ from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View, require_variables
 from ccenv.proofs.replay.exact import ReplayError, replay
 from ccenv.proofs.senders.program import program_decider
-from ccenv.proofs.synthesis.flows import flow_wave, note_flows
+from ccenv.proofs.synthesis.flows import flow_wave
 from ccenv.proofs.synthesis.journal import Journal, list_classes, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import BOUNDS, Decision, broken_parts, recheck, require_consistent_beliefs
 from ccenv.proofs.synthesis.query.classes import LARGEST, MOST_SAMPLES, PAST, TRACE, class_rows, windows_code
 from ccenv.proofs.synthesis.query.flows import check_flows
-from ccenv.proofs.synthesis.query.objectives import Objectives
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import Space
-from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, decide_in_waves, make_candidate
-from ccenv.proofs.synthesis.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
+from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, decide_in_waves, make_candidate, spread
+from ccenv.proofs.synthesis.search.groups import LARGEST_CHOICE, GroupTask, boxes, reads_time, timed_decide
 from ccenv.proofs.synthesis.search.search import Simulator
 
 
@@ -77,36 +76,13 @@ def _restore(run: Run) -> None:
         if line["kind"] == "counterexample":
             run.simulator.apply(trace_from(line["trace"]))
             run.counterexamples += 1
-        elif line["kind"] == "group":
-            _note_group(run, line)
-        elif line["kind"] == "pairs":
-            note_flows(run, line)
+        elif line["kind"] in ("group", "pairs"):
+            run.apply(line)
         elif line["kind"] == "simulated":
             run.after_simulation = len(run.simulator.alive)
             run.cpu_s["simulated"] = line["cpu_s"]
         elif line["kind"] == "foundation":
             run.z3_calls += line["calls"]
-
-
-def _note_group(run: Run, line: dict[str, Any]) -> None:
-    """Apply the solver's answers about a group."""
-    run.cpu_s["solver"] += line["cpu_s"]
-    for item in line["decisions"]:
-        number = item["class"]
-        run.z3_calls += item["calls"]
-        if item["status"] == "proved" and line.get("still"):
-            run.still.add(number)
-        elif item["status"] == "proved":
-            run.proved[number] = item
-        elif item["status"] == "unknown":
-            run.note_unknown(number, item["reason"], line.get("call_s", 0.0))
-        else:
-            run.refuted[number] = item["claim"]
-            run.simulator.alive = run.simulator.alive[run.simulator.alive != number]
-            run.counterexamples += 1
-        if item.get("trace") is not None:
-            run.simulator.apply(trace_from(item["trace"]))
-    run.settle()
 
 
 def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: Progress | None = None) -> None:
@@ -160,25 +136,19 @@ def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -
     row = simulator.rows[number]
     simulate(trace, simulator.goal(trace), rates, row, simulator.conditions, simulator.rates, curves)
     program = simulator.space.program(make_candidate(row, rates), f"class{number}")
-    check_breaks(simulator.objectives, view_of_trace(trace, simulator.setting, program, curves), f"class {number}")
-
-
-def check_breaks(objectives: Objectives, view: View, what: str) -> None:
-    """Raise ReplayError unless an exact trace violates the invariant."""
-    if not broken_parts(objectives, view):
-        raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
+    if not broken_parts(simulator.objectives, view_of_trace(trace, simulator.setting, program, curves)):
+        raise ReplayError(f"class {number}: the simulator reports a violation that the exact replay does not show")
 
 
 def _decide_wave(run: Run, workers: Workers) -> None:
     """Decide a few groups of candidates with the solver, then replay its counterexamples in order."""
     full = run.timed and not len(run.undecided[~np.isin(run.undecided, [*run.still])])
     groups = _groups(run, full)
-    # Spread over the list: neighbours are similar and fall to the same trace.
-    chosen = [groups[(i * len(groups)) // WAVE] for i in range(WAVE)] if len(groups) > WAVE else groups
-    tasks = [_make_group(run, numbers, method, full) for numbers, method in chosen]
+    tasks = [_make_group(run, numbers, method, full) for numbers, method in spread(groups)]
     # Decide the whole wave before recording: a kill then keeps complete waves.
     for decisions, cpu_s in list(workers.map(timed_decide, tasks)):
-        _record(run, decisions, cpu_s, still=run.timed and not full)
+        items = [_describe(number, decision) for number, decision in decisions]
+        run.record("group", items, cpu_s=round(cpu_s, 3), call_s=run.query.limits.call_s, still=run.timed and not full)
 
 
 def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hull"]]]:
@@ -217,25 +187,9 @@ def _make_group(run: Run, numbers: list[int], method: Literal["choice", "hull"],
     )
 
 
-def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
-    """Decide candidates of a group and measure the CPU time (a function of a module: workers import it)."""
-    begin = time.process_time()
-    decisions = decide_group(group)
-    return decisions, time.process_time() - begin
-
-
-def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float, *, still: bool) -> None:
-    """Store the solver's answers about a group in one line, so that a kill keeps all of it or nothing; then apply them."""
-    items = []
-    for number, decision in decisions:
-        item: dict[str, Any] = {"class": number, "status": decision.status, "calls": decision.calls, "claim": decision.claim}
-        item |= {"reason": decision.reason, "queries": decision.queries}
-        trace = None if decision.view is None else trace_of_view(decision.view)
-        items.append(item if trace is None else item | {"trace": trace_data(trace)})
-    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "still": still}
-    line["decisions"] = items
-    run.journal.append(line)
-    _note_group(run, line)
+def _describe(number: int, decision: Decision) -> dict[str, Any]:
+    trace = None if decision.view is None else trace_of_view(decision.view)
+    return decision.to_dict(number) | ({} if trace is None else {"trace": trace_data(trace)})
 
 
 def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:

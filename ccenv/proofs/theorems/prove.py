@@ -10,6 +10,7 @@ from typing import Any
 
 from ccenv.agents.programs import to_data
 from ccenv.base.errors import CcenvError
+from ccenv.base.files import make_folder
 from ccenv.base.provenance import VERSION
 from ccenv.network.laws import check_trace
 from ccenv.proofs.certificates.reading import FORMAT
@@ -319,10 +320,7 @@ def list_settled(proof: Proof) -> dict[str, bool]:
 
 def write_certificate(proof: Proof, folder: FilePath) -> FilePath:
     """Write ``NAME.certificate.json``. Raises CcenvError if the theorem was not proved, or the folder cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    make_folder(folder)
     file = folder / f"{proof.loaded.theorem.name}.certificate.json"
     FORMAT.write(file, build_certificate(proof))
     return file

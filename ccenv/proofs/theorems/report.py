@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.errors import CcenvError
+from ccenv.base.files import make_folder
 from ccenv.base.provenance import VERSION
 from ccenv.proofs.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.proofs.formulas.view import as_trace
@@ -154,10 +155,7 @@ def _write_broken(one: Decided, proof: Proof, folder: FilePath) -> str:
 def _write_trace(one: Decided, loaded: LoadedTheorem, folder: FilePath, stem: str) -> FilePath:
     if one.view is None:
         raise CcenvError(f"{one.lemma}: no counterexample to write")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    make_folder(folder)
     trace = as_trace(one.view, loaded.program.name, f"breaks lemma {one.lemma} ({one.part}) of {loaded.theorem.name}")
     file = folder / f"{stem}.npz"
     trace.save(file)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ccenv.agents.programs import UNIT_OF
-from ccenv.base.config import StrictModel, find_data, shipped_names, validate
+from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import parse_fraction, read_yaml
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
@@ -303,8 +303,3 @@ def load_query(name: str) -> Query:
     """
     file: FilePath = find_data(PACKAGE, name, ".yaml", "query")
     return validate(Query, read_yaml(file), str(file.name))
-
-
-def query_names() -> list[str]:
-    """Return the shipped queries."""
-    return shipped_names(PACKAGE, ".yaml")

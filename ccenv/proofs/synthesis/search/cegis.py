@@ -20,9 +20,10 @@ from ccenv.base.workers import Workers
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.program import TIME_INPUTS
-from ccenv.proofs.synthesis.journal import Journal
+from ccenv.proofs.synthesis.journal import Journal, trace_from
 from ccenv.proofs.synthesis.prove import Task, decide
 from ccenv.proofs.synthesis.query.classes import class_rows, members
+from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import CONSTANT_INPUTS, Candidate, Space, Terms
 from ccenv.proofs.synthesis.search.search import Simulator
@@ -88,17 +89,38 @@ class Run:
         setting, goals = self.simulator.setting, self.simulator.objectives
         return Task(setting, goals, program, limits.call_s, self.query.seed, self.timed, any_start, self.query.flows)
 
-    def note_unknown(self, number: int, reason: str, call_s: float) -> None:
-        """Mark a class as undecided, unless the limit per solver call has grown since."""
-        if call_s >= self.query.limits.call_s:
-            self.unknown[number] = reason
+    def record(self, kind: str, decisions: list[dict[str, Any]], **about: Any) -> None:
+        """Store decisions of the solver in one line, so that a kill keeps all of them or nothing; then apply them."""
+        line = {"kind": kind, **about, "decisions": decisions}
+        self.journal.append(line)
+        self.apply(line)
 
-    def settle(self) -> None:
-        """Drop unknown classes that a later trace broke or a later call proved.
+    def apply(self, line: dict[str, Any]) -> None:
+        """Apply the solver's decisions of a line, and what their counterexamples break.
 
+        A class stays unknown unless the limit per solver call has grown since, a later trace breaks it or a later call proves it.
         Raises ReplayError if a trace breaks a class that the solver proved.
         """
-        alive = self.simulator.alive
+        self.cpu_s["solver"] += line["cpu_s"]
+        self.cpu_s["simulated"] += line.get("replay_s", 0.0)
+        simulator = self.simulator
+        for item in line["decisions"]:
+            number = item["class"]
+            self.z3_calls += item["calls"]
+            if item["status"] == "proved" and line.get("still"):
+                self.still.add(number)
+            elif item["status"] == "proved":
+                self.proved[number] = item
+            elif item["status"] == "refuted":
+                self.refuted[number] = item["claim"]
+                self.counterexamples += item["claim"] != NEVER_REPEATS
+                simulator.alive = simulator.alive[simulator.alive != number]
+            elif line.get("call_s", 0.0) >= self.query.limits.call_s:
+                self.unknown[number] = item["reason"]
+            if item.get("trace") is not None:
+                simulator.apply(trace_from(item["trace"]))
+            simulator.alive = simulator.alive[~np.isin(simulator.alive, item.get("dropped", ()))]
+        alive = simulator.alive
         wrong = np.setdiff1d(list(self.proved), alive)
         if len(wrong):
             raise ReplayError(f"class {int(wrong[0])} is proved, and broken by a counterexample")
@@ -123,6 +145,11 @@ def decide_in_waves(run: Run, workers: Workers, wave: Callable[[Run, Workers], N
             wave(run, workers)
     if progress is not None:
         progress(total, total)
+
+
+def spread(items: list[Any]) -> list[Any]:
+    """Return at most WAVE items of a list, spread over it: neighbours are similar and fall to the same trace."""
+    return [items[(i * len(items)) // WAVE] for i in range(WAVE)] if len(items) > WAVE else items
 
 
 def _over_budget(run: Run, begin: float) -> bool:

@@ -7,9 +7,9 @@ a proof for all or a counterexample of one. The exact replayer confirms every co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, Rule
@@ -19,6 +19,7 @@ from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders import program as formulas
 from ccenv.proofs.senders.program import TIME_INPUTS, ProgramSmtSender
+from ccenv.proofs.senders.window import RateSender
 from ccenv.proofs.solver.solvers import Answer, query_hash, solve
 from ccenv.proofs.solver.terms import Formula, Term, choose, larger
 from ccenv.proofs.synthesis.prove import Decision, Task, claims, decide
@@ -29,7 +30,7 @@ LARGEST_CHOICE = 64
 
 
 @dataclass
-class _Group:
+class _Group(RateSender):
     """Several programs as one sender; subclasses define what it may send."""
 
     programs: tuple[Program, ...]
@@ -42,18 +43,9 @@ class _Group:
             out = out | ProgramSmtSender(program).needs(setting)
         return out
 
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare the rate."""
-        view.rate = make.series("rate", view.setting.samples)
-        view.sent = [None, *view.rate[1:]]
-
     def decider(self) -> Any:
         """Not used: counterexamples are confirmed for one program."""
         raise NotImplementedError
-
-    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: where the rate matters, programs are decided one by one."""
-        return None
 
 
 @dataclass
@@ -202,6 +194,13 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
             if out[-1][1].status != "proved":
                 break
     return out
+
+
+def timed_decide(task: Task | GroupTask) -> tuple[list[tuple[int, Decision]], float]:
+    """Decide one candidate (of number 0) or some of a group; returns also the CPU seconds."""
+    begin = time.process_time()
+    decisions = [(0, decide(task))] if isinstance(task, Task) else decide_group(task)
+    return decisions, time.process_time() - begin
 
 
 def _prove_all(group: GroupTask, shared: Decision) -> list[tuple[int, Decision]]:
