@@ -37,9 +37,7 @@ Shown = tuple[str, str]
 def show_path(path: Path) -> Shown:
     """Return the type and the text of a file or of the folder of a run, recognised by its content.
 
-    Raises:
-        InputError: if ccenv does not know its format, or it is damaged.
-        TraceError: for a damaged trace.
+    Raises InputError if ccenv does not know its format, or it is damaged; TraceError for a damaged trace.
     """
     if path.is_dir():
         for name, show in _FOLDERS.items():

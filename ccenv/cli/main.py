@@ -218,12 +218,7 @@ def _list_leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def find_command(name: str) -> Any:
-    """Return a command by its full name.
-
-    Raises:
-        UnknownNameError: if there is none.
-        InputError: for a group; names its commands.
-    """
+    """Return a command by its full name. Raises UnknownNameError if there is none; InputError for a group; names its commands."""
     first, *words = name.split() or [""]
     names = [group.name for group in GROUPS]
     if first not in names:

@@ -89,8 +89,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 def settings(command: str, texts: Sequence[str] | None) -> dict[str, Any]:
     """Return the settings of a command that hold: those of ``-s``, the others by default.
 
-    Raises:
-        InputError: for an unknown key, with near ones and the list; one given twice; a value that is not allowed.
+    Raises InputError for an unknown key, with near ones and the list; one given twice; a value that is not allowed.
     """
     return settings_and_others(command, texts, ())[0]
 

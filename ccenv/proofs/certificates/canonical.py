@@ -43,8 +43,7 @@ _NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{1,20})?")
 def read_commands(text: str, where: str) -> list[Sexpr]:
     """Read an SMT-LIB text as nested lists.
 
-    Raises:
-        InputError: for brackets that do not match, or a text that is too large or too deep.
+    Raises InputError for brackets that do not match, or a text that is too large or too deep.
     """
     stack: list[list[Any]] = [[]]
     for count, token in enumerate(_TOKEN.findall(text)):
@@ -77,10 +76,8 @@ class Reader:
     def assertions(self, text: str, where: str) -> list[Form]:
         """Return the forms of all assertions of a query.
 
-        Commands begin at the start of a line. Queries of one theorem share most of theirs, so each is read once.
-
-        Raises:
-            InputError: for a command or an operator that a query has no use for, or a name that is not declared.
+        Commands begin at the start of a line. Queries of one theorem share most of theirs, so each is read once. Raises
+        InputError for a command or an operator that a query has no use for, or a name that is not declared.
         """
         forms = []
         for piece in _COMMAND.split(text):

@@ -42,11 +42,7 @@ class Lemma:
 
 @dataclass(frozen=True)
 class Reading:
-    """A theorem as the checker reads it.
-
-    Attributes:
-        jitter: D in steps.
-    """
+    """A theorem as the checker reads it; ``jitter``: D in steps."""
 
     data: Mapping[str, Any]
     start: Read
@@ -58,9 +54,8 @@ class Reading:
 def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction] | None, program: Program) -> Reading:
     """Read the formulas of a theorem's data.
 
-    Raises:
-        InputError: with the place: for what has no meaning or no encoding, and for a lemma that rests on itself, on a later one,
-            or on one whose premise is stronger than its own.
+    Raises InputError with the place: for what has no meaning or no encoding, and for a lemma that rests on itself, on a later
+    one, or on one whose premise is stronger than its own.
     """
     numbers, timed = numbers_of(data), data["timeouts"] != "none"
 

@@ -40,8 +40,7 @@ def shipped_folder() -> FilePath:
 def stored(folder: FilePath) -> list[Stored]:
     """Read all certificates of a folder, by name.
 
-    Raises:
-        InputError: if the folder cannot be read, or a file of these names is no certificate.
+    Raises InputError if the folder cannot be read, or a file of these names is no certificate.
     """
     try:
         files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES))

@@ -54,11 +54,7 @@ Rule = Leaf | Branch
 
 @dataclass(frozen=True)
 class Program:
-    """A belief program.
-
-    Attributes:
-        window: T* of C_L_lambda in Rm.
-    """
+    """A belief program; ``window``: T* of C_L_lambda in Rm."""
 
     name: str
     rule: Rule

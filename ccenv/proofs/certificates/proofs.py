@@ -36,9 +36,7 @@ while not (command := parser.nextCommand()).isNull():
 def version_of(solver: str) -> str:
     """Return name and version of a solver.
 
-    Raises:
-        UnknownNameError: for another name.
-        MissingExtraError: if it is missing or too old.
+    Raises UnknownNameError for another name, and MissingExtraError if it is missing or too old.
     """
     if solver not in PACKAGES:
         raise unknown_name("second solver", solver, PACKAGES)

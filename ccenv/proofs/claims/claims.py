@@ -198,13 +198,7 @@ def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Que
     return [Query("rtt", setting, sender, endless.waits_below(setting, sender, int(x)))]
 
 
-def _single_query(
-    name: str,
-    text: str,
-    setting: Setting,
-    sender: SmtSender,
-    holds: Callable[[View], Formula],
-) -> list[Query]:
+def _single_query(name: str, text: str, setting: Setting, sender: SmtSender, holds: Callable[[View], Formula]) -> list[Query]:
     needs = sender.needs(setting)
     text = f"from any start with true beliefs, {text}"
     claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, needs.probe_window))
@@ -245,9 +239,7 @@ DEFAULT_SAMPLES = 7
 def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
     """Return the queries of a named claim; it is verified if all of them are.
 
-    Raises:
-        UnknownNameError: for an unknown claim.
-        InputError: for a missing threshold, or one that the claim does not take.
+    Raises UnknownNameError for an unknown claim; InputError for a missing threshold, or one that the claim does not take.
     """
     if name not in CLAIMS:
         raise unknown_name("property", name, CLAIMS)

@@ -155,11 +155,7 @@ def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Prop
 
 
 def stays_below(
-    metric: str,
-    measure: Callable[[View, int], Term],
-    setting: Setting,
-    sender: SmtSender,
-    at_most: Fraction,
+    metric: str, measure: Callable[[View, int], Term], setting: Setting, sender: SmtSender, at_most: Fraction
 ) -> Property:
     """Build the guarantee of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
 

@@ -19,12 +19,11 @@ from ccenv.proofs.claims import endless
 from ccenv.proofs.claims.lemma_run import Best, bisect
 from ccenv.proofs.claims.properties import FIRST, Property
 from ccenv.proofs.claims.report import about_run, measure_trace, refute, write_counterexample
-from ccenv.proofs.claims.verifier import Query, Result, Verdict, Verifier
+from ccenv.proofs.claims.verifier import Limits, Query, Result, Verdict
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import Setting, named_setting
 from ccenv.proofs.replay.closed_loop import find_objection
 from ccenv.proofs.senders.catalog import smt_sender
-from ccenv.proofs.solver.solvers import Store
 
 MODELS = ("ideal", "cbr_delay", "ccac")
 BUFFERS = ("infinite", "large", "small", "arbitrary")
@@ -54,31 +53,20 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 
 @dataclass(frozen=True)
-class EnvelopeRun:
-    """The settings of an envelope, as plain data for other processes.
+class EnvelopeRun(Limits):
+    """The settings of an envelope, as plain data for other processes; a bound that ``recheck`` does not confirm is unknown.
 
     Attributes:
         sender: name or program file.
         samples: T.
         setting: ``history``, ``sound`` or ``artefact``; None: history if the sender's rate is bounded, else sound.
         budget_s: wall seconds for the whole table.
-        time_limit_s: per solver call.
-        recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
-        reuse: whether stored answers count.
-        folder: for the traces of cells in which the argument fails for even the weakest claim.
-        cubes: split each query into 2^cubes.
     """
 
     sender: str
     samples: int = endless.SAMPLES
     setting: str | None = None
     budget_s: float = 300.0
-    time_limit_s: float = 600.0
-    seed: int = 0
-    recheck: str | None = None
-    reuse: bool = True
-    folder: str = "runs/verify"
-    cubes: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,7 +127,7 @@ def _compute_cell(cell: _Cell) -> dict[str, Any]:
         if left <= 0:
             return None
         query = envelope_query(metric, value, setting, sender)
-        verifier = Verifier(min(run.time_limit_s, left), run.seed, recheck, Store(), run.reuse, cubes=run.cubes)
+        verifier = run.verifier(time_limit_s=min(run.time_limit_s, left), recheck=recheck)
         results[value] = query, verifier.decide(query)
         return results[value][1]
 
@@ -175,7 +163,7 @@ def _compute_cell(cell: _Cell) -> dict[str, Any]:
 
 def _describe_failure(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
     """Return the row's entries where the argument fails for even the weakest claim: whether a trace breaks it, its figures."""
-    verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
+    verifier = run.verifier(time_limit_s=min(run.time_limit_s, left_s), recheck=None, cubes=0)
     query, result, search_text = refute(query, result, verifier)
     trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
     row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or search_text}
@@ -197,7 +185,7 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
     name = run.setting or ("history" if bound is not None else "sound")
     setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
     query = envelope_query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
-    result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
+    result = run.verifier().decide(query)
     return result.evidence.get("sha256"), "refuted" if result.view is not None else result.verdict
 
 

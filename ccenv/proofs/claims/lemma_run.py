@@ -16,8 +16,7 @@ from ccenv.base.results import TableResult
 from ccenv.base.workers import Workers
 from ccenv.proofs.claims.lemmas import Lemma, LoadedSuite, constants_of, expected_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.report import Outcome, about_run, decide_claim
-from ccenv.proofs.claims.verifier import Verdict, Verifier
-from ccenv.proofs.solver.solvers import Store
+from ccenv.proofs.claims.verifier import Limits, Verdict
 
 Best = Literal["largest", "smallest"]
 
@@ -103,7 +102,7 @@ def _round_to_grid(value: Fraction, precision: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class LemmaRun:
+class LemmaRun(Limits):
     """The settings of a run, as plain data for other processes.
 
     Attributes:
@@ -111,28 +110,12 @@ class LemmaRun:
         setting: ``sound``, ``artefact`` or ``history``.
         samples: T.
         bisect: whether to find the best constants.
-        time_limit_s: per solver call.
-        recheck: second solver, or None.
-        reuse: whether stored answers count.
-        folder: for traces.
-        cubes: split each query into 2^cubes.
     """
 
     suite: str
     setting: str
     samples: int
     bisect: bool = False
-    time_limit_s: float = 600.0
-    seed: int = 0
-    recheck: str | None = None
-    reuse: bool = True
-    folder: str = "runs/verify"
-    cubes: int = 0
-
-    def verifier(self, workers: Workers | None = None) -> Verifier:
-        """Return a verifier with these limits."""
-        workers = workers or Workers()
-        return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse, workers=workers, cubes=self.cubes)
 
 
 class LemmaReport(TableResult, dict[str, Any]):
@@ -201,8 +184,7 @@ def _apply_given(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]
 def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
     """Decide one lemma of a set with those that it assumes, and bisect its constant if requested.
 
-    Raises:
-        UnknownNameError: if the suite has no such lemma.
+    Raises UnknownNameError if the suite has no such lemma.
     """
     loaded = load_suite(run.suite)
     by_name = {lemma.name: lemma for lemma in loaded.suite.lemmas}
@@ -237,12 +219,7 @@ def _decide(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome
 
 
 def _bisect_lemma(
-    run: LemmaRun,
-    loaded: LoadedSuite,
-    lemma: Lemma,
-    outcome: Outcome,
-    numbers: dict[str, Fraction],
-    workers: Workers | None,
+    run: LemmaRun, loaded: LoadedSuite, lemma: Lemma, outcome: Outcome, numbers: dict[str, Fraction], workers: Workers | None
 ) -> None:
     name = str(lemma.bound)
     search = loaded.suite.constants[name].search

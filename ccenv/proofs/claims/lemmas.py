@@ -157,9 +157,7 @@ class LoadedSuite:
 def load_suite(name: str) -> LoadedSuite:
     """Read a lemma set by the name of its sender or the path of a YAML file, and check its formulas.
 
-    Raises:
-        UnknownNameError: if no such set exists.
-        InputError: for unknown keys, conditions or constants.
+    Raises UnknownNameError if no such set exists; InputError for unknown keys, conditions or constants.
     """
     file = find_data(SUITES, name, ".yaml", "lemma suite")
     suite = validate(Suite, read_yaml(file), file.name)
@@ -291,13 +289,7 @@ def lemma_queries(loaded: LoadedSuite, lemma: Lemma, setting: Setting, numbers: 
 
 
 def _lemma_query(
-    name: str,
-    loaded: LoadedSuite,
-    lemma: Lemma,
-    setting: Setting,
-    numbers: Mapping[str, Fraction],
-    case: Any,
-    part: Any,
+    name: str, loaded: LoadedSuite, lemma: Lemma, setting: Setting, numbers: Mapping[str, Fraction], case: Any, part: Any
 ) -> Query:
     states = loaded.suite.states
     where = f"{loaded.file.name}: {lemma.name}"

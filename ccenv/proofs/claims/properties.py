@@ -173,10 +173,7 @@ class Objectives:
 
     def met_or_progress(self, v: View) -> Formula:
         """Each objective is met, or excused by progress towards it."""
-        parts = [
-            any_of([utilisation(v, self.utilisation), rises(v)]),
-            any_of([inflight(v, self.inflight), falls(v)]),
-        ]
+        parts = [any_of([utilisation(v, self.utilisation), rises(v)]), any_of([inflight(v, self.inflight), falls(v)])]
         return all_of([*parts, any_of([self._small_losses(v), falls(v)])])
 
     def met_in_cycle(self, v: View) -> Formula:

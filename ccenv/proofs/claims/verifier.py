@@ -31,6 +31,32 @@ MOST_CUBES = 6
 """Largest number of booleans that a query is split by: 2^6 cubes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of a run, as plain data for other processes.
+
+    Attributes:
+        time_limit_s: per solver call.
+        recheck: second solver that decides every proof again, or None.
+        reuse: whether stored answers count.
+        folder: for traces.
+        cubes: split each query into 2^cubes.
+    """
+
+    time_limit_s: float = 600.0
+    seed: int = 0
+    recheck: str | None = None
+    reuse: bool = True
+    folder: str = "runs/verify"
+    cubes: int = 0
+
+    def verifier(self, workers: Workers | None = None, **changes: Any) -> Verifier:
+        """Return a verifier with these limits, but for some changes."""
+        names = ("time_limit_s", "seed", "recheck", "reuse", "cubes")
+        limits = {name: getattr(self, name) for name in names} | changes
+        return Verifier(**limits, store=Store(), workers=workers or Workers())
+
+
 @dataclass(frozen=True)
 class Query:
     """One question: can flows of this sender on this network violate this property?

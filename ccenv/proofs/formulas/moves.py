@@ -53,10 +53,7 @@ def moves_of(trace: Trace) -> Moves:
     Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
     tokens in stock) and its undelivered bytes; several flows send them in the proportion of their backlogs at row 0. From there
     u_w is the share of the spare tokens wasted, u_s the position of S in its legal band, and a free loss its share of what may be
-    lost. A trace that starts empty needs no prefix.
-
-    Raises:
-        InputError: for a trace on another grid or of another model.
+    lost. A trace that starts empty needs no prefix. Raises InputError for a trace on another grid or of another model.
     """
     header, n = trace.header, trace.n_flows
     models = ("ideal", "cbr_delay", "ccac")

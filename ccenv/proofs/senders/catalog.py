@@ -37,9 +37,7 @@ _AGENTS, _MAKE_SENDER = "ccenv.agents:AGENTS", "ccenv.agents:make_sender"
 def smt_sender(spec: str) -> Any:
     """Return a sender by name (a published encoding or registered belief program) or file (.json program, .relu.json policy).
 
-    Raises:
-        UnknownNameError: if nothing has this name.
-        NoEncodingError: if the sender exists but has no encoding.
+    Raises UnknownNameError if nothing has this name, and NoEncodingError if the sender exists but has no encoding.
     """
     if spec in PUBLISHED:
         return PUBLISHED[spec]()

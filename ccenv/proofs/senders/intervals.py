@@ -43,9 +43,7 @@ class EmptyInterval:
 def require_intervals(program: Program) -> None:
     """Refuse a contract with an interval that is empty at some belief.
 
-    Raises:
-        ProgramError: one line with the interval and the belief.
-        CcenvError: if the solver cannot tell.
+    Raises ProgramError with the interval and the belief, and CcenvError if the solver cannot tell.
     """
     empty = empty_interval(program)
     if empty is not None:
@@ -55,10 +53,7 @@ def require_intervals(program: Program) -> None:
 def empty_interval(program: Program) -> EmptyInterval | None:
     """Return a belief at which an interval's lower end is above its upper end, both raised by line 7; None if there is none.
 
-    Beliefs need not be consistent: C_U may be below C_L until a time-out.
-
-    Raises:
-        CcenvError: if the solver cannot tell.
+    Beliefs need not be consistent: C_U may be below C_L until a time-out. Raises CcenvError if the solver cannot tell.
     """
     import z3
 

@@ -54,9 +54,7 @@ class Answer:
 def version_of(solver: str) -> str:
     """Return name and version of an installed solver.
 
-    Raises:
-        MissingExtraError: if it is not installed.
-        UnknownNameError: for another name.
+    Raises MissingExtraError if it is not installed, and UnknownNameError for another name.
     """
     if solver not in _PACKAGES:
         raise unknown_name("solver", solver, _PACKAGES)
@@ -69,9 +67,7 @@ def version_of(solver: str) -> str:
 def check_second_solver(solver: str | None) -> None:
     """Raise unless the second solver is None, or known and installed.
 
-    Raises:
-        MissingExtraError: if it is not installed.
-        UnknownNameError: for another name.
+    Raises MissingExtraError if it is not installed, and UnknownNameError for another name.
     """
     if solver is None:
         return

@@ -91,11 +91,7 @@ def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: in
     buffer_rtts = named[buffer] if isinstance(buffer, str) else float(buffer)
     jitter = 0.0 if query.network.model == "ideal" else RTT_S
     path = Path.from_dict(
-        {
-            "link_rate_Bps": rate,
-            "buffer_bytes": buffer_rtts * rate * RTT_S,
-            "flows": [{"rtt_s": RTT_S, "jitter_s": jitter}],
-        }
+        {"link_rate_Bps": rate, "buffer_bytes": buffer_rtts * rate * RTT_S, "flows": [{"rtt_s": RTT_S, "jitter_s": jitter}]}
     )
     out: dict[str, dict[str, float]] = {}
     for solution in solutions[:most]:

@@ -34,9 +34,8 @@ from ccenv.proofs.synthesis.search.search import Simulator
 def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress | None = None) -> Run:
     """Open a run and replay its journal. A template of four rates is searched by simulation here.
 
-    Raises:
-        InputError: for a template with no candidates or too many, before any work.
-        CcenvError: if another process uses the folder.
+    Raises InputError for a template with no candidates or too many, before any work; CcenvError if another process uses the
+    folder.
     """
     space = query.space()
     query.check_size(space)
@@ -88,9 +87,8 @@ def _restore(run: Run) -> None:
 def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: Progress | None = None) -> None:
     """Decide every class, or as many as the budget allows.
 
-    Raises:
-        CcenvError: if beliefs of this network may become wrong, another process uses the folder, or a worker dies; stored work is
-            kept.
+    Raises CcenvError if beliefs of this network may become wrong, another process uses the folder, or a worker dies; stored work
+    is kept.
     """
     workers = Workers(jobs, backend)
     with locked(run.journal.file.parent, "synthesis"):

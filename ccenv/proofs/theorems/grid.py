@@ -105,8 +105,7 @@ def has_samples(steps_per_rtt: int, jitter: Fraction) -> bool:
 def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> LoadedTheorem:
     """Return a theorem on another grid: its lemmas and claims, with bounds of bytes scaled by C (Rm + D).
 
-    Raises:
-        InputError: if D is no whole number of steps, or the model has none.
+    Raises InputError if D is no whole number of steps, or the model has none.
     """
     if not has_samples(steps_per_rtt, jitter):
         raise InputError(f"D = {jitter} Rm has no sample with K = {steps_per_rtt}: it must be a whole number of steps of Rm/K")

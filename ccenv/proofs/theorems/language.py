@@ -220,8 +220,7 @@ def _sum_over_rtt(v: View, series: list[Any], t: int) -> Term:
 def feature(v: View, name: str, t: int) -> Term:
     """Return a feature of a trace; peaks are read at sample t.
 
-    Raises:
-        InputError: for the buffer of a network without one, or a belief that is not encoded.
+    Raises InputError for the buffer of a network without one, or a belief that is not encoded.
     """
     if name == "MSS":
         return v.alpha

@@ -111,10 +111,7 @@ def _joins(end: View, start: View) -> Iterator[Formula]:
     for k in range(setting.past_steps + 1):
         yield end.admitted(last - k) - gain == start.admitted(-k)
         yield end.delivered(last - k) - gain == start.delivered(-k)
-        for now, then in (
-            (end.newest_late(last - k), start.newest_late(-k)),
-            (end.oldest_late(last - k), start.oldest_late(-k)),
-        ):
+        for now, then in ((end.newest_late(last - k), start.newest_late(-k)), (end.oldest_late(last - k), start.oldest_late(-k))):
             yield from (same_truth(now[m], then[m]) for m in now)
     if setting.has_loss:
         yield from (same_truth(start.lost_in_past(k), end.lost[last - k] > 0) for k in setting.losses_before)

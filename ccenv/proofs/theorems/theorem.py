@@ -124,9 +124,8 @@ def load_theorem(name: str) -> LoadedTheorem:
 def with_constants(loaded: LoadedTheorem, values: Mapping[str, str]) -> LoadedTheorem:
     """Return a theorem with other values of some of its constants.
 
-    Raises:
-        UnknownNameError: for a constant that it has not.
-        InputError: for a value that is no number, or that its formulas cannot have.
+    Raises UnknownNameError for a constant that it has not; InputError for a value that is no number, or that its formulas cannot
+    have.
     """
     theorem = loaded.theorem
     for name in values:

@@ -25,7 +25,7 @@ from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver import solvers
 from ccenv.proofs.solver.solvers import to_smtlib
 from ccenv.proofs.synthesis import journal as journal_module
-from ccenv.proofs.synthesis import lemma_suites as suites
+from ccenv.proofs.synthesis import bounds as suites
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import Task, decide

@@ -297,9 +297,7 @@ def _list_values(values: list[Fraction]) -> str:
 def load_query(name: str) -> Query:
     """Read a shipped query by name, or a file by path.
 
-    Raises:
-        UnknownNameError: if there is neither.
-        InputError: for a field that is missing, unknown or of the wrong unit.
+    Raises UnknownNameError if there is neither; InputError for a field that is missing, unknown or of the wrong unit.
     """
     file: FilePath = find_data(PACKAGE, name, ".yaml", "query")
     return validate(Query, read_yaml(file), str(file.name))
