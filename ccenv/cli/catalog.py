@@ -518,7 +518,8 @@ def show_command(
     if not matches:
         raise unknown_name("name", name, {item.name for item in candidates})
     if len(matches) > 1:
-        raise InputError(f"{name!r} is the name of {_join_names(matches)}: give the full name or --kind")
+        listed = " and ".join(f"{item.name} ({item.kind})" for item in matches)
+        raise InputError(f"{name!r} is the name of {listed}: give the full name or --kind")
     item = matches[0]
     about = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags}
     print_answer({**about, "text": item.text()}, item.text(), json)
@@ -564,7 +565,3 @@ def _show_settings(command: str, find_command: Callable[[str], Any], json: bool)
         print_json({"command": command, "settings": table})
     else:
         print_table(f"ccenv {command}", list(table[0]), [[str(cell) for cell in row.values()] for row in table])
-
-
-def _join_names(items: list[Item]) -> str:
-    return " and ".join(f"{item.name} ({item.kind})" for item in items)

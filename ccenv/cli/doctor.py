@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def all_checks() -> Iterator[Check]:
     """Make all checks, in the order of the report."""
     yield _check_python()
     yield Check("platform", OK, f"{platform.platform()} ({platform.machine()})")
-    yield Check("cores", OK, str(_usable_cores()))
+    yield Check("cores", OK, str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
     yield _check_memory()
     yield from _check_packages()
     yield _check_kernel_cache()
@@ -78,10 +79,6 @@ def _check_python() -> Check:
     return Check(
         "python", OK if supported else BROKEN, platform.python_version(), "" if supported else "ccenv needs Python 3.11 or newer"
     )
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_memory() -> Check:
@@ -178,14 +175,6 @@ def _step(name: str) -> None:
     env.step(env.action_space.sample())
 
 
-def _warm_packet() -> None:
-    _step("ccenv/Packet-v0")
-
-
-def _warm_curve() -> None:
-    _step("ccenv/Sender-v0")
-
-
 def _warm_rollouts() -> None:
     from ccenv.training.config import load_config
     from ccenv.training.learner import Learner
@@ -216,8 +205,8 @@ def _warm_synthesis() -> None:
 
 # The longest first; parts that need a missing extra are skipped.
 PARTS: dict[str, Callable[[], None]] = {
-    "packet engine": _warm_packet,
-    "curve engine": _warm_curve,
+    "packet engine": partial(_step, "ccenv/Packet-v0"),
+    "curve engine": partial(_step, "ccenv/Sender-v0"),
     "emulator": _warm_emulator,
     "rollouts": _warm_rollouts,
     "fluid engine": _warm_fluid,

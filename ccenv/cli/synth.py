@@ -155,7 +155,7 @@ def _print(data: dict[str, Any]) -> None:
 
     print_text(summary(data))
     print_table("funnel", ["stage", "number"], [(name.replace("_", " "), n) for name, n in data["funnel"].items()])
-    rows = [(s["name"], s["raw"], _one_line(s["pseudo_code"])) for s in data["solutions"]]
+    rows = [(s["name"], s["raw"], " ".join(map(str.strip, s["pseudo_code"].splitlines()[1:-1]))) for s in data["solutions"]]
     if rows:
         print_table("solutions", ["program", "raw", "rule"], rows)
     print_text(f"{data['cpu_seconds']} CPU s, {data['z3_calls']} solver calls, {data['counterexamples']} counterexamples")
@@ -168,10 +168,6 @@ def _print(data: dict[str, Any]) -> None:
     if "recheck" in data:
         print_text(f"{data['recheck']['solver']}: {data['recheck']['confirmed']} of {data['canonical']} proofs confirmed")
     print_text(f"programs in {data['folder']}/solutions")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines()[1:-1])
 
 
 def _why(query: Query, name: str, out: Path, held: dict[str, Any], json: bool) -> int:

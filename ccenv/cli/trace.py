@@ -164,7 +164,7 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
         "utilisation": _utilisation(run),
         "utilisation_of_trace": _utilisation(trace),
         "lost_bytes": float((run.L[-1] - run.L[0]).sum()),
-        "largest_inflight_bdp": _largest_inflight_bdp(run),
+        "largest_inflight_bdp": float((run.E - run.S)[run.start_row :].sum(axis=1).max()) / run.header.path.bdp_bytes,
     }
     return data, run
 
@@ -176,10 +176,6 @@ def _utilisation(trace: Trace) -> float | None:
         return None
     capacity_bytes = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * steps
     return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / capacity_bytes
-
-
-def _largest_inflight_bdp(trace: Trace) -> float:
-    return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes
 
 
 links_app = typer.Typer(help="Traces of varying links (docs/simulation.md).\n\nExample: ccenv links import trace.csv --json")

@@ -180,7 +180,7 @@ def _check_theorem(
     if certificate.laws != LAWS_VERSION:
         report.refuse("laws", "laws", f"it is {certificate.laws}, this checker knows version {LAWS_VERSION} of the laws")
         return
-    data, before = certificate.theorem_data(), None
+    data, before = certificate.theorem.to_dict(), None
     if certificate.sent_before is not None:
         before = number(certificate.sent_before[0], {}, "sent_before"), number(certificate.sent_before[1], {}, "sent_before")
     if (data["past"] == "history") != (before is not None):

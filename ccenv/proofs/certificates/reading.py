@@ -82,10 +82,6 @@ class Certificate(StrictModel):
     witnesses: list[WitnessData] = Field(max_length=100)
     made_with: dict[Literal["ccenv"], Annotated[str, Field(pattern="^[0-9][0-9a-z.+]{0,40}$")]]
 
-    def theorem_data(self) -> dict[str, Any]:
-        """Return the theorem's data as plain JSON values."""
-        return self.theorem.model_dump(by_alias=True, mode="json")
-
 
 def parse_certificate(content: bytes, where: str) -> Certificate:
     """Parse a certificate. Raises InputError, in one line, for another format or version."""

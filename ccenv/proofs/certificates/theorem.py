@@ -139,6 +139,10 @@ class Theorem(StrictModel):
     history_given: tuple[str, ...] = ()
     claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], Claim] = Field(min_length=1)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data as plain JSON values, with every key."""
+        return self.model_dump(by_alias=True, mode="json")
+
     @field_validator("constants", "states")
     @classmethod
     def _one_space_of_names(cls, named: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:

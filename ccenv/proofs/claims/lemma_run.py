@@ -89,16 +89,12 @@ def bisect(
         return bracket
     beyond = strongest if bracket.refuted is None else bracket.refuted
     while bracket.proved is not None and abs(beyond - bracket.proved) > precision:
-        middle = _round_to_grid((bracket.proved + beyond) / 2, precision)
+        middle = round((bracket.proved + beyond) / 2 / precision) * precision
         if middle in (bracket.proved, beyond):
             break
         if ask(middle) != "verified":
             beyond = middle
     return bracket
-
-
-def _round_to_grid(value: Fraction, precision: Fraction) -> Fraction:
-    return round(value / precision) * precision
 
 
 @dataclass(frozen=True)

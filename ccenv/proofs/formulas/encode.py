@@ -211,7 +211,8 @@ def _check_flows(setting: Setting, needs: Needs) -> None:
 
 def _declare(setting: Setting, needs: Needs, make: Variables, flows: int, *, constant: bool) -> View:
     n = setting.samples
-    first_delays = _first_delays(setting, needs)
+    reads_first = "C_L_lambda" in needs.bounds
+    first_delays = [setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1] if reads_first else []
     look_back = setting.past_steps + max([0, *needs.delays, *first_delays])
     if setting.sent_before_at_most is not None and not setting.past_steps:
         look_back = max(look_back + 1, HISTORY_STEPS * setting.steps_per_rtt)
@@ -274,12 +275,6 @@ def _declare_bounds(view: View, needs: Needs, make: Variables, *, constant: bool
         if name in needs.bounds:
             fixed = constant and name != "q_U"
             setattr(view, name, [make.real(f"{name}_0")] * n if fixed else make.series(name, n))
-
-
-def _first_delays(setting: Setting, needs: Needs) -> list[int]:
-    if "C_L_lambda" not in needs.bounds:
-        return []
-    return [setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1]
 
 
 def _declare_losses(view: View, make: Variables) -> None:

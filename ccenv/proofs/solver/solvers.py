@@ -114,7 +114,8 @@ def solve(text: str, solver: str = "z3", time_limit_s: float = 600.0, seed: int 
     if solver == "z3":
         status, reason, model = _solve_with_z3(text, time_limit_s, seed)
     else:
-        command = _yices_command(time_limit_s) if solver == "yices" else _cvc5_command(time_limit_s)
+        cvc5 = [sys.executable, "-c", _CVC5_SCRIPT, str(int(time_limit_s * 1000))]
+        command = _yices_command(time_limit_s) if solver == "yices" else cvc5
         status, reason = _run_external(command, text, time_limit_s)
         model = {}
     return Answer(status, time.perf_counter() - begin, version, reason, model)
@@ -142,13 +143,9 @@ def _solve_with_z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, s
         said = solver.reason_unknown()
         if said == _CTRL_C:
             raise KeyboardInterrupt
-        return "unknown", _describe_limit(said, time_limit_s), {}
+        return "unknown", f"time limit of {time_limit_s:g} s" if said in ("timeout", "canceled") else said, {}
     model = solver.model()
     return "sat", "", {declaration.name(): _read_model_value(model[declaration]) for declaration in model.decls()}
-
-
-def _describe_limit(said: str, time_limit_s: float) -> str:
-    return f"time limit of {time_limit_s:g} s" if said in ("timeout", "canceled") else said
 
 
 def _read_model_value(value: Any) -> Any:
@@ -175,16 +172,9 @@ solver.setOption("tlimit", sys.argv[1])
 parser = cvc5.InputParser(solver)
 parser.setFileInput(cvc5.InputLanguage.SMT_LIB_2_6, sys.argv[2])
 symbols = parser.getSymbolManager()
-while True:
-    command = parser.nextCommand()
-    if command.isNull():
-        break
+while not (command := parser.nextCommand()).isNull():
     sys.stdout.write(command.invoke(solver, symbols))
 """
-
-
-def _cvc5_command(time_limit_s: float) -> list[str]:
-    return [sys.executable, "-c", _CVC5_SCRIPT, str(int(time_limit_s * 1000))]
 
 
 def _run_external(command: list[str], text: str, time_limit_s: float) -> tuple[Status, str]:

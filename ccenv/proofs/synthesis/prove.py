@@ -99,6 +99,9 @@ def claims(task: Task) -> list[Query]:
     def still(name: str, holds: Any) -> Query:
         return query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
 
+    def starts_wrong(v: View) -> Formula:
+        return negate(properties.consistent(v, 0))
+
     if task.full:
         # (5.3) conjunct by conjunct, and with time-outs case by case, which is faster.
         steady = dict(objectives.parts())
@@ -113,7 +116,7 @@ def claims(task: Task) -> list[Query]:
                 out.append(query(f"{name} where {case}", f"right beliefs, {case}: {name}", holds, "full", start=start))
         if task.any_start:
             repaired = _parts_from_wrong(objectives)
-            out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=_start_wrong) for name, holds in repaired]
+            out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=starts_wrong) for name, holds in repaired]
         return out
     if task.any_start or task.setting.beliefs.timeout is not None:
         raise CcenvError("beliefs that time out or start wrong do not stay constant: the query needs moving beliefs")
@@ -160,10 +163,6 @@ TIMEOUT_CASES: dict[str, Callable[[View], Formula]] = {"only C_L moves": _only_l
 one moves, they shrink unless the other one times out. Where none moves, time-outs make no difference."""
 
 Part = tuple[str, Callable[[View], Formula]]
-
-
-def _start_wrong(v: View) -> Formula:
-    return negate(properties.consistent(v, 0))
 
 
 def _parts_from_right(objectives: Objectives) -> list[Part]:

@@ -123,7 +123,7 @@ def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> Load
         start=_scale_node(loaded.start, scale),
         invariant=_scale_node(loaded.invariant, scale),
         lemmas=tuple(_scale_lemma(lemma, scale) for lemma in loaded.lemmas),
-        claims=tuple(_scale_claim(claim, scale) for claim in loaded.claims),
+        claims=tuple(replace(claim, ranks=tuple(_scale_rank(rank, scale) for rank in claim.ranks)) for claim in loaded.claims),
         history_granted=tuple(_scale_node(node, scale) for node in loaded.history_granted),
     )
 
@@ -260,10 +260,8 @@ def _scale_lemma(lemma: ReadLemma, scale: Fraction) -> ReadLemma:
     )
 
 
-def _scale_claim(claim: ReadClaim, scale: Fraction) -> ReadClaim:
-    return replace(claim, ranks=tuple(_scale_rank(rank, scale) if rank.of == "queue" else rank for rank in claim.ranks))
-
-
 def _scale_rank(rank: ReadRank, scale: Fraction) -> ReadRank:
+    if rank.of != "queue":
+        return rank
     step = rank.step * scale if rank.law == "minus" else rank.step
     return replace(rank, step=step, until=rank.until * scale, jump=None if rank.jump is None else rank.jump * scale)

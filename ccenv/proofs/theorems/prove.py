@@ -61,6 +61,11 @@ class Decided:
     views: tuple[View, ...] = ()
     every_k: bool = False
 
+    @property
+    def sha256(self) -> str | None:
+        """Hash of the query's text, or None if none was asked."""
+        return query_hash(self.text) if self.text else None
+
 
 @dataclass
 class Step:
@@ -120,6 +125,11 @@ class Proof:
             *(one.verdict for one in self.possible),
         ]
         return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
+
+    @property
+    def settled(self) -> dict[str, bool]:
+        """Whether the exceptions of each claim with ranks come first."""
+        return {name: step.verdict == "verified" for name, step in self.settles.items()}
 
     @property
     def seconds(self) -> float:
@@ -267,28 +277,17 @@ def to_terms(formula: Formula) -> list[Formula]:
     return [] if formula is True else [z3.BoolVal(False)] if formula is False else [formula]
 
 
-def hash_query(one: Decided | Step) -> str:
-    """Return the SHA-256 of a query's text."""
-    return query_hash(one.text)
-
-
-def dump_theorem(loaded: LoadedTheorem) -> dict[str, Any]:
-    """Return a theorem's data for a certificate, with every key."""
-    data: dict[str, Any] = loaded.theorem.model_dump(by_alias=True, mode="json")
-    return data
-
-
 def build_certificate(proof: Proof) -> dict[str, Any]:
     """Return the certificate of a proof without format and version. Raises CcenvError if the theorem was not proved."""
     if proof.verdict != "verified":
         raise CcenvError(f"{proof.loaded.theorem.name}: only a proved theorem has a certificate")
     loaded = proof.loaded
-    data, settles, limit = dump_theorem(loaded), list_settled(proof), loaded.setting.sent_before_at_most
+    data, settles, limit = loaded.theorem.to_dict(), proof.settled, loaded.setting.sent_before_at_most
     queries = [
         {
             "lemma": one.lemma,
             "part": one.part,
-            "sha256": query_hash(one.text),
+            "sha256": one.sha256,
             "smtlib": one.text,
             "answer": one.answer.status,
             "solver": one.answer.solver,
@@ -311,11 +310,6 @@ def build_certificate(proof: Proof) -> dict[str, Any]:
         "witnesses": [{"shows": one.names, "values": _plain_values(one.answer.model)} for one in proof.possible],
         "made_with": {"ccenv": VERSION},
     }
-
-
-def list_settled(proof: Proof) -> dict[str, bool]:
-    """Return for each claim with ranks whether its exceptions come first."""
-    return {name: step.verdict == "verified" for name, step in proof.settles.items()}
 
 
 def write_certificate(proof: Proof, folder: FilePath) -> FilePath:

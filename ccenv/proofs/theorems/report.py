@@ -13,7 +13,7 @@ from ccenv.base.provenance import VERSION
 from ccenv.proofs.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.theorems.grid import Cell
-from ccenv.proofs.theorems.prove import Decided, Proof, dump_theorem, hash_query, list_settled, write_certificate
+from ccenv.proofs.theorems.prove import Decided, Proof, write_certificate
 from ccenv.proofs.theorems.theorem import LoadedTheorem
 
 _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
@@ -31,7 +31,7 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
         CcenvError: if the folder cannot be written.
     """
     loaded = proof.loaded
-    data, settles = dump_theorem(loaded), list_settled(proof)
+    data, settles = loaded.theorem.to_dict(), proof.settled
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
     statement = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
@@ -53,13 +53,12 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
             for one in proof.lemmas
         ],
         "lassos": [{"claim": one.lemma, "found": _FOUND[one.verdict]} for one in proof.lassos],
-        "composition": [{"name": step.name, "verdict": step.verdict} | _witness_entry(step.witness) for step in proof.steps],
+        "composition": [
+            {"name": step.name, "verdict": step.verdict} | ({"witness": step.witness} if step.witness else {})
+            for step in proof.steps
+        ],
         "ccenv_version": VERSION,
     }
-
-
-def _witness_entry(witness: dict[str, str]) -> dict[str, Any]:
-    return {"witness": witness} if witness else {}
 
 
 def _describe_reason(proof: Proof, folder: FilePath) -> str | None:
@@ -102,7 +101,7 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     for claim in loaded.claims:
         carried = cell.claims[claim.name]
         lacks = [
-            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": _hash_asked(one)}
+            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": one.sha256}
             | ({"trace": str(files[one.lemma, one.part])} if one.view is not None else {"reason": one.reason})
             for one in carried.lemmas
         ]
@@ -114,16 +113,11 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
         "jitter_rtts": float(loaded.setting.jitter),
         "claims": claims,
         "lemmas": [
-            {"name": one.lemma, "part": one.part, "verdict": one.verdict, "every_k": one.every_k, "sha256": _hash_asked(one)}
+            {"name": one.lemma, "part": one.part, "verdict": one.verdict, "every_k": one.every_k, "sha256": one.sha256}
             for one in cell.decided
         ],
         "seconds": round(cell.seconds, 3),
     }
-
-
-def _hash_asked(one: Decided) -> str | None:
-    """Return the hash of a query, or None if none was asked."""
-    return hash_query(one) if one.text else None
 
 
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
@@ -139,7 +133,7 @@ def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, f
         files = [str(_write_trace(replace(one, view=v), loaded, folder, f"{stem}-{k}")) for k, v in enumerate(one.views, start=1)]
         finding = {"refuted": "yes", "verified": "none"}.get(one.verdict, "unknown")
         claims[claim.name] = {"bound": float(claim.bound), "found": finding, "traces": files, "reason": one.reason}
-        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": hash_query(one)}
+        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": one.sha256}
     seen = {one.verdict for one in found}
     verdict = "refuted" if "refuted" in seen else "unknown" if "unknown" in seen else "none found"
     about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict, "traces_joined": periods}

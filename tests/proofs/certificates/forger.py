@@ -48,7 +48,7 @@ def retold(data: Data) -> Data:
     for query in data["queries"]:
         query["sha256"] = hashlib.sha256(query["smtlib"].encode()).hexdigest()
     try:
-        theorem, before = read(data).theorem_data(), data["sent_before"]
+        theorem, before = read(data).theorem.to_dict(), data["sent_before"]
         program = read_program(data["program"], "program")
         limit = None if before is None else (parse_fraction(before[0], "before"), parse_fraction(before[1], "before"))
         ranked = [name for name, claim in theorem["claims"].items() if claim["rank"]]

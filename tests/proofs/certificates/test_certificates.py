@@ -181,7 +181,7 @@ def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
     certificate = read(genuine)
     before = (Fraction(genuine["sent_before"][0]), Fraction(genuine["sent_before"][1]))
     program = programs.read_program(genuine["program"], "program")
-    reading = compose.read_theorem(certificate.theorem_data(), before, program)
+    reading = compose.read_theorem(certificate.theorem.to_dict(), before, program)
     program = programs.read_program(certificate.program, "program")
     lemma = next(one for one in reading.lemmas if one.name == "pays")
     own = derive_query(reading, lemma, lemma.conclusions[0], program, before)

@@ -126,12 +126,12 @@ def members(space: Space, row: np.ndarray) -> Iterator[Candidate]:
     if n == 1:
         yield from (Candidate((), (int(a),)) for a in rates[0])
     elif n == 2:
-        yield from _pair_members(space, row, rates, by_rate)
+        yield from _pair_members(space, row, rates)
     else:
         yield from _chain_members(space, row, rates)
 
 
-def _pair_members(space: Space, row: np.ndarray, rates: list[np.ndarray], by_rate: dict[int, np.ndarray]) -> Iterator[Candidate]:
+def _pair_members(space: Space, row: np.ndarray, rates: list[np.ndarray]) -> Iterator[Candidate]:
     classes = space.condition_class
     if space.rate_class[row[1]] == space.rate_class[row[2]]:
         free = np.arange(len(space.rates))

@@ -98,8 +98,7 @@ class Run:
     def apply(self, line: dict[str, Any]) -> None:
         """Apply the solver's decisions of a line, and what their counterexamples break.
 
-        A class stays unknown unless the limit per solver call has grown since, a later trace breaks it or a later call proves it.
-        Raises ReplayError if a trace breaks a class that the solver proved.
+        A class that was open counts as undecided unless the limit per solver call has grown since.
         """
         self.cpu_s["solver"] += line["cpu_s"]
         self.cpu_s["simulated"] += line.get("replay_s", 0.0)
@@ -120,7 +119,14 @@ class Run:
             if item.get("trace") is not None:
                 simulator.apply(trace_from(item["trace"]))
             simulator.alive = simulator.alive[~np.isin(simulator.alive, item.get("dropped", ()))]
-        alive = simulator.alive
+        self.settle()
+
+    def settle(self) -> None:
+        """Drop unknown classes that a later trace broke or a later call proved.
+
+        Raises ReplayError if a trace breaks a class that the solver proved.
+        """
+        alive = self.simulator.alive
         wrong = np.setdiff1d(list(self.proved), alive)
         if len(wrong):
             raise ReplayError(f"class {int(wrong[0])} is proved, and broken by a counterexample")
