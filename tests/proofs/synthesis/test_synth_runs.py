@@ -24,8 +24,8 @@ from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.senders.rate_based import AnySender
 from ccenv.proofs.solver import solvers
 from ccenv.proofs.solver.solvers import to_smtlib
-from ccenv.proofs.synthesis import journal as journal_module
 from ccenv.proofs.synthesis import bounds as suites
+from ccenv.proofs.synthesis import journal as journal_module
 from ccenv.proofs.synthesis import run as run_module
 from ccenv.proofs.synthesis.journal import Journal, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import Task, decide
