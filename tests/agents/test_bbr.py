@@ -74,7 +74,7 @@ def test_the_bound_in_a_shallow_buffer_is_what_fits(name, near, share):
 
 def test_bbr1_goes_through_startup_and_drain_to_probe_bw():
     run, fields = play("bbr1")
-    assert [mode for _, mode in phases(run, fields)][:3] == [bbr1.STARTUP, bbr1.DRAIN, bbr1.PROBE_BW]
+    assert [mode for _, mode in phases(run, fields)][:3] == [bbr.STARTUP, bbr.DRAIN, bbr1.PROBE_BW]
     probing = fields["mode"] == bbr1.PROBE_BW
     assert set(np.round(fields["pacing_gain"][probing], 9)) == {1.25, 0.75, 1.0}
     bdp_bytes = fields["bandwidth_Bps"][-1] * fields["rtprop_s"][-1]  # a window of two, and three quanta of two segments
@@ -84,7 +84,7 @@ def test_bbr1_goes_through_startup_and_drain_to_probe_bw():
 def test_bbr1_probes_the_rtt_every_ten_seconds_with_four_segments():
     """For 200 ms and a round after the flight has come down to four segments, which takes about one RTT."""
     run, fields = play("bbr1")
-    now_s, probing = run.column("now_s"), fields["mode"] == bbr1.PROBE_RTT
+    now_s, probing = run.column("now_s"), fields["mode"] == bbr.PROBE_RTT
     starts, ends = stays(run, probing)
     assert len(starts) == 2
     assert np.diff(starts)[0] == pytest.approx(10.0, abs=0.7)
@@ -133,7 +133,7 @@ def test_bbr1_doubles_its_rate_per_round_in_startup():
         rates.append(float(flow.state.pacing_rate_Bps))
     growth = np.array(rates[2:]) / np.array(rates[1:-1])
     assert (growth > 1.9).all()
-    assert flow.state.mode == bbr1.STARTUP
+    assert flow.state.mode == bbr.STARTUP
 
 
 def test_bbr1_leaves_startup_after_three_rounds_without_growth():
@@ -143,7 +143,7 @@ def test_bbr1_leaves_startup_after_three_rounds_without_growth():
     for growth in (1.0, 2.0, 2.5, 3.0, 3.1, 3.1):
         flow.step(delivery_rate_Bps=growth * 1e6, inflight_bytes=1e9)
         modes.append(float(flow.state.mode))
-    assert modes == [bbr1.STARTUP] * 5 + [bbr1.DRAIN]  # levels 1, 2, 2.5; then three rounds below 3.125
+    assert modes == [bbr.STARTUP] * 5 + [bbr.DRAIN]  # levels 1, 2, 2.5; then three rounds below 3.125
 
 
 def test_bbr1_forgets_a_bandwidth_after_ten_rounds():
@@ -160,11 +160,11 @@ def test_bbr1_ignores_the_low_rates_of_probe_rtt():
     """4.3.5: twenty rounds of 10 ms at four segments must not replace the bandwidth, whose window is ten rounds."""
     flow = Steady(make_sender("bbr1"), rtt_s=0.01, pieces=2)
     flow.rounds(1, delivery_rate_Bps=1.5e6)
-    while flow.state.mode != bbr1.PROBE_RTT:
+    while flow.state.mode != bbr.PROBE_RTT:
         flow.step(rtt_s=0.011, delivery_rate_Bps=1.5e6, inflight_bytes=1.5e4)
         assert flow.now_s < 10.1
     rounds = float(flow.state.rounds)
-    while flow.state.mode == bbr1.PROBE_RTT:
+    while flow.state.mode == bbr.PROBE_RTT:
         flow.step(rtt_s=0.011, delivery_rate_Bps=4 * MSS / 0.01, inflight_bytes=2 * MSS, acked_bytes=2 * MSS)
     assert flow.state.rounds - rounds >= 19
     assert flow.state.bandwidth_Bps == 1.5e6

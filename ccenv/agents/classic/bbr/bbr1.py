@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import Cca, Parameter, initial_window, switch, windowed_min
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 
-STARTUP, DRAIN, PROBE_BW, PROBE_RTT = 0.0, 1.0, 2.0, 3.0
+PROBE_BW = 7.0  # beside the modes of ``common``: the gain cycle
 HIGH_GAIN = 2.0 / math.log(2.0)  # 4.3.2.1: smallest gain that doubles the rate per round
 PROBE_BW_CWND_GAIN = 2.0  # 4.3.4.1
 N_PHASES = 8  # 4.3.4.1: gains 5/4, 3/4 and six times 1
@@ -91,9 +92,7 @@ def init(state: Any) -> None:
     """Start in STARTUP (4.3.2.1)."""
     state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
     state.pacing_rate_Bps = np.inf
-    state.mode = STARTUP
-    state.pacing_gain = HIGH_GAIN
-    state.cwnd_gain = HIGH_GAIN
+    bbr.enter(state, bbr.STARTUP, HIGH_GAIN, HIGH_GAIN)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -218,11 +217,9 @@ def _check_full_pipe(state: Any, ack: Any) -> None:
 @kernel
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.3)."""
-    if state.mode == STARTUP and state.full_pipe > 0.0:
-        state.mode = DRAIN
-        state.pacing_gain = 1.0 / HIGH_GAIN
-        state.cwnd_gain = HIGH_GAIN
-    if state.mode == DRAIN and ack.inflight_bytes <= _inflight_bytes(state, 1.0):
+    if state.mode == bbr.STARTUP and state.full_pipe > 0.0:
+        bbr.enter(state, bbr.DRAIN, 1.0 / HIGH_GAIN, HIGH_GAIN)
+    if state.mode == bbr.DRAIN and ack.inflight_bytes <= _inflight_bytes(state, 1.0):
         _enter_probe_bw(state, ack.now_s)
 
 
@@ -233,13 +230,11 @@ def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
     if state.rtprop_s == 0.0 or ack.rtt_s <= state.rtprop_s or expired:
         state.rtprop_s = ack.rtt_s
         state.rtprop_at_s = ack.now_s
-    if expired and state.mode != PROBE_RTT:
-        state.mode = PROBE_RTT
-        state.pacing_gain = 1.0
-        state.cwnd_gain = 1.0
-        _save_cwnd(state)
+    if expired and state.mode != bbr.PROBE_RTT:
+        bbr.enter(state, bbr.PROBE_RTT, 1.0, 1.0)
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.probe_rtt_done_s = 0.0
-    if state.mode != PROBE_RTT:
+    if state.mode != bbr.PROBE_RTT:
         return
     state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
     if state.probe_rtt_done_s == 0.0:
@@ -252,18 +247,7 @@ def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
         if state.full_pipe > 0.0:
             _enter_probe_bw(state, ack.now_s)
         else:
-            state.mode = STARTUP
-            state.pacing_gain = HIGH_GAIN
-            state.cwnd_gain = HIGH_GAIN
-
-
-@kernel
-def _save_cwnd(state: Any) -> None:
-    """Remember the window for after PROBE_RTT or recovery (4.2.3.4)."""
-    if state.in_recovery == 0.0 and state.mode != PROBE_RTT:
-        state.saved_cwnd_bytes = state.cwnd_bytes
-    else:
-        state.saved_cwnd_bytes = max(state.saved_cwnd_bytes, state.cwnd_bytes)
+            bbr.enter(state, bbr.STARTUP, HIGH_GAIN, HIGH_GAIN)
 
 
 @kernel
@@ -301,7 +285,7 @@ def _set_cwnd(state: Any, ack: Any) -> None:
         elif state.cwnd_bytes < target_bytes or ack.delivered_bytes < state.initial_window_mss * state.mss_bytes:
             state.cwnd_bytes += ack.acked_bytes
         state.cwnd_bytes = max(state.cwnd_bytes, minimum_bytes)
-    if state.mode == PROBE_RTT:  # 4.2.3.5
+    if state.mode == bbr.PROBE_RTT:  # 4.2.3.5
         state.cwnd_bytes = min(state.cwnd_bytes, minimum_bytes)
 
 
@@ -309,13 +293,13 @@ def on_loss(state: Any, loss: Any) -> None:
     """Conserve packets for a round after a loss; one segment after a time-out (4.2.3.4)."""
     state.lost_bytes += loss.lost_bytes
     if loss.timeout > 0.0:
-        _save_cwnd(state)
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 0.0
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes + loss.lost_bytes
     elif loss.new_episode > 0.0:
-        _save_cwnd(state)
+        bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 1.0

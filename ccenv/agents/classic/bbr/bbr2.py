@@ -19,7 +19,6 @@ import numpy as np
 from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.random import uniform
 
 NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase
 
@@ -148,9 +147,7 @@ def init(state: Any) -> None:
     """Start in STARTUP (4.3.1.1); all other fields are zero."""
     state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
     state.pacing_rate_Bps = np.inf
-    state.mode = bbr.STARTUP
-    state.pacing_gain = state.startup_pacing_gain
-    state.cwnd_gain = state.startup_cwnd_gain
+    bbr.enter(state, bbr.STARTUP, state.startup_pacing_gain, state.startup_cwnd_gain)
     state.round_inflight_bytes = state.cwnd_bytes
     state.high_inflight_bytes = UNLIMITED_BYTES
     bbr.reset_lower_bounds(state)
@@ -201,9 +198,7 @@ def _check_full_pipe(state: Any, ack: Any) -> None:
 def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.2)."""
     if state.mode == bbr.STARTUP and state.full_pipe > 0.0:
-        state.mode = bbr.DRAIN
-        state.pacing_gain = state.drain_pacing_gain
-        state.cwnd_gain = state.startup_cwnd_gain
+        bbr.enter(state, bbr.DRAIN, state.drain_pacing_gain, state.startup_cwnd_gain)
     if state.mode == bbr.DRAIN and ack.inflight_bytes <= budget_bytes(state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)):
         _enter_down(state, ack)
 
@@ -214,24 +209,11 @@ def _enter_down(state: Any, ack: Any) -> None:
     state.loss_in_round = 0.0
     state.latest_bandwidth_Bps = 0.0
     state.latest_inflight_bytes = 0.0
-    counter = state.draws
-    state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
-    state.probe_wait_s = bbr.PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
-    state.draws += 2.0
+    bbr.draw_probe_wait(state)
     state.phase_start_s = ack.now_s
     state.ack_phase = PROBE_STOPPING
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
-    state.mode = bbr.DOWN
-    state.pacing_gain = state.down_pacing_gain
-    state.cwnd_gain = bbr.CWND_GAIN
-
-
-@kernel
-def _enter_cruise(state: Any) -> None:
-    """Send at the bandwidth, with headroom (4.3.3.2)."""
-    state.mode = bbr.CRUISE
-    state.pacing_gain = 1.0
-    state.cwnd_gain = bbr.CWND_GAIN
+    bbr.enter(state, bbr.DOWN, state.down_pacing_gain, bbr.CWND_GAIN)
 
 
 @kernel
@@ -241,9 +223,7 @@ def _enter_refill(state: Any, ack: Any) -> None:
     state.slope_doublings = 0.0
     state.ack_phase = NO_FEEDBACK
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
-    state.mode = bbr.REFILL
-    state.pacing_gain = 1.0
-    state.cwnd_gain = bbr.CWND_GAIN
+    bbr.enter(state, bbr.REFILL, 1.0, bbr.CWND_GAIN)
 
 
 @kernel
@@ -253,9 +233,7 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.ack_phase = PROBE_STARTING
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
     state.phase_start_s = ack.now_s
-    state.mode = bbr.UP
-    state.pacing_gain = bbr.UP_PACING_GAIN
-    state.cwnd_gain = state.up_cwnd_gain
+    bbr.enter(state, bbr.UP, bbr.UP_PACING_GAIN, state.up_cwnd_gain)
 
 
 @kernel
@@ -270,7 +248,7 @@ def _update_probe_cycle(state: Any, ack: Any) -> None:
         elif ack.inflight_bytes <= bbr.inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(
             state, bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0)
         ):
-            _enter_cruise(state)
+            bbr.enter_cruise(state)
     elif state.mode == bbr.CRUISE:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
@@ -322,9 +300,7 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
     if state.mode != bbr.PROBE_RTT:
         if not expired:
             return
-        state.mode = bbr.PROBE_RTT
-        state.pacing_gain = 1.0
-        state.cwnd_gain = bbr.PROBE_RTT_CWND_GAIN
+        bbr.enter(state, bbr.PROBE_RTT, 1.0, bbr.PROBE_RTT_CWND_GAIN)
         bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.probe_rtt_done_s = 0.0
         state.ack_phase = PROBE_STOPPING
@@ -345,11 +321,9 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
     bbr.reset_lower_bounds(state)
     if state.full_pipe > 0.0:
         _enter_down(state, ack)
-        _enter_cruise(state)
+        bbr.enter_cruise(state)
     else:
-        state.mode = bbr.STARTUP
-        state.pacing_gain = state.startup_pacing_gain
-        state.cwnd_gain = state.startup_cwnd_gain
+        bbr.enter(state, bbr.STARTUP, state.startup_pacing_gain, state.startup_cwnd_gain)
 
 
 @kernel

@@ -19,7 +19,6 @@ from typing import Any
 from ccenv.agents.classic.bbr import common as bbr
 from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.random import uniform
 
 ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_FEEDBACK, ACKS_STOPPING = 0.0, 1.0, 2.0, 3.0, 4.0  # s.2.14: ack_phase
 
@@ -208,9 +207,7 @@ def init(state: Any) -> None:
     state.pacing_rate_Bps = state.startup_pacing_gain * state.cwnd_bytes / FIRST_RTT_S
     state.high_inflight_bytes = UNLIMITED_BYTES
     state.up_step_bytes = UNLIMITED_BYTES
-    state.mode = bbr.STARTUP
-    state.pacing_gain = state.startup_pacing_gain
-    state.cwnd_gain = state.startup_cwnd_gain
+    bbr.enter(state, bbr.STARTUP, state.startup_pacing_gain, state.startup_cwnd_gain)
     bbr.reset_lower_bounds(state)
 
 
@@ -244,9 +241,7 @@ def _check_startup(state: Any, ack: Any, ranges: float) -> None:
         state.full_rounds = bbr.FULL_PIPE_ROUNDS
         state.high_inflight_bytes = max(bbr.bdp_bytes(state, state.max_bandwidth_Bps, 1.0), state.latest_inflight_bytes)
     if state.full_pipe > 0.0:
-        state.mode = bbr.DRAIN
-        state.pacing_gain = state.drain_pacing_gain
-        state.cwnd_gain = state.startup_cwnd_gain
+        bbr.enter(state, bbr.DRAIN, state.drain_pacing_gain, state.startup_cwnd_gain)
         state.drain_start_round = state.rounds
 
 
@@ -267,24 +262,11 @@ def _enter_down(state: Any, now_s: float, delivered_bytes: float) -> None:
     state.latest_bandwidth_Bps = 0.0
     state.latest_inflight_bytes = 0.0
     state.up_step_bytes = UNLIMITED_BYTES
-    counter = state.draws
-    state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
-    state.probe_wait_s = bbr.PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
-    state.draws += 2.0
+    bbr.draw_probe_wait(state)
     state.cycle_start_s = now_s
     state.ack_phase = ACKS_STOPPING
     state.round_end_bytes = delivered_bytes
-    state.mode = bbr.DOWN
-    state.pacing_gain = state.down_pacing_gain
-    state.cwnd_gain = bbr.CWND_GAIN
-
-
-@kernel
-def _enter_cruise(state: Any) -> None:
-    """Send at the bandwidth, with headroom (s.5.3.3.2)."""
-    state.mode = bbr.CRUISE
-    state.pacing_gain = 1.0
-    state.cwnd_gain = bbr.CWND_GAIN
+    bbr.enter(state, bbr.DOWN, state.down_pacing_gain, bbr.CWND_GAIN)
 
 
 @kernel
@@ -296,9 +278,7 @@ def _enter_refill(state: Any, ack: Any) -> None:
     state.probe_cautious = 0.0
     state.ack_phase = ACKS_REFILLING
     state.round_end_bytes = ack.delivered_bytes
-    state.mode = bbr.REFILL
-    state.pacing_gain = 1.0
-    state.cwnd_gain = bbr.CWND_GAIN
+    bbr.enter(state, bbr.REFILL, 1.0, bbr.CWND_GAIN)
 
 
 @kernel
@@ -308,9 +288,7 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.ack_phase = ACKS_STARTING
     state.round_end_bytes = ack.delivered_bytes
     reset_full_bandwidth(state, ack.delivery_rate_Bps)
-    state.mode = bbr.UP
-    state.pacing_gain = bbr.UP_PACING_GAIN
-    state.cwnd_gain = state.up_cwnd_gain
+    bbr.enter(state, bbr.UP, bbr.UP_PACING_GAIN, state.up_cwnd_gain)
     steepen_rise(state)
 
 
@@ -324,7 +302,7 @@ def _update_probe_cycle(state: Any, ack: Any, round_started: bool) -> None:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
         elif ack.inflight_bytes <= bbr.inflight_with_headroom(state) and ack.inflight_bytes <= budget_bytes(state, bdp):
-            _enter_cruise(state)
+            bbr.enter_cruise(state)
     elif state.mode == bbr.CRUISE:
         if _is_time_to_probe(state, ack):
             _enter_refill(state, ack)
@@ -392,9 +370,7 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -
         if not expired or idle:
             return
         bbr.save_cwnd(state, state.recovery_rounds > 0.0)
-        state.mode = bbr.PROBE_RTT
-        state.pacing_gain = 1.0
-        state.cwnd_gain = bbr.PROBE_RTT_CWND_GAIN
+        bbr.enter(state, bbr.PROBE_RTT, 1.0, bbr.PROBE_RTT_CWND_GAIN)
         state.ack_phase = ACKS_STOPPING
         state.round_end_bytes = ack.delivered_bytes
         state.limited_from_bytes = ack.delivered_bytes
@@ -422,11 +398,9 @@ def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> N
     bbr.reset_lower_bounds(state)
     if state.full_pipe > 0.0:
         _enter_down(state, now_s, delivered_bytes)
-        _enter_cruise(state)
+        bbr.enter_cruise(state)
     else:
-        state.mode = bbr.STARTUP
-        state.pacing_gain = state.startup_pacing_gain
-        state.cwnd_gain = state.startup_cwnd_gain
+        bbr.enter(state, bbr.STARTUP, state.startup_pacing_gain, state.startup_cwnd_gain)
 
 
 @kernel

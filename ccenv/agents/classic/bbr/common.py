@@ -10,6 +10,7 @@ from typing import Any
 
 from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
 from ccenv.base.kernels.decorator import kernel
+from ccenv.base.random import uniform
 
 STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
 
@@ -77,6 +78,29 @@ FIELDS = (
     "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
     "recover_bytes",  # fast recovery lasts until so many bytes are delivered
 )
+
+
+@kernel
+def enter(state: Any, mode: float, pacing_gain: float, cwnd_gain: float) -> None:
+    """Enter a mode with its gains of the bandwidth and of the BDP."""
+    state.mode = mode
+    state.pacing_gain = pacing_gain
+    state.cwnd_gain = cwnd_gain
+
+
+@kernel
+def enter_cruise(state: Any) -> None:
+    """Send at the bandwidth, with headroom (4.3.3.2; s.5.3.3.2)."""
+    enter(state, CRUISE, 1.0, CWND_GAIN)
+
+
+@kernel
+def draw_probe_wait(state: Any) -> None:
+    """Draw when to probe again: 2 to 3 s, and whether the rounds until then begin at 0 or 1 (4.3.3.5; s.5.3.3.9)."""
+    counter = state.draws
+    state.rounds_since_probe = 1.0 if uniform(state.seed, state.env, state.flow, counter) < 0.5 else 0.0
+    state.probe_wait_s = PROBE_WAIT_S + uniform(state.seed, state.env, state.flow, counter + 1.0)
+    state.draws += 2.0
 
 
 @kernel
