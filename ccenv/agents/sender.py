@@ -25,12 +25,7 @@ class ClassicSender:
     """A CCA in the common on_ack/on_loss/on_tick interface (``ccenv.agents.callbacks``).
 
     Attributes:
-        name: registry name.
         state: struct type made by ``state_record``.
-        init: sets the state at the start of a flow.
-        on_ack: called with newly acknowledged bytes.
-        on_loss: called with newly found losses.
-        on_tick: called as time passes.
         parameters: initial values of state fields, set before ``init`` runs.
         source_sha256: hash of the file it was loaded from; empty for shipped agents.
         per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
@@ -55,8 +50,6 @@ class ProgramSender:
     """A belief program; its rate is decided once per propagation RTT.
 
     Attributes:
-        name: registry name.
-        program: the program.
         start: program before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are found
             lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: none.
     """
@@ -88,7 +81,6 @@ class PolicySender:
     """A small network that decides from signals, evaluated in the kernels.
 
     Attributes:
-        name: registry name.
         weights: per stage (n_in, n_out) float64, of a cell (n_in, gates * n_out).
         biases: per stage (n_out,) float64, of a cell (gates * n_out,).
         activation: ``"tanh"`` or ``"relu"``, after each dense stage but the last, which is linear.
@@ -142,7 +134,6 @@ class ContractSender:
     stays within what was proved of the contract.
 
     Attributes:
-        name: for listings and results.
         program: the contract.
         chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
         policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
@@ -187,7 +178,6 @@ class HeldSender:
     """A sender behind a proxy that delays its ACKs ([Delta] s.5.3): the RTT is longer, the one-way delay of data unchanged.
 
     Attributes:
-        name: for listings and results.
         inner: the sender that reacts to the delayed ACKs.
         mode: ``"lambda"``: the smallest RTT becomes target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for target_s.
         target_s: lambda, or the delay that is added.

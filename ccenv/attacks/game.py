@@ -27,20 +27,9 @@ CHUNK = 256  # environments per engine: larger batches gain nothing and need mem
 
 @dataclass(frozen=True)
 class Scene:
-    """The attack scenario: everything that decides a game besides the moves.
+    """The attack scenario: everything that decides a game besides the moves, as :func:`ccenv.attacks.run.attack` explains it.
 
-    Attributes:
-        sender: under attack, for all flows of the path.
-        path: of one flow or several.
-        model: network model.
-        timing: ``engine``, or ``smt`` for proof timing (K = 1, losses known from an oracle).
-        steps_per_rtt: K.
-        warmup_rtts: Rm before the measured window, already under attack.
-        window_rtts: Rm measured.
-        calm_rtts: Rm at the start with a benign network.
-        seed: of the sender's random numbers.
-        claim: in proof timing, the windows that count.
-        goal: a name of ``ccenv.attacks.goals.GOALS``.
+    In proof timing (``smt``) K is 1, and an oracle tells the losses.
     """
 
     sender: Sender

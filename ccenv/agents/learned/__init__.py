@@ -5,7 +5,7 @@ The card of a policy that chooses inside a contract contains the contract, witho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
@@ -129,46 +129,16 @@ class ContractCard(PolicyCard):
     contract: dict[str, Any]
 
 
-@dataclass(frozen=True, repr=False)
-class _PreferenceNetwork(PolicySender):
-    """Stored form of a policy that sees a preference."""
-
-    preference: dict[str, Any] = field(default_factory=dict)
-
-
-def _describe_preference(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
-    if not isinstance(sender, _PreferenceNetwork):
-        raise InputError(f"{sender.name!r} sees no preference")
-    return {**_describe(sender, layers), **sender.preference}
-
-
-@dataclass(frozen=True, repr=False)
-class _InsideContract(PolicySender):
-    """Stored form of a policy inside a contract."""
-
-    contract: dict[str, Any] = field(default_factory=dict)
-
-
-def _describe_contract(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
-    if not isinstance(sender, _InsideContract):
-        raise InputError(f"{sender.name!r} is no policy inside a contract")
-    return {**_describe(sender, layers), "contract": sender.contract}
-
-
 _RULES = JsonRules(max_bytes=MAX_CARD_BYTES)
-POLICIES = LearnedKind("policy", Format("ccenv-policy", 1, "the card of a policy", rules=_RULES, indent=2), PolicyCard, _describe)
-PREFERENCE_POLICIES = LearnedKind(
-    "policy",
-    Format("ccenv-preference-policy", 1, "the card of a policy that sees a preference", rules=_RULES, indent=2),
-    PreferenceCard,
-    _describe_preference,
-)
-CONTRACT_POLICIES = LearnedKind(
-    "policy",
-    Format("ccenv-contract-policy", 1, "the card of a policy inside a contract", rules=_RULES, indent=2),
-    ContractCard,
-    _describe_contract,
-)
+
+
+def _make_kind(name: str, what: str, card: type[PolicyCard]) -> LearnedKind[Any, Any]:
+    return LearnedKind("policy", Format(name, 1, f"the card of a policy{what}", rules=_RULES, indent=2), card, _describe)
+
+
+POLICIES = _make_kind("ccenv-policy", "", PolicyCard)
+PREFERENCE_POLICIES = _make_kind("ccenv-preference-policy", " that sees a preference", PreferenceCard)
+CONTRACT_POLICIES = _make_kind("ccenv-contract-policy", " inside a contract", ContractCard)
 
 
 def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, notes: dict[str, Any] | None = None) -> None:
@@ -193,9 +163,7 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
             "that builds the sender"
         )
     if isinstance(sender, PreferenceSender):
-        network = sender.network
-        arrays = {one.name: getattr(network, one.name) for one in fields(PolicySender)}
-        PREFERENCE_POLICIES.save(file, _PreferenceNetwork(**arrays, preference=describe_preference(sender)), notes)
+        PREFERENCE_POLICIES.save(file, sender.network, notes, describe_preference(sender))
         return
     if isinstance(sender, PolicySender):
         inner_cca(sender.interface, sender.name)
@@ -204,8 +172,7 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
     inside = sender.policy
     if inside is None:
         raise InputError(f"{sender.name!r} chooses by {sender.chooser!r}: there are no weights to write")
-    arrays = {one.name: getattr(inside, one.name) for one in fields(inside)}
-    CONTRACT_POLICIES.save(file, _InsideContract(**{**arrays, "name": sender.name}, contract=to_data(sender.program)), notes)
+    CONTRACT_POLICIES.save(file, replace(inside, name=sender.name), notes, {"contract": to_data(sender.program)})
 
 
 def load_policy(path: FilePath | str) -> PolicySender | ContractSender:

@@ -7,7 +7,7 @@ them, and u<i>, c<i> for its state. Reading needs neither torch nor pickle.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path as FilePath
@@ -97,15 +97,17 @@ class LearnedKind(Generic[CardT, AgentT]):
             raise InputError(f"{shown(str(path))} names no file")
         return stem.with_name(stem.name + WEIGHTS), stem.with_name(stem.name + CARD)
 
-    def save(self, path: FilePath | str, agent: AgentT, notes: dict[str, Any] | None) -> None:
+    def save(
+        self, path: FilePath | str, agent: AgentT, notes: dict[str, Any] | None, more: Mapping[str, Any] | None = None
+    ) -> None:
         """Write an agent as a pair of files in float64; the card last, so that a card always has its weights.
 
-        Raises InputError if the agent could not be read back, or the notes are not JSON.
+        ``more`` are further fields of the card. Raises InputError if the agent could not be read back, or the notes are not JSON.
         """
         weights_file, card_file = self.files(path)
         layers = checked_widths(agent, str(weights_file))
         content = tensor_file(named_layers(agent))
-        data = self.describe(agent, layers)
+        data = self.describe(agent, layers) | dict(more or {})
         data |= {"sha256": hashlib.sha256(content).hexdigest(), "notes": notes or {}}
         validate(self.card, data, str(card_file))
         try:

@@ -97,21 +97,11 @@ def attack_boxes(
     known: Mapping[str, Finding] | None = None,
     older: Mapping[str, Finding] | None = None,
 ) -> AttackResult[Scenario]:
-    """Look for the moves of a scenario's delay elements that hurt a sender most.
+    """Look for the moves of a scenario's delay elements that hurt a sender most; arguments as of ``ccenv.attacks.run.attack``.
 
-    Args:
-        sender: of every flow whose sender is ``external``; without any, of flow 0.
-        distribution: a scenario; from ranges one draw that depends on the seed alone is played.
-        adversaries: searches (``SEARCHES``), or scripted adversaries by name.
-        budget_flow_steps: ticks of 10 ms times flows in all.
-        seed: of the searches and of the draw.
-        warmup_rtts: before the measured window, already under attack.
-        window_rtts: measured.
-        goal: a name of ``ccenv.attacks.goals.PACKET_GOALS``.
-        report: receives the flow-steps spent and allowed.
-        finished: receives each finding.
-        known: as of :func:`ccenv.attacks.run.attack`.
-        older: likewise.
+    The sender plays every flow whose sender is ``external``; without any, flow 0. From ranges one draw that depends on the seed
+    alone is played. Adversaries are names of SEARCHES, or scripted; goals are PACKET_GOALS; the budget counts ticks of 10 ms
+    times flows.
 
     Raises:
         UnknownNameError: for an unknown adversary.

@@ -84,8 +84,6 @@ class Core(Episodes):
         ]
         self._counts = self._read_counts()
 
-    # --- episodes -----------------------------------------------------------------------------------------------------
-
     def _start(self, indices: np.ndarray) -> None:
         episodes = self._source.draw(*self.keys(indices))
         self._begin(indices, episodes.stagger)
@@ -96,8 +94,6 @@ class Core(Episodes):
                 _reset_engine(engine, local, episodes.part(inside))
         for counts in self._counts.values():
             counts[indices] = 0.0
-
-    # --- steps --------------------------------------------------------------------------------------------------------
 
     def advance(self, rates_Bps: np.ndarray | None = None, moves: np.ndarray | None = None) -> np.ndarray:
         """Take one environment step.
@@ -146,8 +142,6 @@ class Core(Episodes):
         """Read the engines' counts again, after a kernel has advanced them."""
         self._counts = self._read_counts()
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def _read_counts(self) -> dict[str, np.ndarray]:
         parts = [engine.totals() for engine in self._engines]
         return {name: _join([totals[name] for totals in parts]) for name in (*_FLOW_COUNTS, "capacity")}
@@ -180,8 +174,6 @@ class Core(Episodes):
             if part.start <= env < part.stop:
                 return engine.trace(env - part.start)
         raise InputError(f"environment {env} of {self.num_envs}")
-
-    # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""

@@ -43,9 +43,6 @@ class PacketCore(Episodes):
         own_reward: a user-defined reward in place of their weighted sum, or None.
         within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
         adversaries: of delay elements, by name.
-        episode_decisions: steps of an episode.
-        staggered: end the first episodes at random times.
-        threads: that share the networks.
         record: keep the data for ``trace``.
         per_flow: means are per flow, not over all flows.
         patterns: (B, ADVERSARY_SLOTS) patterns of ``external`` delay elements (``Pattern.words``); None: the caller plays them.
@@ -114,8 +111,6 @@ class PacketCore(Episodes):
         put_signals(self._blank[0], self._numbers, self._idle)
         self._start(self._all)
 
-    # --- episodes -----------------------------------------------------------------------------------------------------
-
     def _start(self, indices: np.ndarray) -> None:
         """Begin episodes and run each network to its first decision."""
         if not len(indices):
@@ -168,8 +163,6 @@ class PacketCore(Episodes):
         }
         raise EngineError(f"{at}: {messages.get(int(errors[b]), 'a network was drawn that cannot be built')}")
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
     def advance(self, actions: np.ndarray | None = None, services: np.ndarray | None = None) -> np.ndarray:
         """Take one step.
 
@@ -211,8 +204,6 @@ class PacketCore(Episodes):
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
         """Return the time of each network, once per row, with ``tells_time``; else nothing."""
         return {"time_s": np.repeat(self.now_s, rows_per_env)} if self.tells_time else {}
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     @property
     def decides(self) -> np.ndarray:
@@ -277,8 +268,6 @@ class PacketCore(Episodes):
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
         return scenario.model_copy(update={"duration_s": max(float(self.now_s[env]), 1e-9)})
-
-    # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""

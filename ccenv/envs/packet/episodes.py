@@ -114,13 +114,9 @@ class EpisodeSource:
         return Beginnings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray, within: np.ndarray | None = None) -> Draws:
-        """Draw episodes as a function of the three keys and the part of the ranges.
+        """Draw episodes as a function of the three keys (``PathSource.draw``) and the part of the ranges.
 
-        Args:
-            seeds: (n,) whole numbers >= 0.
-            lanes: (n,) number of the environment among those of a seed.
-            episodes: (n,) number of the episode.
-            within: (n, leaves, 2) the part of each range that is drawn from, as ends in [0, 1]; None: all of it.
+        ``within`` (n, leaves, 2) is the part of each range that is drawn from, as ends in [0, 1]; None: all of it.
         """
         n, leaves = len(seeds), self.distribution.leaves
         u = draw_numbers(seeds, lanes, episodes, _FIRST_LEAF + len(leaves))
