@@ -16,7 +16,7 @@ import ccenv
 
 FACE = "__init__"
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
-TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attacks.catalog", "ccenv.cli.main", "ccenv.envs")
+TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attacks.catalog", "ccenv.cli.main")
 # Modules that import by a name that is computed: from the tables.
 LOADERS = ("ccenv", "ccenv.base.registry", "ccenv.cli.catalog", "ccenv.cli.main")
 MAX_FILES = 25
