@@ -3,7 +3,8 @@
 Many runs at once, in plain numpy. Time is a grid; the queue of each run is kept at every instant, and what a flow sees at t is
 the byte that left the queue at t - 1 - eta. The adversary moves eta in [0, D],
 upwards with slope 1 at most, so that order is kept. Where a certificate leaves rates free within a factor, the adversary chooses
-them too.
+them too; where Rm may be unlike, it is the shortest or the longest for each flow; where delays may look shorter by e, flows take
+Rm for longer, or the link serves bytes so early.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Rule:
     entropy: float
     curvature: float
     freedom: float
+    early: float
+    unlike: float
 
     @staticmethod
     def of(certificate) -> Rule:
@@ -44,6 +47,7 @@ class Rule:
         return Rule(
             float(rule.slope), float(rule.gain), float(design.jitter_rtts), *tables, float(rule.offset), float(design.shares),
             float(constants.entropy), float(constants.curvature), float(design.freedom),
+            float(design.early), float(design.unlike),
         )  # fmt: skip
 
 
@@ -72,7 +76,7 @@ def edges(rule: Rule, runs: int, flows: int, random: np.random.Generator) -> tup
     x = low + height * 0.999 * (high - low)
     signs = random.choice([-0.5, 0.5], size=(runs, flows))
     signs[:, 0], signs[:, 1] = 0.5, -0.5
-    v = signs * rule.slope * rule.jitter
+    v = signs * rule.slope * (rule.jitter + rule.early)
     v += np.log(w)[:, None] - np.log(np.exp(v).sum(axis=1))[:, None]
     top = np.log(w) + rule.slope * (high + rule.jitter - 1) + rule.entropy
     lag = 2 * rule.gain * rule.slope * w**2 * (x - 1)
@@ -97,6 +101,9 @@ def play(
     leaves[:, : before + 1] = (np.arange(-before, 1) * step)[None, :] + queue[:, : before + 1]
     rows = np.arange(runs)[:, None]
     seen = np.zeros((runs, flows), dtype=int)
+    tokens = np.where(random.uniform(size=(runs, 1)) < 0.5, rule.early, 0.0)
+    taken = (rule.early - tokens) * random.choice([0.0, 1.0], size=(runs, flows))
+    back = 1 - rule.unlike * random.choice([0.0, 1.0], size=(runs, flows))
     eta = random.choice([0.0, D], size=(runs, flows))
     held = random.choice([0.0, D], size=(runs, flows))
     period, phase = random.uniform(0.5, 25.0, size=(runs, flows)), random.uniform(size=(runs, flows))
@@ -119,16 +126,18 @@ def play(
             signals = ((1 + queue[:, now]) / w**2 - 1, load - 1)
             score = weights[:, :, 0] * signals[0][:, None] + weights[:, :, 1] * signals[1][:, None]
             want = np.where(score + weights[:, :, 2] * (v - v.mean(axis=1, keepdims=True)) > 0, D, 0.0)
-        eta = np.clip(np.minimum(want, eta + step), 0.0, D)
-        left = t - 1 - eta
+        want = np.where(want < 0.5 * D, -tokens, want)
+        eta = np.clip(np.minimum(want, eta + step), -tokens, D)
+        left = t - back - eta
         while True:
-            further = (seen + 1 <= now) & (leaves[rows, np.minimum(seen + 1, now)] <= left)
+            further = (seen + 1 <= np.floor(now - back * STEPS)) & (leaves[rows, np.minimum(seen + 1, now)] <= left)
             if not further.any():
                 break
             seen += further
         here, there = leaves[rows, seen], leaves[rows, np.minimum(seen + 1, now)]
         share = np.clip(np.where(there > here, (left - here) / np.maximum(there - here, 1e-12), 0.0), 0.0, 1.0)
-        age = np.maximum(1.0, t - (seen - before + share) * step)
+        sent = np.minimum((seen - before + share) * step, t - back)
+        age = 1 + np.maximum(0.0, t - sent - back - taken)
         side = fixed if mode == "static" else np.where(want > 0.5 * D, 1.0, -1.0) * fixed
         rate = np.exp(v) / np.sqrt(age) * rule.freedom**side
         load = rate.sum(axis=1)
@@ -138,7 +147,7 @@ def play(
         worst = [
             max(worst[0], float((rate.max(axis=1) / rate.min(axis=1)).max())),
             min(worst[1], float(load.min())),
-            max(worst[2], float(age.max())),
+            max(worst[2], float((t - sent).max())),
             max(worst[3], float(above.max()), float(below.max())),
             max(worst[4], float((v.max(axis=1) - v.min(axis=1)).max())),
         ]

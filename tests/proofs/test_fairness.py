@@ -20,6 +20,7 @@ from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
 FAST = "ever_delay_eighth_fast"
+BEYOND = ("ever_delay_tokens", "ever_delay_tokens_full", "ever_delay_unlike", "ever_delay_any_rm")
 
 
 def test_shipped_designs_have_certificates():
@@ -60,6 +61,7 @@ def test_the_command(answer, tmp_path, monkeypatch):
         (["ever_delay", "--flows", "any", "--set", "jitter=1/4", "--set", "jitter=1"], "-s jitter is given twice"),
         (["ever_delay", "--flows", "any", "--set", "jitter"], "of the form KEY=VALUE"),
         (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
+        (["ever_delay", "--flows", "any", "--set", "early=0.5", "--set", "unlike=0.6"], "are more than 1 together"),
     ],
 )
 def test_bad_input_is_one_line(refused, arguments, words):
@@ -110,7 +112,7 @@ def test_entropy_does_not_depend_on_the_number_of_flows(flows):
 
 
 @pytest.mark.parametrize("flows", [2, 3, 8, 64])
-@pytest.mark.parametrize("name", ["ever_delay", "ever_delay_quarter_2", FAST, "ever_delay_contract"])
+@pytest.mark.parametrize("name", ["ever_delay", "ever_delay_quarter_2", FAST, "ever_delay_contract", *BEYOND])
 def test_attacks_from_the_edges_break_nothing(name, flows):
     certificate = read_fair(shipped_fair()[name])
     rule, random = Rule.of(certificate), np.random.default_rng(flows)

@@ -80,6 +80,8 @@ FORGERIES = (
     Forgery("design.jitter_rtts", "0.3", "L2 exponential"),
     Forgery("design.shares", "20", "L4 range"),
     Forgery("design.fairness", "-0.2", "L2 bound"),
+    Forgery("design.early", "0.1", "L2 exponential"),
+    Forgery("design.unlike", "0.1", "L2 ratio"),
     # the rule
     Forgery("rule.slope", "0.02", "L2 exponential"),
     Forgery("rule.slope", "-0.02", "L4 range"),
@@ -116,6 +118,7 @@ FORGERIES = (
     Forgery("rule.gain", "-0.000001", "L2 spread", late=True),
     Forgery("constants.spread", "0.000000001", "L2 ratio", late=True),
     Forgery("design.jitter_rtts", "0.000000000001", "L1 view", late=True),
+    Forgery("design.unlike", "1.1", "L3 tables", late=True),
 )
 
 

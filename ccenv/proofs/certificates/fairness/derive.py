@@ -67,6 +67,8 @@ class Derivation:
         bounds = exact(certificate.bounds)
         self.s, self.D, self.range, self.kappa = (design[name] for name in ("fairness", "jitter_rtts", "shares", "utilisation"))
         self.rule, self.bounds = rule, bounds
+        self.early, self.unlike = design["early"], design["unlike"]
+        self.views = self.D + self.early + self.unlike  # departures of the bytes that two flows see are so far apart
         self.free = design["freedom"] ** 2  # a rate squared is within this factor of the rule's squared
         self.B, self.g, self.theta = rule["slope"], rule["gain"], rule["offset"]
         self.h, self.K, self.zeta = constants["spread"], constants["entropy"], constants["curvature"]
@@ -89,7 +91,9 @@ class Derivation:
         self.before_twice = self._lowered(double)
         self.after = self._raised([shift * (1 + shift) for shift in self.falls])
         self.after_twice = self._raised([2 * shift * (1 + 2 * shift) for shift in self.falls])
-        self.apart = self.B * self.D * (1 + self.g * (self.H[-1] - 1))
+        self.apart = self.B * (self.D + self.early) + self.B * self.g * (self.H[-1] - 1) * self.views
+        if min(self.early, self.unlike) < 0 or self.early + self.unlike > 1:
+            raise ValueError("early and unlike must be at least 0, and at most 1 together")
 
     def _neighbours(self, cell: int) -> range:
         return range(max(0, cell - 1), min(self.n, cell + 2))
@@ -102,6 +106,11 @@ class Derivation:
             fastest = max(drift[other] for other in self._neighbours(cell))
             drifts.append(Fraction(math.ceil(self.g * fastest * longest * PICO), PICO))
         return drifts
+
+    def _least_seen(self, table: Sequence[Fraction], cell: int) -> Sequence[Fraction]:
+        """The least X that a flow sees at both ends of a cell: the table's less e where that is 1 at least, else 1."""
+        ends = [value - self.early for value in table[cell : cell + 2]]
+        return ends if self.early == 0 or min(ends) >= 1 else [ONE, ONE]
 
     def _steepness(self, table: Sequence[Fraction], cell: int) -> Fraction:
         return line(self.w[cell], self.w[cell + 1], table[cell], table[cell + 1])[1]
@@ -132,25 +141,26 @@ class Derivation:
             yield from self._of_cell(cell)
 
     def _of_ratio(self) -> Iterator[Lemma]:
-        D, kappa, B, g, apart, h = self.D, self.kappa, self.B, self.g, self.apart, self.h
-        view = D / kappa
+        views, kappa, B, g, apart, h = self.views, self.kappa, self.B, self.g, self.apart, self.h
+        view, newest = views / kappa, max(ONE, self.L[0] - self.early)
         yield Lemma(
             "L1 view",
             denial(
-                ["between", "served"], [["<=", ["*", kappa, "between"], "served"], ["<=", "served", D], [">", "between", view]]
+                ["between", "served"],
+                [["<=", ["*", kappa, "between"], "served"], ["<=", "served", views], [">", "between", view]],
             ),
-            lambda: True,  # kappa between <= D
+            lambda: True,  # kappa between <= views
         )
         stored: Term = ["+", "apart", ["*", g * B, "stored"]]
         derivative: Term = ["+", ["*", g, ["-", ["*", B, "ages"], "apart"]], ["*", g * B, "change"]]
         facts: list[Term] = [
-            ["<=", "ages", ["-", D, "change"]],
+            ["<=", "ages", ["-", self.D + self.early, "change"]],
             [">=", "stored", 0],
-            ["<=", "stored", ["*", D, self.H[-1] - 1]],
+            ["<=", "stored", ["*", views, self.H[-1] - 1]],
             [">=", stored, apart],
             [">", derivative, 0],
         ]
-        # derivative <= g (B D - apart) <= g (B D + g B stored - bound) <= g (B D (1 + g Q) - bound) = 0
+        # derivative <= g (B (D + e) - apart) <= g (B (D + e) + g B stored - bound) <= g (B (D + e) + g B views Q - bound) = 0
         yield Lemma("L2 spread", denial(["apart", "ages", "stored", "change"], facts), lambda: g > 0 and B > 0)
         facts = [[">=", "stored", 0], ["<=", stored, apart], [">", "apart", apart]]
         yield Lemma("L2 potential", denial(["apart", "stored"], facts), lambda: g * B > 0)
@@ -158,13 +168,13 @@ class Derivation:
         yield Lemma("L2 exponential", denial([], [[">", apart, low]]), lambda: apart <= low)
         ratio, widest = self.bounds["ratio"], (h * self.free) ** 2
         facts = [
-            [">=", "newer", self.L[0]],
+            [">=", "newer", newest],
             [">=", "older", "newer"],
             ["<=", "older", ["+", "newer", view]],
             ["<=", ["*", "square", "newer"], ["*", widest, "older"]],
             [">", "square", ratio * ratio],
         ]
-        holds = self.L[0] > 0 and widest * (self.L[0] + view) <= ratio * ratio * self.L[0]
+        holds = widest * (newest + view) <= ratio * ratio * newest
         yield Lemma("L2 ratio", denial(["older", "newer", "square"], facts), lambda: holds)
         yield Lemma("L2 bound", denial([], [[">", ratio, self.s]]), lambda: ratio <= self.s)
         chord = Fraction(math.floor(low / (h - 1) * PICO), PICO)
@@ -195,9 +205,11 @@ class Derivation:
 
     def _of_cell(self, k: int) -> Iterator[Lemma]:
         left, right = self.w[k], self.w[k + 1]
-        L, H, before, before_twice, after, after_twice = (
-            Line(line(left, right, table[k], table[k + 1]))
-            for table in (self.L, self.H, self.before, self.before_twice, self.after, self.after_twice)
+        L, H, after, after_twice = (
+            Line(line(left, right, table[k], table[k + 1])) for table in (self.L, self.H, self.after, self.after_twice)
+        )
+        before, before_twice = (
+            Line(line(left, right, *self._least_seen(table, k))) for table in (self.before, self.before_twice)
         )
         inside: list[Term] = [[">=", "w", left], ["<=", "w", right]]
         up, down = self.rises[k], self.falls[k]
@@ -218,15 +230,17 @@ class Derivation:
                 ["=", "load", 1],
                 ["and", [">=", "load", 1], ["<=", ["*", "load", "load", before_twice], ["*", "w", "w", fast]]],
             ],
-            [">=", ["*", "age", "load"], H],
+            [">=", ["*", ["+", "age", self.early] if self.early else "age", "load"], H],
         ]
-        eased = scaled((1 - ease) ** 2 / self.free, H.polynomial)
+        # (age + e) load < H: load is 1, or load^2 seen <= w^2 fast, where age is w^2/(1 - ease)^2 times f^2 at most
+        share = (1 - ease) ** 2 / self.free
+        eased, longest = scaled(share, H.polynomial), plus(SQUARE, (share * self.early,))
         yield Lemma(
             f"L3 peak {k}",
             denial(["w", "age", "load"], facts),
             lambda: (
-                positive(plus(eased, scaled(-1, SQUARE)))
-                and positive(plus(times(eased, eased, before_twice.polynomial), scaled(-fast, times(SQUARE, SQUARE, SQUARE))))
+                positive(plus(eased, scaled(-1, longest)))
+                and positive(plus(times(eased, eased, before_twice.polynomial), scaled(-fast, times(longest, longest, SQUARE))))
                 and positive(before_twice.polynomial)
             ),
         )

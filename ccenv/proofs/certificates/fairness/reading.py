@@ -41,6 +41,8 @@ class DesignData(StrictModel):
         shares: mu+ over mu-, the range of C/N.
         utilisation: kappa, the least sum of all rates over C.
         freedom: f; each rate is within a factor f of the rule's, 1: it is the rule's.
+        early: e; by so many Rm delays may look shorter: Rm is taken for longer, or tokens serve bytes early.
+        unlike: beta; Rm of flows are 1 - beta to 1 of the largest.
     """
 
     fairness: Decimal
@@ -48,6 +50,8 @@ class DesignData(StrictModel):
     shares: Decimal
     utilisation: Decimal
     freedom: Decimal = "1"
+    early: Decimal = "0"
+    unlike: Decimal = "0"
 
 
 class SenderData(StrictModel):

@@ -27,6 +27,7 @@ KINK = 3e-3  # L leaves 1 at the first node where it could be above 1 by so much
 ENTROPY_MARGIN = 1.03
 LONGEST_RTTS = 100.0
 ROUNDS = 300
+ENDS = (slice(None, -1), slice(1, None))
 FREE_ROUNDS = 100  # afterwards the node where L leaves 1 moves upwards only
 
 
@@ -40,6 +41,8 @@ class Design(StrictModel):
         utilisation: kappa.
         gain: g per Rm.
         freedom: f, 1 or more: each rate may be anything within a factor f of the rule's, at all times.
+        early: e in Rm: by how much delays may look shorter, because Rm is taken for longer, or tokens serve bytes early.
+        unlike: beta: Rm of flows are 1 - beta to 1.
     """
 
     fairness: float = 3.0
@@ -48,6 +51,13 @@ class Design(StrictModel):
     utilisation: float = 0.65
     gain: float = 1.2e-4
     freedom: float = 1.0
+    early: float = 0.0
+    unlike: float = 0.0
+
+    @property
+    def view(self) -> float:
+        """How far apart the departures of the bytes are that two flows see."""
+        return self.jitter + self.early + self.unlike
 
 
 LIMITS = {
@@ -57,6 +67,8 @@ LIMITS = {
     "utilisation": (0.05, 0.95),
     "gain": (1e-6, 0.02),
     "freedom": (1.0, 2.0),
+    "early": (0.0, 1.0),
+    "unlike": (0.0, 0.95),
 }
 
 
@@ -66,6 +78,8 @@ def design_of(values: dict[str, float]) -> Design:
     for name, (low, high) in LIMITS.items():
         if not low <= getattr(design, name) <= high:
             raise InputError(f"ever_delay: {name} is {getattr(design, name):g}; it must be {low:g} to {high:g}")
+    if design.early + design.unlike > 1:
+        raise InputError("ever_delay: early and unlike are more than 1 together: a byte would be seen before it leaves")
     return design
 
 
@@ -120,8 +134,8 @@ def search_design(design: Design) -> Found | None:
     """Return the tables of a design with the least RTT; None: there are none."""
     best: Found | None = None
     for share in SLOPES:
-        slope = share * math.log(design.fairness / design.freedom**2) / design.jitter
-        largest = slope * design.jitter * (1 + 12 * design.gain)
+        slope = share * math.log(design.fairness / design.freedom**2) / (design.jitter + design.early)
+        largest = slope * (design.jitter + design.early + 12 * design.gain * design.view)
         if slope <= 0 or largest >= math.log(design.fairness):
             continue
         entropy = ENTROPY_MARGIN * log_specht(math.exp(largest))
@@ -137,14 +151,15 @@ def _within(design: Design, slope: float, entropy: float, largest: float, top: f
     """Return the band of one grid that a design asks for, or None."""
     cells = CELLS if design.gain < FAST and design.freedom == 1 else COARSE_CELLS
     w = np.exp(np.linspace(math.log(LEAST_W), 0.5 * math.log(top), cells + 1))
-    nodes = fixed_point(design.jitter, slope, entropy, design.gain, w, design.freedom**2)
+    nodes = fixed_point(design.jitter, slope, entropy, design.gain, w, design.freedom**2, design.early)
     if nodes is None:
         return None
     idle = np.flatnonzero(nodes["load"] < 1.002 * design.utilisation)
     first = int(idle[-1]) + 1 if len(idle) else 0
     if first > cells - 6:
         return None
-    ratio = design.freedom**2 * math.exp(largest) * math.sqrt(1 + design.jitter / design.utilisation / nodes["low"][first])
+    newest = max(1.0, nodes["low"][first] - design.early)
+    ratio = design.freedom**2 * math.exp(largest) * math.sqrt(1 + design.view / design.utilisation / newest)
     if ratio > 0.9995 * design.fairness:
         return None
     y, cost = nodes["lag"], np.maximum.accumulate(nodes["cost"])
@@ -162,9 +177,9 @@ def _within(design: Design, slope: float, entropy: float, largest: float, top: f
 
 
 def fixed_point(
-    jitter: float, slope: float, entropy: float, gain: float, w: np.ndarray, free: float = 1.0
+    jitter: float, slope: float, entropy: float, gain: float, w: np.ndarray, free: float = 1.0, advance: float = 0.0
 ) -> dict[str, Any] | None:
-    """Return tables that the barrier holds at the nodes, or None where the iteration does not settle; ``free`` is f^2."""
+    """Return tables that the barrier holds at the nodes, or None where it does not settle; ``free`` is f^2, ``advance`` e."""
     square, step = w * w, np.diff(w)
     low = np.maximum(1.0, square / (1 + jitter))
     high = np.maximum(1.0, square * np.sqrt(square / low))
@@ -182,13 +197,15 @@ def fixed_point(
         early, earliest = low - w * _at_nodes(back * up), np.maximum(low - w * _at_nodes(back * 2 * up), 0.3)
         cost = np.minimum(4 * gain * _at_nodes(fall) * queue / (1 - 2 * lag), 0.5)
         ease, press = np.minimum(steep_high * w[1:] * gain * fall, 0.8), steep_low * w[1:] * gain * rise
-        rise = np.clip(_of_cells(slope * (late + jitter - early) + entropy), 0.05, 60.0)
+        rises = (slope * (late[end] + jitter - seen) + entropy for end, seen in zip(ENDS, _seen(early, advance), strict=True))
+        rise = np.clip(np.maximum(*rises), 0.05, 60.0)
         top = (1 - cost) * square / free * (1 - 2 * lag)
         fall = np.clip(_of_cells(slope * (late + jitter - top) + entropy + lag), 0.05, 60.0)
-        most, least = square * free / earliest, square / (latest + jitter) / free
+        least = square / (latest + jitter) / free
         tops, bottoms = [], []
-        for end in (slice(None, -1), slice(1, None)):
-            tops.append(square[end] * free / (1 - ease) ** 2 * np.maximum(1.0, np.sqrt(most[end]) * (1 + down + down**2)))
+        for end, seen in zip(ENDS, _seen(earliest, advance), strict=True):
+            fastest = np.sqrt(square[end] * free / seen) * (1 + down + down**2)
+            tops.append((square[end] * free / (1 - ease) ** 2 + advance) * np.maximum(1.0, fastest))
             bottoms.append(square[end] / free / (1 + press) ** 2 * np.minimum(1.0, np.sqrt(least[end]) / (1 + up + up**2)))
         above = np.maximum(np.append(tops[0], tops[1][-1]), np.append(tops[0][0], tops[1]))
         below = np.minimum(np.append(bottoms[0], bottoms[1][-1]), np.append(bottoms[0][0], bottoms[1]))
@@ -204,6 +221,13 @@ def fixed_point(
         return None
     load = w / np.sqrt(free * (late + jitter))
     return {"w": w, "low": low, "high": high, "rise": rise, "fall": fall, "late": late, "lag": lag, "cost": cost, "load": load}
+
+
+def _seen(table: np.ndarray, advance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least X that flows see, at the left and right ends of the cells, where X is at least what the table says."""
+    left, right = table[:-1] - advance, table[1:] - advance
+    short = (np.minimum(left, right) < 1) & (advance > 0)
+    return np.where(short, 1.0, left), np.where(short, 1.0, right)
 
 
 def _of_cells(values: np.ndarray) -> np.ndarray:

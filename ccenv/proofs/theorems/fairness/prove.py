@@ -29,6 +29,10 @@ SHIPPED: dict[str, dict[str, float]] = {
     "ever_delay_quarter_2": {"fairness": 1.97, "jitter": 0.25, "shares": 122, "utilisation": 0.54, "gain": 1.7e-4},
     "ever_delay_eighth_2": {"fairness": 1.97, "jitter": 0.125, "shares": 164, "utilisation": 0.5, "gain": 2.1e-4},
     "ever_delay_contract": {"fairness": 2.5, "jitter": 0.125, "shares": 10, "utilisation": 0.5, "gain": 1e-4, "freedom": 1.1},
+    "ever_delay_tokens": {"fairness": 2.5, "jitter": 0.125, "early": 0.125, "shares": 100, "utilisation": 0.5, "gain": 1e-4},
+    "ever_delay_tokens_full": {"fairness": 4.2, "jitter": 1, "early": 1, "shares": 30, "utilisation": 0.5, "gain": 5e-5},
+    "ever_delay_any_rm": {"fairness": 3, "jitter": 0.125, "early": 0.125, "unlike": 0.5, "utilisation": 0.5, "gain": 1e-4},
+    "ever_delay_unlike": {"fairness": 3.5, "jitter": 1, "unlike": 0.9, "utilisation": 0.65, "gain": 5e-5},
     "ever_delay_eighth_fast": {"fairness": 1.4, "jitter": 0.125, "shares": 10, "utilisation": 0.5, "gain": 2e-3},
 }
 """Designs whose certificates ship; the first is the default."""
@@ -140,6 +144,8 @@ def _design_data(design: Design) -> DesignData:
         shares=decimal(Fraction(str(design.shares))),
         utilisation=decimal(Fraction(str(design.utilisation))),
         freedom=decimal(Fraction(str(design.freedom))),
+        early=decimal(Fraction(str(design.early))),
+        unlike=decimal(Fraction(str(design.unlike))),
     )
 
 

@@ -32,13 +32,13 @@ def queries(tables: Tables) -> Iterator[tuple[str, str]]:
 
 def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
     n, t = number, tables
-    jitter, delta = n(t.jitter), n(t.jitter / t.utilisation)
+    delta = n(t.view / t.utilisation)
     yield (
         "L1 view",
         query(
             "between served",
             f"(<= (* {n(t.utilisation)} between) served)",
-            f"(<= served {jitter})",
+            f"(<= served {n(t.view)})",
             f"(> between {delta})",
         ),
     )
@@ -48,9 +48,9 @@ def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
         "L2 spread",
         query(
             "apart ages stored change",
-            f"(<= ages (- {jitter} change))",
+            f"(<= ages (- {n(t.jitter + t.early_by)} change))",
             "(>= stored 0)",
-            f"(<= stored (* {jitter} {queue}))",
+            f"(<= stored (* {n(t.view)} {queue}))",
             f"(>= {potential} {bound})",
             f"(> (+ (* {n(t.gain)} (- (* {n(t.slope)} ages) apart)) (* {gain_slope} change)) 0)",
         ),
@@ -61,7 +61,7 @@ def _ratio(tables: Tables) -> Iterator[tuple[str, str]]:
         "L2 ratio",
         query(
             "older newer square",
-            f"(>= newer {n(t.low[0])})",
+            f"(>= newer {n(t.newest)})",
             "(>= older newer)",
             f"(<= older (+ newer {delta}))",
             f"(<= (* square newer) (* {n((t.spread * t.free) ** 2)} older))",
@@ -93,18 +93,20 @@ def _ends(tables: Tables) -> Iterator[tuple[str, str]]:
     )
 
 
-def _line(tables: Tables, table: tuple[Fraction, ...], cell: int) -> str:
-    steep = tables.steep(table, cell)
-    return f"(+ {number(table[cell] - steep * tables.w[cell])} (* {number(steep)} w))"
+def _line(tables: Tables, ends: tuple[Fraction, ...], cell: int) -> str:
+    """Return a table in a cell, by its values at the cell's two ends."""
+    left, right = tables.w[cell : cell + 2]
+    steep = (ends[1] - ends[0]) / (right - left)
+    return f"(+ {number(ends[0] - steep * left)} (* {number(steep)} w))"
 
 
 def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
     n, t = number, tables
     left, right = t.w[k], t.w[k + 1]
     inside = (f"(>= w {n(left)})", f"(<= w {n(right)})")
-    low, high, early, earliest, late, latest = (
-        _line(t, table, k) for table in (t.low, t.high, t.early, t.earliest, t.late, t.latest)
-    )
+    low, high, late, latest = (_line(t, table[k : k + 2], k) for table in (t.low, t.high, t.late, t.latest))
+    early, earliest = (_line(t, t.seen(table, k), k) for table in (t.early, t.earliest))
+    age = f"(+ age {n(t.early_by)})" if t.early_by > 0 else "age"
     jitter, slope = n(t.jitter), n(t.slope)
     up, down_ = t.up[k], t.down[k]
     ease, press = t.steep(t.high, k) * right * t.gain * t.fall[k], t.steep(t.low, k) * right * t.gain * t.rise[k]
@@ -128,7 +130,7 @@ def _cell(tables: Tables, k: int) -> Iterator[tuple[str, str]]:
             "(>= age 1)",
             f"(<= (* age {n((1 - ease) ** 2 / t.free)}) (* w w))",
             f"(or (= load 1) (and (>= load 1) (<= (* load load {earliest}) (* w w {n((1 + down_ + down_**2) ** 2 * t.free)}))))",
-            f"(>= (* age load) {high})",
+            f"(>= (* {age} load) {high})",
         ),
     )
     fastest = n((1 + up + up**2) ** 2 * t.free)

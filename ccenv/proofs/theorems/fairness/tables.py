@@ -66,6 +66,8 @@ class Tables:
     shares: Fraction
     fairness: Fraction
     freedom: Fraction
+    early_by: Fraction
+    unlike: Fraction
     slope: Fraction
     gain: Fraction
     entropy: Fraction
@@ -80,6 +82,21 @@ class Tables:
     def free(self) -> Fraction:
         """f^2."""
         return self.freedom**2
+
+    @property
+    def view(self) -> Fraction:
+        """How far apart the departures of the bytes are that two flows see."""
+        return self.jitter + self.early_by + self.unlike
+
+    @property
+    def newest(self) -> Fraction:
+        """The least X that a flow sees."""
+        return max(Fraction(1), self.low[0] - self.early_by)
+
+    def seen(self, table: tuple[Fraction, ...], cell: int) -> tuple[Fraction, Fraction]:
+        """Return the least X that flows see, at both ends of a cell, where X is at least what the table says."""
+        left, right = table[cell] - self.early_by, table[cell + 1] - self.early_by
+        return (Fraction(1), Fraction(1)) if self.early_by > 0 and min(left, right) < 1 else (left, right)
 
     @property
     def cells(self) -> int:
@@ -144,8 +161,8 @@ class Tables:
 
     @cached_property
     def exponent(self) -> Fraction:
-        """B D (1 + g Q), the bound of v_i - v_j."""
-        return self.slope * self.jitter * (1 + self.gain * (self.high[-1] - 1))
+        """B (D + e + g Q (D + e + beta)), the bound of v_i - v_j."""
+        return self.slope * (self.jitter + self.early_by + self.gain * (self.high[-1] - 1) * self.view)
 
     @cached_property
     def spread(self) -> Fraction:
@@ -158,7 +175,7 @@ class Tables:
     @cached_property
     def ratio(self) -> Fraction:
         """A bound of the ratio of two rates."""
-        square = self.free**2 * self.spread**2 * (1 + self.jitter / self.utilisation / self.low[0])
+        square = self.free**2 * self.spread**2 * (1 + self.view / self.utilisation / self.newest)
         ratio = up(math.sqrt(square), 4)
         return ratio if ratio**2 >= square else ratio + Fraction(1, 10**4)
 
@@ -195,7 +212,7 @@ def exact_tables(design: Design, found: Found) -> Tables:
     rise, fall = (tuple(up(DRIFT_MARGIN * float(value), 4) for value in nodes[name]) for name in ("rise", "fall"))
     slope, gain = down(found.slope), Fraction(str(design.gain))
     queue = float(high[-1] - 1)
-    spread = math.exp(float(slope) * design.jitter * (1 + design.gain * queue))
+    spread = math.exp(float(slope) * (design.jitter + design.early + design.gain * queue * design.view))
     entropy = max(up(found.entropy), up(log_specht(spread) * (1 + 1e-6)))
     tables = Tables(
         jitter=Fraction(str(design.jitter)),
@@ -203,6 +220,8 @@ def exact_tables(design: Design, found: Found) -> Tables:
         shares=Fraction(str(design.shares)),
         fairness=Fraction(str(design.fairness)),
         freedom=Fraction(str(design.freedom)),
+        early_by=Fraction(str(design.early)),
+        unlike=Fraction(str(design.unlike)),
         slope=slope,
         gain=gain,
         entropy=entropy,
@@ -225,7 +244,8 @@ def _drift(tables: Tables) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
     for node, w in enumerate(tables.w):
         lag, square = tables.lag(node), (1 - tables.curvature) * w**2 / tables.free * (1 - 2 * tables.lag(node))
         late = tables.late[node] + tables.jitter
-        rises.append(float(tables.slope * (late - tables.early[node]) + tables.entropy))
+        shortest = min(tables.seen(tables.early, cell)[node - cell] for cell in (node - 1, node) if 0 <= cell < tables.cells)
+        rises.append(float(tables.slope * (late - shortest) + tables.entropy))
         falls.append(float(tables.slope * (late - square) + tables.entropy + lag))
     return _in_cells(rises), _in_cells(falls)
 
