@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path as FilePath
 from typing import Any
@@ -189,7 +189,13 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
                 "agent_sha256": agent_records[0]["agent_sha256"],
                 "n_cells": len(agent_records),
                 "score": _score(suite, agent_records),
-                "against": {name: _means(suite, agent_records, name) for name in suite.opponents},
+                "against": {
+                    opponent: {
+                        name: mean_defined(r["metrics"].get(name) for r in agent_records if r["adversary"] == opponent)
+                        for name in suite.metrics
+                    }
+                    for opponent in suite.opponents
+                },
                 "worst_case": _worst(suite.measure(suite.worst_case.metric), agent_records),
                 **_by_goal(suite, agent_records),
             }
@@ -209,12 +215,8 @@ def _score(suite: SuiteBase, agent_records: list[CellData]) -> dict[str, Any] | 
     return {"metric": suite.score.metric, "adversary": suite.score.adversary, **asdict(estimate(list(tasks.values())))}
 
 
-def _means(suite: SuiteBase, records: list[CellData], adversary: str) -> dict[str, float | None]:
-    metrics = [record["metrics"] for record in records if record["adversary"] == adversary]
-    return {name: _mean([values.get(name) for values in metrics]) for name in suite.metrics}
-
-
-def _mean(values: list[float | None]) -> float | None:
+def mean_defined(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None without any."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(defined) if defined else None
 

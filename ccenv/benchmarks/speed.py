@@ -49,7 +49,7 @@ REPETITIONS = 7
 MIN_SECONDS = 0.25
 
 
-def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
+def rates(work: Callable[[], object], units: float) -> tuple[float, float]:
     """Return median and best units per second over REPETITIONS of work, of which one call does ``units``, after a warm-up."""
     work()
     calls, one_call_s = 1, _seconds(work, 1)
@@ -58,7 +58,7 @@ def rates(work: Callable[[], None], units: float) -> tuple[float, float]:
     return statistics.median(speeds), max(speeds)
 
 
-def _seconds(work: Callable[[], None], calls: int) -> float:
+def _seconds(work: Callable[[], object], calls: int) -> float:
     begin = time.perf_counter()
     for _ in range(calls):
         work()
@@ -118,13 +118,13 @@ def measure_environments() -> dict[str, float]:
     vector = gymnasium.make_vec("ccenv/Sender-v0", num_envs=N_ENVS)
     vector.reset(seed=0)
     actions_cycle = itertools.cycle(actions)
-    median, best = rates(lambda: vector.step(next(actions_cycle)) and None, N_ENVS)
+    median, best = rates(lambda: vector.step(next(actions_cycle)), N_ENVS)
     out["vector_env_1024_steps_per_s"], out["vector_env_1024_steps_per_s_best"] = round(median), round(best)
     vector.close()
     sb3 = make_sb3("ccenv/Sender-v0", N_ENVS)
     sb3.seed(0)
     sb3.reset()
-    median, best = rates(lambda: sb3.step(next(actions_cycle)) and None, N_ENVS)
+    median, best = rates(lambda: sb3.step(next(actions_cycle)), N_ENVS)
     out["sb3_env_1024_steps_per_s"], out["sb3_env_1024_steps_per_s_best"] = round(median), round(best)
     sb3.close()
     return out
@@ -145,7 +145,7 @@ def duel() -> dict[str, float]:
         for _ in range(N_ACTIONS)
     ]
     actions_cycle = itertools.cycle(actions)
-    median, best = rates(lambda: batch.step(next(actions_cycle)) and None, DUELS * len(batch.agents))
+    median, best = rates(lambda: batch.step(next(actions_cycle)), DUELS * len(batch.agents))
     return {"duel_64_steps_per_s": round(median), "duel_64_steps_per_s_best": round(best)}
 
 
@@ -158,7 +158,7 @@ def shared() -> dict[str, float]:
     env.seed(0)
     env.reset()
     actions_cycle = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
-    median, best = rates(lambda: env.step(next(actions_cycle)) and None, env.num_envs)
+    median, best = rates(lambda: env.step(next(actions_cycle)), env.num_envs)
     env.close()
     return {"shared_64x2_steps_per_s": round(median), "shared_64x2_steps_per_s_best": round(best)}
 
@@ -191,7 +191,7 @@ def measure_fluid() -> dict[str, float]:
     """
     scenario = mixed_flows(5.0)
     simulate_batch([mixed_flows(0.01)], threads=1)
-    best = min(_fluid_seconds(scenario) for _ in range(3))
+    best = min(_seconds(lambda: simulate_batch([scenario], threads=1), 1) for _ in range(3))
     steps = len(scenario.flows) * round(scenario.duration_s / (scenario.step_ms * 1e-3))
     sweep = load_sweep("validation")
     start = time.perf_counter()
@@ -201,12 +201,6 @@ def measure_fluid() -> dict[str, float]:
         "ode_validation_sweep_s": time.perf_counter() - start,
         "ode_threads": float(most_threads()),
     }
-
-
-def _fluid_seconds(scenario: Scenario) -> float:
-    start = time.perf_counter()
-    simulate_batch([scenario], threads=1)
-    return time.perf_counter() - start
 
 
 RATE_MBPS, RTT_S, BUFFER_BDP = 1000.0, 0.04, 1.0

@@ -52,18 +52,9 @@ class Algorithm:
 def _ppo(config: TrainConfig, env: Any) -> PPO:
     ppo: PpoSettings = config.ppo
     policy = {"net_arch": list(ppo.hidden), "activation_fn": _ACTIVATIONS[ppo.activation], "log_std_init": ppo.log_std}
-    settings: dict[str, Any] = {
-        "n_steps": ppo.n_steps,
-        "batch_size": ppo.batch_size,
-        "n_epochs": ppo.n_epochs,
-        "learning_rate": ppo.learning_rate,
-        "gamma": ppo.gamma,
-        "gae_lambda": ppo.gae_lambda,
-        "clip_range": ppo.clip_range,
-        "ent_coef": ppo.entropy_weight,
-        "vf_coef": ppo.value_weight,
-        "max_grad_norm": ppo.max_gradient_norm,
-    }
+    same = {"n_steps", "batch_size", "n_epochs", "learning_rate", "gamma", "gae_lambda", "clip_range"}
+    renamed = {"ent_coef": ppo.entropy_weight, "vf_coef": ppo.value_weight, "max_grad_norm": ppo.max_gradient_norm}
+    settings: dict[str, Any] = ppo.model_dump(include=same) | renamed
     recipe = config.recipe
     if recipe.imitation is not None:
         step = config.packet_settings().interface().action_row[1]
@@ -80,16 +71,11 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
 
 
 def _off_policy(settings: OffPolicySettings) -> dict[str, Any]:
-    return {
-        "learning_rate": settings.learning_rate,
-        "buffer_size": settings.buffer_size,
-        "learning_starts": settings.learning_starts,
-        "batch_size": settings.batch_size,
-        "tau": settings.tau,
-        "gamma": settings.gamma,
+    same = {"learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "gradient_steps"}
+    policy = {"net_arch": list(settings.hidden), "activation_fn": torch.nn.Tanh}
+    return settings.model_dump(include=same) | {
         "train_freq": (settings.n_steps, "step"),
-        "gradient_steps": settings.gradient_steps,
-        "policy_kwargs": {"net_arch": list(settings.hidden), "activation_fn": torch.nn.Tanh},
+        "policy_kwargs": policy,
         "device": "cpu",
     }
 

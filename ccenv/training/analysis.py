@@ -20,7 +20,7 @@ from ccenv.base.foreign import read_text
 from ccenv.base.results import TableResult
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.logs import MAX_BYTES, PROGRESS, read_evaluations
-from ccenv.training.run import CONFIG, read_record
+from ccenv.training.run import CONFIG, load_player, read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,13 +57,7 @@ class TrainingRun(TableResult):
     @cached_property
     def player(self) -> LearnedPlayer | ContractSender:
         """The policy in the folder. Raises InputError if it is damaged."""
-        if self.config.trains == "sender":
-            from ccenv.agents.learned import load_policy
-
-            return load_policy(self.folder)
-        from ccenv.adversaries.learned import load_adversary
-
-        return load_adversary(self.folder)
+        return load_player(self.folder, self.config)
 
     def _make_frame(self, pandas: Any) -> Any:
         return pandas.DataFrame(self.progress).set_index("steps")

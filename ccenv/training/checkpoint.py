@@ -103,6 +103,20 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     return TrainingState(card.iteration, card.seconds, card.cpu_seconds, tensors, card.marks)
 
 
+def select_tensors(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the tensors whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+
+
+def load_moments(tensors: dict[str, np.ndarray], prefix: str, separator: str) -> dict[int, dict[str, np.ndarray]]:
+    """Return the moments of an optimiser by index and name, of tensors called prefix, index, separator, name."""
+    state: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in select_tensors(tensors, prefix).items():
+        index, _, moment = name.partition(separator)
+        state.setdefault(int(index), {})[moment] = array
+    return state
+
+
 def pack_torch(policy: Any, optimizers: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return copies of a policy's weights and its Adam optimisers' moments as named arrays."""
     out = {f"policy.{name}": value.detach().numpy().copy() for name, value in policy.state_dict().items()}
@@ -118,17 +132,13 @@ def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.
     import torch
 
     current = policy.state_dict()
-    weights = {name.removeprefix("policy."): array for name, array in tensors.items() if name.startswith("policy.")}
+    weights = select_tensors(tensors, "policy.")
     if {name: tuple(value.shape) for name, value in current.items()} != {name: array.shape for name, array in weights.items()}:
         raise InputError("checkpoint: the policy's weights do not fit the config")
     policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
     for owner, optimizer in optimizers.items():
-        state: dict[int, dict[str, Any]] = {}
-        prefix = f"optimizer.{owner}."
-        for name, array in tensors.items():
-            if name.startswith(prefix):
-                index, _, moment = name.removeprefix(prefix).partition(".")
-                state.setdefault(int(index), {})[moment] = torch.from_numpy(array.copy())
+        moments = load_moments(tensors, f"optimizer.{owner}.", ".").items()
+        state = {index: {name: torch.from_numpy(array.copy()) for name, array in of.items()} for index, of in moments}
         optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
 
 

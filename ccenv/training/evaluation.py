@@ -17,7 +17,6 @@ from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.settings import REWARD_TERMS, EnvSettings, RewardWeights, weigh
-from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.network.adversary import Adversary
@@ -143,8 +142,22 @@ def evaluate_in_world(
         terms += core.advance().swapaxes(0, 1)
     terms /= measure_rtts
     delivered = core.delivered_bytes - before
+    link_utilisation = float(terms[1, :, REWARD_TERMS.index("utilisation")].mean())
     scores = weigh(terms[0], world.reward.vector())
-    mean = dict(zip(REWARD_TERMS, terms[0].mean(axis=0).tolist(), strict=True))
+    return _summarise(world, path_set, scores, terms[0], delivered, evaluated, link_utilisation)
+
+
+def _summarise(
+    world: EnvSettings,
+    path_set: PathSet,
+    scores: np.ndarray,
+    terms: np.ndarray,
+    delivered: np.ndarray,
+    evaluated: np.ndarray,
+    link_utilisation: float,
+) -> Evaluation:
+    """Return the means over paths of scores (B,), terms (B, len(REWARD_TERMS)) and bytes delivered (B, flows)."""
+    mean = dict(zip(REWARD_TERMS, terms.mean(axis=0).tolist(), strict=True))
     return Evaluation(
         score=float(scores.mean()),
         utilisation=mean["utilisation"],
@@ -152,11 +165,11 @@ def evaluate_in_world(
         loss=mean["loss"],
         delay_rtts=mean["delay"],
         score_p5=float(np.quantile(scores, 0.05)),
-        n_paths=n_paths,
-        n_flows=len(senders),
+        n_paths=len(scores),
+        n_flows=delivered.shape[1],
         share=float(delivered_share(delivered, evaluated).mean()),
         jain=float(jain_index(delivered).mean()),
-        link_utilisation=float(terms[1, :, REWARD_TERMS.index("utilisation")].mean()),
+        link_utilisation=link_utilisation,
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
 
@@ -197,22 +210,8 @@ def _evaluate_by_table(
     scores = play(measure_rtts)
     delivered = core.delivered_bytes - before
     terms = (core.sums - sums)[:, 0] / max(1, round(measure_rtts * steps_per_rtt))
-    mean = dict(zip(REWARD_TERMS, terms.mean(axis=0).tolist(), strict=True))
     used = delivered.sum(axis=1) / (core.env("capacity_bytes") - capacity)
-    return Evaluation(
-        score=float(scores.mean()),
-        utilisation=mean["utilisation"],
-        queue_bdp=mean["queue"],
-        loss=mean["loss"],
-        delay_rtts=mean["delay"],
-        score_p5=float(np.quantile(scores, 0.05)),
-        n_paths=n_paths,
-        n_flows=core.n_flows,
-        share=float(delivered_share(delivered, evaluated).mean()),
-        jain=float(jain_index(delivered).mean()),
-        link_utilisation=float(used.mean()),
-        path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
-    )
+    return _summarise(world, path_set, scores, terms, delivered, evaluated, float(used.mean()))
 
 
 def _make_measured_world(world: EnvSettings, rtts: int) -> EnvSettings:
@@ -251,16 +250,14 @@ def evaluate_packet(
     core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    before, lost, sums, counts, reward_sums = (
-        _delivered_bytes(core),
-        _lost_bytes(core),
-        core.sums.copy(),
-        core.counts.copy(),
-        np.zeros(n_networks),
-    )
+
+    def totals() -> tuple[np.ndarray, ...]:
+        return core.flow("delivered_bytes"), core.flow("found_lost_bytes"), core.sums.copy(), core.counts.copy()
+
+    (before, lost, sums, counts), reward_sums = totals(), np.zeros(n_networks)
     for step in range(core.episode_steps):
         if step == warmup:
-            before, lost, sums, counts = _delivered_bytes(core), _lost_bytes(core), core.sums.copy(), core.counts.copy()
+            before, lost, sums, counts = totals()
         if core.truncated().all():
             break
         rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)
@@ -269,13 +266,13 @@ def evaluate_packet(
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
     weights = np.array([settings.weights.get(name, 0.0) for name in TERM_NUMBERS])
     scores = terms @ weights if settings.own_reward is None else reward_sums / decisions
-    delivered = _delivered_bytes(core) - before
+    delivered = core.flow("delivered_bytes") - before
     evaluated = np.zeros(delivered.shape[1], np.bool_)
     evaluated[core.flows] = True
     mean = {name: float(terms[:, number].mean()) for name, number in TERM_NUMBERS.items()}
     used, share = terms[:, TERM_NUMBERS["utilisation"]], delivered_share(delivered, evaluated)
     capacity_bytes = delivered.sum(axis=1) / np.maximum(used, 1e-9)
-    lost_bytes = (_lost_bytes(core) - lost)[:, evaluated].sum(axis=1)
+    lost_bytes = (core.flow("found_lost_bytes") - lost)[:, evaluated].sum(axis=1)
     return Evaluation(
         score=float(scores.mean()),
         utilisation=float((used * share).mean()),
@@ -325,11 +322,3 @@ def evaluate_mixture(
         if isinstance(getattr(evaluations[0], field.name), float)
     }
     return replace(evaluations[0], **means, n_paths=sum(sizes), n_flows=max(one.n_flows for one in evaluations))  # type: ignore[arg-type]
-
-
-def _lost_bytes(core: PacketCore) -> np.ndarray:
-    return core.flow("found_lost_bytes")
-
-
-def _delivered_bytes(core: PacketCore) -> np.ndarray:
-    return core.flow("delivered_bytes")

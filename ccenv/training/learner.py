@@ -27,7 +27,7 @@ from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.network.adversary import MlpAdversary
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
-from ccenv.training.checkpoint import Stopwatch, TrainingState, pack_torch, unpack_torch
+from ccenv.training.checkpoint import Stopwatch, TrainingState, pack_torch, select_tensors, unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import (
@@ -109,14 +109,9 @@ class Learner:
     def _restore(self, state: TrainingState) -> None:
         unpack_torch(self._model.policy, self._algorithm.optimizers(self._model), state.tensors)
         unpack_memory(self._model, state.tensors)
-        prefix = "env."
-        core_state = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
         if self._replay is not None:
-            replay_state = {
-                name.removeprefix(_REPLAY): array for name, array in state.tensors.items() if name.startswith(_REPLAY)
-            }
-            self._replay.set_state(replay_state)
-        self._task.core.set_state(core_state)
+            self._replay.set_state(select_tensors(state.tensors, _REPLAY))
+        self._task.core.set_state(select_tensors(state.tensors, "env."))
         self._model.num_timesteps = state.iteration * self.config.iteration_steps
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
@@ -227,14 +222,10 @@ class Learner:
         config = self.config
         if not isinstance(self._task, NetworkTask):
             interface, discrete = self._interface()
-            inner = inner_cca(interface, config.name)
-            head = "categorical" if discrete else "mean"
-            if config.recipe.preferences is not None:
-                default = config.recipe.preferences.default
-                return with_preference(
-                    PolicySender(config.name, weights, biases, config.activation, interface, inner=inner), default
-                )
+            inner, head = inner_cca(interface, config.name), "categorical" if discrete else "mean"
             policy = PolicySender(config.name, weights, biases, config.activation, interface, head, inner=inner)
+            if config.recipe.preferences is not None:
+                return with_preference(policy, config.recipe.preferences.default)
             world = config.environment if config.packet is None else config.packet_settings()
             contract = world.contract_program()
             return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
@@ -268,27 +259,23 @@ class Learner:
             state = self._pack()
         self._pending = state
 
-        def mean(name: str) -> float:
-            return float(np.mean([episode[name] for episode in episodes])) if episodes else math.nan
-
+        of_episodes = {
+            name: float(np.mean([episode[name] for episode in episodes])) if episodes else math.nan
+            for name in ("utilisation", "queue", "loss", "delay", "jain")
+        }
+        policy_loss, value_loss = (metrics.get(name, math.nan) for name in self._algorithm.metrics)
+        names = ("approx_kl", "explained_variance", "std", "entropy_loss", "clip_fraction")
+        of_update = {name: metrics.get(f"train/{name}", math.nan) for name in names}
         progress = Progress(
             steps=self._model.num_timesteps,
             seconds=state.seconds,
             reward=reward,
-            utilisation=mean("utilisation"),
-            queue=mean("queue"),
-            loss=mean("loss"),
-            policy_loss=metrics.get(self._algorithm.metrics[0], math.nan),
-            value_loss=metrics.get(self._algorithm.metrics[1], math.nan),
-            approx_kl=metrics.get("train/approx_kl", math.nan),
-            explained_variance=metrics.get("train/explained_variance", math.nan),
-            std=metrics.get("train/std", math.nan),
+            policy_loss=policy_loss,
+            value_loss=value_loss,
             evaluation_score=math.nan,
-            delay=mean("delay"),
-            jain=mean("jain"),
-            entropy_loss=metrics.get("train/entropy_loss", math.nan),
-            clip_fraction=metrics.get("train/clip_fraction", math.nan),
             gradient_norm=self._gradients.take(),
+            **of_episodes,
+            **of_update,
         )
         return state, progress
 

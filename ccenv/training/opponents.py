@@ -32,7 +32,7 @@ from ccenv.envs.curve.distribution import DRAWN, PathDistribution, PathSource, S
 from ccenv.network.adversary import SUFFIX, Adversary, MlpAdversary, RecordedAdversary, load_moves
 from ccenv.network.path import Path
 from ccenv.training.config import TrainConfig
-from ccenv.training.recipes.attacked import MODEL, AttackedPaths
+from ccenv.training.recipes.attacked import MODEL, AttackedPaths, fit_moves
 from ccenv.training.settings import RobustSettings
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
@@ -143,7 +143,7 @@ def opponents(
     model_of = np.repeat(
         settings.models[: config.num_envs], [s.stop - s.start for s in split_batch(config.num_envs, len(settings.models))]
     )
-    recorded = [RecordedAdversary(one.file, _pad_moves(one.moves, length), periodic=True) for one in examples]
+    recorded = [RecordedAdversary(one.file, fit_moves(one.moves, length), periodic=True) for one in examples]
     turn = 0
     for place, b in enumerate(attacked):
         model = model_of[b]
@@ -172,10 +172,6 @@ def _common_length(config: TrainConfig, examples: Sequence[Counterexample]) -> i
     K = config.environment.steps_per_rtt
     period = math.lcm(*PERIODS_RTTS) * K
     return -(-config.environment.episode_rtts * K // period) * period
-
-
-def _pad_moves(moves: np.ndarray, length: int) -> np.ndarray:
-    return np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)])
 
 
 NETWORKS = 4  # drawn for each round

@@ -68,11 +68,9 @@ def covers(distribution: PathDistribution, path: Path) -> bool:
         (flow.jitter_s / flow.rtt_s, distribution.jitter_rtts),
         (path.buffer_bytes / path.bdp_bytes, distribution.buffer_bdp),
     )
-    return path.mss_bytes == distribution.mss_bytes and all(_is_within(value, *limits) for value, limits in numbers)
-
-
-def _is_within(value: float, low: float, high: float) -> bool:
-    return math.isfinite(value) and low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
+    return path.mss_bytes == distribution.mss_bytes and all(
+        math.isfinite(value) and low * (1 - 1e-9) <= value <= high * (1 + 1e-9) for value, (low, high) in numbers
+    )
 
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
@@ -108,7 +106,8 @@ def make_entry(config: TrainConfig | RllibConfig, result: TrainingResult | Rllib
         attacked = len(world.senders) == 1
     if packet is not None:
         attacked = result.evaluation.n_flows == 1
-    entry["world"] = _world(world) if packet is None else {"packet": packet}
+    keys = {"senders", "models", "steps_per_rtt", "paths"}
+    entry["world"] = world.model_dump(mode="json", include=keys) if packet is None else {"packet": packet}
     if isinstance(config, TrainConfig) and config.mixture:
         entry["world"]["mixture"] = [part.model_dump(mode="json") for part in config.mixture]
     entry["worst"] = worst_cases(str(result.folder), config) if attacked else {}
@@ -128,10 +127,6 @@ def worst_cases(sender: str, config: TrainConfig | RllibConfig) -> dict[str, dic
             "seen": how_seen(config, scene),
         }
     return cases
-
-
-def _world(world: EnvSettings) -> dict[str, Any]:
-    return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
 
 
 def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:

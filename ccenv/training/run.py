@@ -158,7 +158,8 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
     """Evaluate a finished run; nothing is chosen by these scores."""
     seconds, cpu_seconds = learner.clock.read()
     n_paths, marks, policy = config.evaluation.n_paths, learner.marks, learner.player()
-    best = read_best(folder, config) if "best_score" in marks else None
+    best = load_player(folder / BEST, config) if "best_score" in marks else None
+    trains_alone = config.trains == "sender" and config.packet is None and len(config.environment.senders) == 1
     return TrainingResult(
         folder=folder,
         steps=learner.state.iteration * config.iteration_steps,
@@ -166,7 +167,7 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         cpu_seconds=cpu_seconds,
         resumed_from_steps=start,
         evaluation=evaluate_policy(config, policy, n_paths, PathSet.REPORT),
-        common=evaluate_sender(policy, n_paths) if _trains_alone(config) and not isinstance(policy, MlpAdversary) else None,
+        common=evaluate_sender(policy, n_paths) if trains_alone and not isinstance(policy, MlpAdversary) else None,
         best_select_score=marks.get("best_score"),
         best_steps=int(marks["best_steps"]) if best else None,
         best_evaluation=evaluate_policy(config, best, n_paths, PathSet.REPORT) if best else None,
@@ -179,19 +180,15 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
     )
 
 
-def _trains_alone(config: TrainConfig) -> bool:
-    return config.trains == "sender" and config.packet is None and len(config.environment.senders) == 1
-
-
-def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ContractSender:
-    """Read the policy with the highest score on ``PathSet.SELECT``."""
+def load_player(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ContractSender:
+    """Return the policy that a run of a config wrote into a folder. Raises InputError if it is damaged."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
 
-        return load_policy(folder / BEST)
+        return load_policy(folder)
     from ccenv.adversaries.learned import load_adversary
 
-    return load_adversary(folder / BEST)
+    return load_adversary(folder)
 
 
 def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.load import USER_ADVERSARIES, load_adversary
-from ccenv.agents import make_sender
+from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.load import USER_SENDERS, load_sender
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
@@ -72,6 +72,11 @@ def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> 
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
     player_kind = FILE if code and USER_SENDERS.is_user(spec) else _KINDS[type(bare(sender))]
     return Player(label or sender.name, player_kind, spec, sender_hash(sender), getattr(sender, "source_sha256", ""))
+
+
+def label_of(spec: str) -> str | None:
+    """Return the label of a sender that ccenv registers, its spec; None for others, which have their own name."""
+    return spec if spec.partition(":")[0] in AGENTS else None
 
 
 def adversary_player(spec: str, *, code: bool = False) -> Player:

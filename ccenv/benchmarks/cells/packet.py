@@ -18,7 +18,6 @@ from ccenv.benchmarks.cells.curve import AttackCell, CurveCell
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.network.links.reading import load_trace
-from ccenv.network.links.table import LinkTrace
 from ccenv.network.metrics.packet import RunWindow, slowdowns
 from ccenv.network.metrics.table import measure_run
 from ccenv.network.metrics.user import OwnMetric, require_metric
@@ -85,7 +84,11 @@ class PacketCell(Cell):
 
     def scenario_data(self) -> Scenario:
         """Return the scenario with the sender under test in its place. Raises InputError."""
-        return read_scenario(_insert_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
+        under_test = {"sender": self.agent.spec}
+        flows = [
+            {"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in self.network["flows"]
+        ]
+        return read_scenario({**self.network, "flows": flows}, f"scenario {self.scenario}")
 
 
 def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
@@ -148,18 +151,9 @@ def _hash_others(network: dict[str, Any]) -> dict[str, str]:
             hashes[player] = adversary_hash(make_adversary(player))
     for link in network["links"]:
         if isinstance(trace := link.get("trace"), str):
-            hashes[trace] = _table_hash(load_trace(trace))
+            table = load_trace(trace)
+            hashes[trace] = hashlib.sha256(f"{table.kind} {table.length_s!r} ".encode() + table.rows.tobytes()).hexdigest()
     return hashes
-
-
-def _table_hash(table: LinkTrace) -> str:
-    return hashlib.sha256(f"{table.kind} {table.length_s!r} ".encode() + table.rows.tobytes()).hexdigest()
-
-
-def _insert_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
-    under_test = {"sender": spec}
-    flows = [{"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in network["flows"]]
-    return {**network, "flows": flows}
 
 
 def _path(scenario: Scenario) -> dict[str, Any]:

@@ -233,11 +233,9 @@ def _setting(sweep: Sweep) -> str:
 
 def _row(*cells: Any) -> str:
     """Return a table row; numbers come formatted, as text that starts with a digit or a minus."""
-    return "<tr>" + "".join(f"<td{' class=n' if _is_number(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
-
-
-def _is_number(cell: Any) -> bool:
-    return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
+    numeric = [str(cell).removeprefix("-").replace(".", "", 1).isdigit() for cell in cells]
+    texts = [f"<td{' class=n' if n else ''}>{html.escape(str(cell))}</td>" for cell, n in zip(cells, numeric, strict=True)]
+    return f"<tr>{''.join(texts)}</tr>"
 
 
 def _columns(packets: Sequence[dict[str, Any]]) -> str:

@@ -182,7 +182,9 @@ def build_report(folder: FilePath) -> dict[str, Any]:
     records = load_cells(folder)
     make_folder(folder / FOLDER)
     drawn, files = _figures(suite, records, folder / FOLDER)
-    _write_csv(folder / FOLDER / "references.csv", _reference_rows(manifest["references"]))
+    names = ["name", "claim", "published", "measured", "ratio", "n_cells", "agreement", "source", "why"]
+    rows = [[reference[name] for name in names] for reference in manifest["references"]]
+    _write_csv(folder / FOLDER / "references.csv", [names, *rows])
     page = _page(suite, manifest, drawn, folder)
     write_atomic(folder / PAGE, page.encode())
     agreement = Counter(reference["agreement"] for reference in manifest["references"])
@@ -216,11 +218,6 @@ def _write_csv(file: FilePath, rows: list[list[Any]]) -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     write_atomic(file, out.getvalue().encode())
-
-
-def _reference_rows(references: list[dict[str, Any]]) -> list[list[Any]]:
-    names = ["name", "claim", "published", "measured", "ratio", "n_cells", "agreement", "source", "why"]
-    return [names, *([reference[name] for name in names] for reference in references)]
 
 
 def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str, str, bytes]], folder: FilePath) -> str:

@@ -15,6 +15,7 @@ from ccenv.benchmarks.store import load_cells, read_manifest
 FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
 RECORD = "record.json"
 DPI = 50  # of the pictures: small enough to be kept
+_OF_WORST_CASE = ("metric", "value", "scenario", "adversary", "seed")
 _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
 
 
@@ -43,7 +44,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
             "agent": e["agent"],
             "score": e["score"],
             "means": e["against"][suite.score.adversary],
-            "worst_case": _shorten_worst_case(e["worst_case"]),
+            "worst_case": e["worst_case"] and {name: e["worst_case"][name] for name in _OF_WORST_CASE},
         }
         for e in manifest["summary"]
     ]
@@ -58,10 +59,6 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     }
     FORMAT.write(target / RECORD, plain(_round_numbers(data)))
     return target
-
-
-def _shorten_worst_case(worst: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if worst is None else {name: worst[name] for name in ("metric", "value", "scenario", "adversary", "seed")}
 
 
 def _round_numbers(value: Any) -> Any:

@@ -187,15 +187,13 @@ def judge_criteria(
     criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return each criterion with its numbers and verdict."""
-    return [_criterion(criterion, criteria, suite, records, sender, missing) for criterion in criteria.criteria]
-
-
-def _criterion(
-    criterion: Criterion, criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
-) -> dict[str, Any]:
-    measures = [_measure(m, criteria, suite, records, sender, missing) for m in criterion.measures]
-    description = {name: getattr(criterion, name) for name in ("id", "title", "source", "asks")}
-    return {**description, "verdict": combine_verdicts([measure["verdict"] for measure in measures]), "measures": measures}
+    judged = []
+    for criterion in criteria.criteria:
+        measures = [_measure(m, criteria, suite, records, sender, missing) for m in criterion.measures]
+        description = {name: getattr(criterion, name) for name in ("id", "title", "source", "asks")}
+        verdict = combine_verdicts([measure["verdict"] for measure in measures])
+        judged.append({**description, "verdict": verdict, "measures": measures})
+    return judged
 
 
 def combine_verdicts(verdicts: list[str]) -> str:
@@ -217,7 +215,7 @@ def _measure(
     unit = suite.measure(measure.quantity.metric).unit if measure.unit is None else measure.unit
     judgement: dict[str, Any] = {
         "label": measure.label,
-        "metric": _metric(measure.quantity),
+        "metric": measure.quantity.metric + (f" / {measure.quantity.divided_by}" if measure.quantity.divided_by else ""),
         "aggregate": measure.quantity.aggregate,
         "topic": TOPICS[measure.topic],
         "unit": unit,
@@ -251,7 +249,3 @@ def _verdict(measure: Measure, value: float | None, low: float | None, high: flo
     if value is None or (low is None and high is None):
         return NOT_MEASURED
     return MEETS if (low is None or value >= low) and (high is None or value <= high) else FAILS
-
-
-def _metric(quantity: Quantity) -> str:
-    return quantity.metric + (f" / {quantity.divided_by}" if quantity.divided_by else "")

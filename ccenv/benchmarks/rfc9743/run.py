@@ -16,7 +16,7 @@ from ccenv.base.foreign import as_path
 from ccenv.base.provenance import code_hash, versions
 from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
-from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender
+from ccenv.benchmarks.cells.cell import FILE, Player, agent_player, build_sender, label_of
 from ccenv.benchmarks.cells.packet import PacketCell, cells_code
 from ccenv.benchmarks.rfc9743.criteria import Criteria, Proof, WorstCase, judge_criteria, load_criteria
 from ccenv.benchmarks.rfc9743.page import render_page
@@ -153,8 +153,8 @@ def report_on(
         raise InputError(f"jobs is {jobs}; it must be at least 1")
     chosen, suite = load_criteria(criteria)
     chosen = chosen.only(tuple(only))
-    player = agent_player(sender, _label(sender), code=True)
-    folder = RUNS / _file_name(player.label) if out is None else as_path("out", out)
+    player = agent_player(sender, label_of(sender), code=True)
+    folder = RUNS / (re.sub(r"[^\w.=-]+", "_", player.label).strip("._") or "sender") if out is None else as_path("out", out)
     target = folder / PAGE if page is None else as_path("page", page)
     if target.suffix != ".html":
         raise InputError(f"page is {str(target)!r}; it must end in .html")
@@ -219,16 +219,6 @@ def _evaluate(
     FORMAT.write(folder / DATA, data)
     write_atomic(target, render_page(data, criteria, suite, records, player).encode())
     return Report({**FORMAT.head, **data, "out": str(folder), "page": str(target)})
-
-
-def _label(spec: str) -> str | None:
-    from ccenv.agents import AGENTS
-
-    return spec if spec.partition(":")[0] in AGENTS else None
-
-
-def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.=-]+", "_", label).strip("._") or "sender"
 
 
 def _cells(criteria: Criteria, suite: PacketSuite, player: Player) -> list[PacketCell]:

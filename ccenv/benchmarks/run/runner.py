@@ -18,7 +18,17 @@ from ccenv.base.provenance import machine, now, versions
 from ccenv.base.user import installed
 from ccenv.base.workers import BACKENDS as OF_WORKERS
 from ccenv.base.workers import MOST_JOBS, Workers
-from ccenv.benchmarks.cells.cell import FILE, NO_ADDITIONS, Cell, Player, TraceCell, UserAdditions, adversary_player, agent_player
+from ccenv.benchmarks.cells.cell import (
+    FILE,
+    NO_ADDITIONS,
+    Cell,
+    Player,
+    TraceCell,
+    UserAdditions,
+    adversary_player,
+    agent_player,
+    label_of,
+)
 from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
 from ccenv.benchmarks.cells.game import game_player, make_game_cells
 from ccenv.benchmarks.cells.live import make_live_cells
@@ -215,13 +225,11 @@ def _require_list(what: str, given: object) -> None:
 
 
 def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
-    from ccenv.agents import AGENTS
-
     if isinstance(suite, GameSuite):
         return [game_player(spec) for spec in dict.fromkeys([*suite.agents, *extra_agents])]
     players = [agent_player(spec, spec) for spec in suite.agents]
     for spec in extra_agents:
-        player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None, code=True)
+        player = agent_player(spec, label_of(spec), code=True)
         if player not in players:
             players.append(player)
     labels = [player.label for player in players]

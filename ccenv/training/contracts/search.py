@@ -30,7 +30,7 @@ from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Store
 from ccenv.training.contracts.answers import Answer, AnswerStore, Obstacle, allows_trace, find_widest
 from ccenv.training.contracts.boxes import Levels, Side, by_side, directions, is_below, most_inside, widen_program
-from ccenv.training.distill.claims import SAMPLES, SETTING, ClaimNumbers, numbers_for, require_timeouts, suite_data
+from ccenv.training.distill.claims import SAMPLES, SETTING, numbers_for, require_timeouts, suite_data
 
 CALL_S = 120.0
 """Limit of a solver call."""
@@ -86,7 +86,7 @@ class Widening:
             constants = self.lemmas["constants"] | {"utilisation": {"value": str(numbers.utilisation)}}
             return self.lemmas | {"name": name, "sender": program_file, "settle": self.settle, "constants": constants}
         if self.timeouts is not None:
-            numbers = _lower_to_timeouts(numbers)
+            numbers = replace(numbers, C_L_low=round(LEFT_BY_TIMEOUT * numbers.utilisation, 2))
         data = suite_data(program_file, name, numbers, self.timeouts, self.settle)
         timing = "without" if self.timeouts is None else "with"
         return data | {"source": f"the lemmas of [CCmatic] App. F for a contract, {timing} belief time-outs"}
@@ -106,10 +106,6 @@ class Widening:
         lemmas = [lemma for lemma in lemmas_of(loaded, SETTING) if expected_of(suite, lemma, SETTING, self.samples) == "verified"]
         queries = (query for lemma in lemmas for query in lemma_queries(loaded, lemma, setting, values))
         return {query.name: query for query in queries}
-
-
-def _lower_to_timeouts(numbers: ClaimNumbers) -> ClaimNumbers:
-    return replace(numbers, C_L_low=round(LEFT_BY_TIMEOUT * numbers.utilisation, 2))
 
 
 def load_kept_suite(name: str) -> dict[str, Any]:

@@ -183,7 +183,8 @@ def widen(
         visited = visits(task.program)
         search = Search(task, answers, gains(task.program, visited), workers, report)
         outcome = search.run(begin + task.budget_s)
-        contract = task.program if not outcome.verified else widen_program(task.program, outcome.levels, _name(task.program))
+        name = f"{task.program.name}_contract"[:64]
+        contract = task.program if not outcome.verified else widen_program(task.program, outcome.levels, name)
         result = Widened(
             outcome.verified,
             contract,
@@ -198,10 +199,6 @@ def widen(
         )
         _write(folder, task, result, [round(float(share), 4) for share in visited.shares])
     return result
-
-
-def _name(program: Program) -> str:
-    return f"{program.name}_contract"[:64]
 
 
 def _write(folder: FilePath, task: Widening, result: Widened, shares: list[float]) -> None:

@@ -350,10 +350,11 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     """Write report.md, and frontier.png if there are proofs; return the page."""
     fidelity = result["fidelity"]
     scenes = [f"worst, {name} ({case['set']})" for name, case in result["worst"].items()]
+    weights = " ".join(f"{weight:+g} {term}" for term, weight in result["teacher_weights"].items() if weight)
     lines = [
         f"# {result['name']}: distilled from {result['teacher_name']}",
         "",
-        f"Score: {_format_weights(result['teacher_weights'])} in the teacher's world, on 1,024 paths that nothing was trained,",
+        f"Score: {weights} in the teacher's world, on 1,024 paths that nothing was trained,",
         "searched or chosen on. Worst cases: lowest utilisation that the attack found on each scene (corners and CEM,",
         f"{result['settings']['attack_flow_steps']:,} flow-steps, CCAC); † marks a scene of attacks in training or polish.",
         "",
@@ -388,10 +389,6 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     page = folder / PAGE
     page.write_text("\n".join(lines), encoding="utf-8")
     return page
-
-
-def _format_weights(weights: dict[str, float]) -> str:
-    return " ".join(f"{weight:+g} {term}" for term, weight in weights.items() if weight)
 
 
 def _row(name: str, measured: dict[str, Any], proved: float | None, verdict: str) -> str:

@@ -203,7 +203,7 @@ def search_answer(
     networks = []
     for number, place in enumerate(chosen):
         origin, network = candidates[place]
-        about = {"sender": _heaviest_sender(mixture), "search": origin, "payoff": float(payoffs[place])}
+        about = {"sender": max(mixture, key=mixture.__getitem__), "search": origin, "payoff": float(payoffs[place])}
         saved = origin if place < len(population) else store.save_network(f"{name}-{number}", network, config, path, about)
         networks.append(saved)
     seconds, cpu_seconds = clock.read()
@@ -235,10 +235,6 @@ def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, m
             payoffs[spec] = float(_mean_payoffs(store, config, mixture, path, [adversary])[0])
     seconds, cpu_seconds = clock.read()
     store.finish(hold_out_part(round_, scene), HoldOutPart(payoffs=payoffs, seconds=seconds, cpu_seconds=cpu_seconds))
-
-
-def _heaviest_sender(mixture: dict[str, float]) -> str:
-    return max(mixture, key=lambda name: mixture[name])
 
 
 def _make_mixed_game(store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path) -> MixedGame:

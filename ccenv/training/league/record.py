@@ -129,7 +129,9 @@ class LeagueRecord(StrictModel):
             raise ValueError("rounds: must be numbered from 0 on, without a gap")
         if list(self.exploitability) != [one.exploitability for one in self.rounds]:
             raise ValueError("exploitability: not that of the rounds")
-        for mixture, names in self._mixtures():
+        mixtures = [(one.sender_mixture, self.senders) for one in self.rounds]
+        mixtures += [(one.network_mixture, self.networks) for one in self.rounds]
+        for mixture, names in [*mixtures, (self.sender_mixture, self.senders)]:
             strangers = sorted(set(mixture) - set(names))
             if strangers:
                 raise ValueError(f"a mixture plays {strangers[0]!r}, who is not in the league")
@@ -139,10 +141,6 @@ class LeagueRecord(StrictModel):
         if self.value > least + ROUND_OFF:
             raise ValueError(f"value is {self.value:.6f}, but the senders' mixture gets {least:.6f} against one of the networks")
         return self
-
-    def _mixtures(self) -> list[tuple[dict[str, float], tuple[str, ...]]]:
-        of_rounds = [(one.sender_mixture, self.senders) for one in self.rounds]
-        return [*of_rounds, *((one.network_mixture, self.networks) for one in self.rounds), (self.sender_mixture, self.senders)]
 
     def against(self, network: int) -> float:
         """Return the payoff of the senders' last mixture against a network."""

@@ -106,9 +106,8 @@ class KernelPPO(PPO):
         clip_value = np.inf
         if self.clip_range_vf is not None:
             clip_value = self.clip_range_vf(self._current_progress_remaining)  # type: ignore[operator]
-        losses = Losses(
-            float(clip), float(clip_value), float(self.ent_coef), float(self.vf_coef), self.normalize_advantage, _levels(self.env)
-        )
+        weights, levels = (float(self.ent_coef), float(self.vf_coef)), int(self.env.rollouts().levels)  # type: ignore[union-attr]
+        losses = Losses(float(clip), float(clip_value), *weights, self.normalize_advantage, levels)
         flat = Samples(*(buffer.swap_and_flatten(getattr(buffer, name)) for name in Samples._fields))
         flat = flat._replace(**{name: getattr(flat, name).ravel() for name in Samples._fields[2:]})
         measured: list[np.ndarray] = []
@@ -190,10 +189,6 @@ class KernelPPO(PPO):
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=memory.dones[-1])
         callback.on_rollout_end()
         return True
-
-
-def _levels(env: Any) -> int:
-    return int(env.rollouts().levels)
 
 
 def collect(

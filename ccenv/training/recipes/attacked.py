@@ -153,9 +153,12 @@ def lanes_under_attack(settings: EnvSettings, num_envs: int, share: float) -> li
 
 
 def _fit_length(recorded: RecordedAdversary, length: int) -> RecordedAdversary:
-    """Cut or extend moves to the common length of a batch; the last row is repeated."""
-    moves = recorded.moves[:length]
-    return RecordedAdversary(recorded.name, np.concatenate([moves, np.repeat(moves[-1:], length - len(moves), axis=0)]))
+    return RecordedAdversary(recorded.name, fit_moves(recorded.moves, length))
+
+
+def fit_moves(moves: np.ndarray, length: int) -> np.ndarray:
+    """Cut or extend moves, (steps, 4), to a length; the last row is repeated."""
+    return np.concatenate([moves[:length], np.repeat(moves[-1:], max(0, length - len(moves)), axis=0)])
 
 
 # --- as arrays, for checkpoints ---------------------------------------------------------------------------------------------

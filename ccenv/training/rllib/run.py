@@ -35,7 +35,7 @@ from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import controlled_flows
 from ccenv.network.adversary import MlpAdversary
-from ccenv.training.checkpoint import Stopwatch, TrainingState, read_checkpoint, write_checkpoint
+from ccenv.training.checkpoint import Stopwatch, TrainingState, load_moments, read_checkpoint, write_checkpoint
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_packet, evaluate_sender
 from ccenv.training.run import FORMAT, RECORD
 from ccenv.training.settings import check_widths
@@ -78,13 +78,10 @@ def unpack(algorithm: Any, tensors: dict[str, np.ndarray]) -> None:
         for name in weights:
             weights[name] = tensors[f"{_MODULE}{module}/{name}"]
     for optimizer, entry in learner["optimizer"].items():
-        moments: dict[int, dict[str, Any]] = {}
-        prefix = f"{_OPTIMIZER}{optimizer}/"
-        for name, value in tensors.items():
-            if name.startswith(prefix):
-                index, _, moment = name.removeprefix(prefix).partition("/")
-                moments.setdefault(int(index), {})[moment] = float(value[0]) if moment == _STEP else value
-        entry["state"]["state"] = moments
+        moments = load_moments(tensors, f"{_OPTIMIZER}{optimizer}/", "/").items()
+        entry["state"]["state"] = {
+            index: {name: float(value[0]) if name == _STEP else value for name, value in of.items()} for index, of in moments
+        }
     algorithm.learner_group.set_state(state)
     coefficients = _learner(algorithm).curr_kl_coeffs_per_module
     for module in learner["rl_module"]:
