@@ -50,12 +50,12 @@ def run(
     result = simulate(scenario, interval_s if drawn else 0.0)
     if plot is not None:
         from ccenv.base.figure import save
-        from ccenv.benchmarks.fluid.plots import trace_figure
+        from ccenv.benchmarks.fluid_plots import trace_figure
 
         save(trace_figure([result]), plot)
     if variables is not None:
         from ccenv.base.figure import save
-        from ccenv.benchmarks.fluid.plots import variables_figure
+        from ccenv.benchmarks.fluid_plots import variables_figure
 
         save(variables_figure(result, held["flow"] - 1), variables)
     metrics = result.metrics
@@ -185,7 +185,7 @@ def equilibrium(
 
 def _draw_phase(model: Model, path: Bottleneck, out: Path, held: dict[str, Any], json: bool) -> None:
     from ccenv.base.figure import save
-    from ccenv.benchmarks.fluid.plots import phase_figure
+    from ccenv.benchmarks.fluid_plots import phase_figure
     from ccenv.engine.fluid.analysis.convergence import phase_portrait
 
     _check_picture(out)
@@ -295,7 +295,7 @@ def _check_picture(path: Path) -> None:
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
     from ccenv.base.figure import save
-    from ccenv.benchmarks.fluid.plots import metric_figure
+    from ccenv.benchmarks.fluid_plots import metric_figure
     from ccenv.network.metrics.table import FLUID_METRICS
 
     written = []

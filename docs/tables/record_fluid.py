@@ -5,25 +5,29 @@
 
 from __future__ import annotations
 
+import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ccenv.base.errors import InputError
 from ccenv.base.files import plain, write_atomic
 from ccenv.base.provenance import machine, versions
 from ccenv.base.units import MILLISECONDS
-from ccenv.benchmarks.fluid import calibration, page
-from ccenv.benchmarks.fluid.packets import compare as differences
-from ccenv.benchmarks.fluid.packets import packet_cells
 from ccenv.cli.options import JsonOption, out_option, quantity_option
 from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 from ccenv.engine.fluid.analysis.convergence import phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck
 from ccenv.engine.fluid.simulate import simulate
 from ccenv.engine.fluid.sweep import load_scenario, load_sweep
+from tables import fluid_calibration as calibration
+from tables import fluid_statements as page
+from tables.fluid_packets import compare as differences
+from tables.fluid_packets import packet_cells
 
 RecordOption = Annotated[Path | None, out_option("Also write the result to this .json file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="FILE|NAME", help="A sweep: YAML file or shipped name.")]

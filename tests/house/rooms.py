@@ -81,7 +81,6 @@ ROOMS = {
     "benchmarks/cells/": "the smallest part of a suite that runs",
     "benchmarks/run/": "the runner and its backends",
     "benchmarks/report/": "reports and figures of results",
-    "benchmarks/fluid/": "pages and figures of fluid sweeps",
     "benchmarks/compare/": "senders side by side on one network; which CCA for a network",
     "benchmarks/rfc9743/": "one page that evaluates a sender along the criteria of RFC 9743",
     "__init__.py": "the face of the package; its names are imported at first use",

@@ -10,6 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from tables import fluid_calibration as calibration
+from tables.fluid_packets import compare, packet_cells, packet_scenario
+from tables.fluid_statements import STATEMENTS, Table, judge, published_distance, report_html
 from tables.record_fluid import app as record_app
 from typer.testing import CliRunner
 
@@ -17,10 +20,7 @@ from ccenv.base.errors import InputError
 from ccenv.base.figure import picture, save
 from ccenv.base.foreign import read_json
 from ccenv.benchmarks import speed
-from ccenv.benchmarks.fluid import calibration
-from ccenv.benchmarks.fluid.packets import compare, packet_cells, packet_scenario
-from ccenv.benchmarks.fluid.page import STATEMENTS, Table, judge, published_distance, report_html
-from ccenv.benchmarks.fluid.plots import metric_figure, trace_figure, variables_figure
+from ccenv.benchmarks.fluid_plots import metric_figure, trace_figure, variables_figure
 from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck

@@ -9,11 +9,11 @@ import numpy as np
 
 from ccenv.base import random as rng
 from ccenv.base.errors import InputError
-from ccenv.base.registry import load_target
 from ccenv.engine.fluid.sweep import Sweep
 from ccenv.network.metrics.packet import RunWindow, sending_rates_Bps
 from ccenv.network.metrics.table import MIX_METRICS, OF_RUN
 from ccenv.network.path import MBPS_IN_BPS
+from ccenv.simulation import simulate
 
 RUNS = 3  # [BBR-fluid] section 4.3 averages its experiments over three runs
 START_SPREAD_S = 0.1  # the flows of a run start within this time, so that runs differ
@@ -100,7 +100,7 @@ def _interval_s(sweep: Sweep) -> float:
 
 def _measure(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: int) -> dict[str, Any]:
     scenario = packet_scenario(sweep, mix, discipline, buffer_bdp, run)
-    result = load_target("ccenv.simulation:simulate")(scenario)
+    result = simulate(scenario)
     measured = result.measured()
     window = RunWindow(measured, ((sweep.measure_from_s, sweep.duration_s),), tuple(range(len(measured.flows))))
     return {name: OF_RUN[name](window) for name in MIX_METRICS} | {"rate_Bps": sending_rates_Bps(window)}

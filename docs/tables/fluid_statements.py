@@ -18,13 +18,13 @@ from ccenv.base.errors import InputError
 from ccenv.base.figure import picture
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import VERSION
-from ccenv.benchmarks.fluid.packets import RED_WEIGHT, compare
-from ccenv.benchmarks.fluid.plots import metric_figure, mix_label, phase_figure, trace_figure
+from ccenv.benchmarks.fluid_plots import metric_figure, mix_label, phase_figure, trace_figure
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck, equilibrium
 from ccenv.engine.fluid.parameters import PARAMETER_SETS
 from ccenv.engine.fluid.simulate import Run
 from ccenv.engine.fluid.sweep import Sweep
 from ccenv.network.metrics.table import FLUID_METRICS, METRICS
+from tables.fluid_packets import RED_WEIGHT, compare
 
 Cells = Sequence[dict[str, Any]]
 Check = Callable[["Table"], tuple[bool, str]]

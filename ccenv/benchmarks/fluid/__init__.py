@@ -1,1 +1,0 @@
-"""Fluid sweeps compared with the packet engine: pages, plots and calibration."""
