@@ -32,11 +32,10 @@ from ccenv.proofs.claims.fairness import program_query
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.training.distill.claims import INVARIANT
-from ccenv.training.distill.objective import load_teacher, measure
+from ccenv.training.distill.objective import ATTACK_SCENES, load_teacher, measure
 from ccenv.training.distill.run import FORMAT as RESULT
 from ccenv.training.distill.run import REPORT
 from ccenv.training.distill.tree import Samples, Template, grow, ladder, polish, predict
-from ccenv.training.records import ATTACK_SCENES
 
 FORMAT = Format("ccenv-distillation-record", 2, "a record of distillations")
 DATA = FilePath(__file__).parents[1] / "data"

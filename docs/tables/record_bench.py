@@ -6,8 +6,10 @@
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ccenv.benchmarks.report.page import build_report
-from ccenv.benchmarks.report.records import write_record
+from tables.bench_records import write_record
 
 records, *runs = sys.argv[1:] or sys.exit(__doc__)
 for run in runs:

@@ -6,8 +6,10 @@
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ccenv.cli.output import progress_bar
-from ccenv.training.records import train_shipped
+from tables.training_records import train_shipped
 
 file, *words = sys.argv[1:] or sys.exit(__doc__)
 overrides = [word for word in words if "=" in word]

@@ -20,8 +20,7 @@ from ccenv.base.figure import finish, panels, save
 from ccenv.base.files import Format
 from ccenv.base.foreign import read_yaml
 from ccenv.base.foreign.reading import read_text
-from ccenv.base.provenance import machine, versions
-from ccenv.training.records import training_code
+from ccenv.base.provenance import code_hash, machine, versions
 
 FORMAT = Format("ccenv-self-play", 1, "a record of self-play", older="record into a new file")
 LAST = 5  # iterations at the end of a curve whose mean the table gives
@@ -41,7 +40,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
     from ccenv.agents.learned import load_policy
     from ccenv.base.config import validate
     from ccenv.training.evaluation import evaluate_in_world
-    from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS, RllibConfig
+    from ccenv.training.rllib.run import CONFIG, NETWORK, PROGRESS, RllibConfig, train_rllib
 
     configs = [validate(RllibConfig, read_yaml(folder / CONFIG), str(folder / CONFIG)) for folder in folders]
     free = {"seed", "num_cpus", "address"}
@@ -60,7 +59,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
         "runs": [{"seed": config.seed, **curve} for config, curve in zip(configs, curves, strict=True)],
         "utilisation": [[one.utilisation for one in row] for row in played],
         "own": [asdict(played[number][number]) for number in range(len(configs))],
-        "code": training_code(by_rllib=True),
+        "code": code_hash(train_rllib),
         "versions": versions(),
         "machine": machine(),
     }

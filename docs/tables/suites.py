@@ -17,12 +17,14 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ccenv.base.errors import InputError
 from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_json
-from ccenv.benchmarks.report.records import read_records
 from ccenv.benchmarks.store import load_cells, read_manifest
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
+from tables.bench_records import read_records
 
 Rows = list[dict[str, str]]
 DATA = Path(__file__).parents[1] / "data"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccenv.attacks.scenes import REPORT, scene_set
 from ccenv.envs.curve.settings import RewardWeights
-from ccenv.training.records import ATTACK_SCENES, ATTACKED, group_by_config
+from tables.training_records import ATTACK_SCENES, ATTACKED, group_by_config
 
 Rows = list[dict[str, str]]
 SEEN_MARK = {ATTACKED: "†"}

@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables.bench_records import FORMAT as BENCH_RECORD
 from tables.distillation import FORMAT as DISTILLATION_RECORD
+from tables.training_records import FORMAT as LEARNING_RECORD
 
 import ccenv
 from ccenv.adversaries.learned import FOLDER as NETWORKS_FOLDER
@@ -24,8 +26,6 @@ from ccenv.agents.programs.reader import FORMAT as PROGRAM
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import LOCK, Format, hash_value, is_empty, json_bytes, locked, plain, write_atomic
 from ccenv.base.foreign import JsonRules
-from ccenv.benchmarks.report.records import FORMAT as BENCH_RECORD
-from ccenv.training.records import FORMAT as LEARNING_RECORD
 
 HOLD = """
 import sys, time
@@ -191,7 +191,7 @@ VERSIONS = {
     "ccenv-relu": (1,), "ccenv-report": (1,), "ccenv-report-further": (1,), "ccenv-run": (2,),
     "ccenv-submission": (1,), "ccenv-trace": (1,), "ccenv-withdrawal": (1,),
 }  # fmt: skip
-FORMATS = stored_formats()
+FORMATS = [*stored_formats(), BENCH_RECORD, LEARNING_RECORD]
 
 
 def test_every_stored_format_has_its_version() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 from small_suite import small, small_suite, write_suite
+from tables.bench_records import read_records, write_record
 from test_bench_packet import small_packets
 
 from ccenv.base.config import shipped_names, validate
@@ -20,7 +21,6 @@ from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import make_curve_cells
 from ccenv.benchmarks.cells.game import game_player
 from ccenv.benchmarks.report.page import build_report
-from ccenv.benchmarks.report.records import read_records, write_record
 from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.statistics import estimate, interquartile_mean
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite

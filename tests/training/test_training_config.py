@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from tables.training_records import ATTACKED, IN_RANGE, TRAINED, how_seen
 
 from ccenv.agents import make_sender
 from ccenv.agents.interface.interface import N_OBSERVATION
@@ -32,7 +33,6 @@ from ccenv.training.distill.objective import load_teacher
 from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Progress
 from ccenv.training.path_sets import FIXED, SEEDS_PER_SET, PathSet, path_seed
-from ccenv.training.records import ATTACKED, IN_RANGE, TRAINED, how_seen
 from ccenv.training.rllib.run import RllibConfig
 
 
@@ -114,7 +114,8 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys, refused):
     pytest.importorskip("stable_baselines3")
     import json
 
-    from ccenv.training import records as record
+    from tables import training_records as record
+
     from ccenv.training.run import default_folder, train
 
     monkeypatch.chdir(tmp_path)

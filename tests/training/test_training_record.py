@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tables import training
+from tables.training_records import ATTACK_SCENES, check_record, read_data
 
 from ccenv.agents.learned.zoo import trained_on_scenes
 from ccenv.attacks.scenes import scene_of, scene_set
@@ -12,7 +13,6 @@ from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
 from ccenv.network.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
-from ccenv.training.records import ATTACK_SCENES, check_record, read_data
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"

@@ -92,8 +92,9 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, refused) -> No
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
 def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer) -> None:
     pytest.importorskip("ray")
+    from tables import training_records as record
+
     from ccenv.base.config import validate
-    from ccenv.training import records as record
     from ccenv.training.config import load_data
     from ccenv.training.rllib.run import RllibConfig, train_rllib
 

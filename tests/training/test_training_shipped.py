@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tables import training_records as record
+from tables import training_records as records
+from tables.training_records import shipped_runs, train_shipped
 
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
-from ccenv.training import records
-from ccenv.training import records as record
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training.records import shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
 
@@ -69,7 +69,7 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(records, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
-    for module in ("ccenv.training.records", "ccenv.training.run"):
+    for module in ("tables.training_records", "ccenv.training.run"):
         monkeypatch.setattr(f"{module}.code_hash", lambda *entries: "of tomorrow")
     assert go("quick_sender") == ["quick_sender-0 again", "quick_sender-1 again"]
 

@@ -33,8 +33,11 @@ from ccenv.envs.curve.settings import EXTERNAL, REWARD_TERMS, EnvSettings, Rewar
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.training.evaluation import MEASURE_RTTS, WARMUP_RTTS, evaluate_in_world, evaluate_sender
 from ccenv.training.path_sets import PathSet, path_seed
-from ccenv.training.records import ATTACK, ATTACK_SCENES
 from ccenv.training.settings import RobustSettings
+
+ATTACK = ("corners", "cem")
+ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
+"""Searches, and attack scenarios, of published worst cases."""
 
 
 class WorstCase:

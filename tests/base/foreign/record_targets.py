@@ -164,7 +164,7 @@ def _verification(content: bytes, folder: Path) -> object:
 
 
 def _bench_record(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.report.records import read_record
+    from tables.bench_records import read_record
 
     (folder / "record.json").write_bytes(content)
     return read_record(folder)
@@ -266,7 +266,7 @@ def _distilled(content: bytes, folder: Path) -> object:
 
 
 def _learning(content: bytes, folder: Path) -> object:
-    from ccenv.training.records import read_data
+    from tables.training_records import read_data
 
     (folder / "learning.json").write_bytes(content)
     return read_data(folder / "learning.json")

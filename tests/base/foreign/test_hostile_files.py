@@ -20,6 +20,7 @@ from fuzz import fuzz, shares
 from hostile_files import HOSTILE, aliases, lying, members, npy, packed
 from own_process import run_apart
 from tables.distillation import read_data as read_distilled
+from tables.training_records import read_data as read_learning
 from targets import TARGETS
 
 from ccenv.agents import make_sender
@@ -36,7 +37,6 @@ from ccenv.leaderboard.store.head import read_head
 from ccenv.network.links.reading import read_trace
 from ccenv.network.trace import load_trace
 from ccenv.training.distill.prove import read_state
-from ccenv.training.records import read_data as read_learning
 from ccenv.training.run import read_code
 
 

@@ -26,6 +26,7 @@ from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings
 from ccenv.network.path import Path
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data, read_config
+from ccenv.training.distill.objective import ATTACK, ATTACK_SCENES
 from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.rllib.run import RllibConfig, RllibResult, train_rllib
 from ccenv.training.run import TrainingResult, read_code, train
@@ -74,8 +75,6 @@ def covers(distribution: PathDistribution, path: Path) -> bool:
 
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
-ATTACK = ("corners", "cem")
-ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
 ATTACK_FLOW_STEPS = 4_000_000
 _SKIPPED = ("resumed_from_steps", "returns", "folder")
 
@@ -171,7 +170,7 @@ def zoo_entry(name: str) -> dict[str, Any]:
     sender = make_sender(name)
     return {
         "sender_sha256": sender_hash(sender),
-        "code": code_hash(zoo_entry),
+        "code": code_hash(evaluate_sender, attack),
         "common": asdict(evaluate_sender(sender)),
         "worst": worst_cases(name, load_config(name, [])),
     }
