@@ -25,6 +25,7 @@ from ccenv.cli.output import line_printer, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.proofs.certificates.check import Report
+    from ccenv.proofs.certificates.fairness.reading import FairCertificate
     from ccenv.proofs.certificates.reading import Certificate
     from ccenv.proofs.theorems.prove import Prover
     from ccenv.proofs.theorems.theorem import LoadedTheorem
@@ -256,41 +257,39 @@ def check_command(
     report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=line_printer(json))
     if not report.refusals:
         _compare_with_registered(certificate, report)
-    statement, assumptions = certificate.statement, certificate.assumptions
-    sentence = None if report.refusals else in_full(statement, assumptions)
-    if json:
-        print_json(
-            report.to_dict()
-            | {"statement": statement, "sentence": sentence, "assumptions": assumptions, "file": str(path)}
-            | {"settings": held}
-        )
-    else:
-        print_text("refused: nothing is said" if report.refusals else statement)
-        rows = [(category, f"{field}: {text}") for category, field, text in report.refusals] or [
-            ("assumed", line) for line in assumptions
-        ]
-        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in report.trusted)])
-    return EXIT_CODES[report.verdict]
+    sentence = None if report.refusals else in_full(certificate.statement, certificate.assumptions)
+    refusals = [(category, f"{field}: {text}") for category, field, text in report.refusals]
+    return _print_check(certificate, report.to_dict() | {"sentence": sentence}, refusals, path, held, json)
 
 
 def _check_fair(path: Path, solver: str | None, limit_s: float, held: dict[str, Any], json: bool) -> int:
-    """Check a certificate of fairness and print what was found. Returns the exit code."""
     from ccenv.proofs.certificates.fairness.check import check_fair
     from ccenv.proofs.certificates.fairness.meaning import in_full
     from ccenv.proofs.certificates.fairness.reading import read_fair
 
     certificate = read_fair(path)
     report = check_fair(certificate, solver=solver, limit_s=limit_s, progress=line_printer(json))
-    result = report.to_dict()
+    sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)
+    return _print_check(certificate, report.to_dict() | {"sentence": sentence}, report.refusals, path, held, json)
+
+
+def _print_check(
+    certificate: Certificate | FairCertificate,
+    result: dict[str, Any],
+    refusals: list[tuple[str, str]],
+    path: Path,
+    held: dict[str, Any],
+    json: bool,
+) -> int:
+    """Print the result of a check with what the certificate says, if it is not refused."""
+    statement, assumptions = certificate.statement, certificate.assumptions
     if json:
-        sentence = None if report.refusals else in_full(certificate.design, certificate.bounds)
-        about = {"statement": certificate.statement, "sentence": sentence, "assumptions": certificate.assumptions}
-        print_json(result | about | {"file": str(path), "settings": held})
+        print_json(result | {"statement": statement, "assumptions": assumptions, "file": str(path), "settings": held})
     else:
-        print_text("refused: nothing is said" if report.refusals else certificate.statement)
-        rows = report.refusals or [("assumed", line) for line in certificate.assumptions]
-        print_table(report.verdict, ["what", "text"], [*rows, *(("trusted", line) for line in result["trusted"])])
-    return EXIT_CODES[report.verdict]
+        print_text("refused: nothing is said" if refusals else statement)
+        rows = refusals or [("assumed", line) for line in assumptions]
+        print_table(result["verdict"], ["what", "text"], [*rows, *(("trusted", line) for line in result["trusted"])])
+    return EXIT_CODES[result["verdict"]]
 
 
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:

@@ -18,7 +18,7 @@ from ccenv.proofs.formulas.encode import Encoding, Needs
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View, flow_prefix, require_variables
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.solver.solvers import query_hash, solve
+from ccenv.proofs.solver.solvers import Answer, query_hash, solve
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS, flow_queries
 from ccenv.proofs.synthesis.query.objectives import Objectives
@@ -68,6 +68,11 @@ class Decision:
     reason: str = ""
     queries: list[dict[str, Any]] = field(default_factory=list)
     view: View | None = None
+
+    def add_cost(self, answer: Answer | Decision) -> None:
+        """Count the solver time of an answer, or of another decision."""
+        self.calls += answer.calls if isinstance(answer, Decision) else 1
+        self.seconds += answer.seconds
 
     def to_dict(self, number: int) -> dict[str, Any]:
         """Return the decision on a class for the journal, without seconds and counterexample."""
@@ -210,8 +215,7 @@ def decide(task: Task) -> Decision:
         encoding = query.encoding()
         text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", task.seconds, task.seed)
-        out.calls += 1
-        out.seconds += answer.seconds
+        out.add_cost(answer)
         if answer.status == "unsat":
             out.queries.append({"name": query.name, "sha256": query_hash(text), "seconds": round(answer.seconds, 3)})
             if task.flows > 1 and len(out.queries) == 1 and not _check_repeats(query, encoding, task, out):
@@ -229,8 +233,7 @@ def decide(task: Task) -> Decision:
 def _check_repeats(query: Query, encoding: Encoding, task: Task, out: Decision) -> bool:
     """Check that some trace repeats; without one a program would pass vacuously."""
     twin = solve(encoding.smtlib(query.claim.premise(encoding.view)), "z3", task.seconds, task.seed)
-    out.calls += 1
-    out.seconds += twin.seconds
+    out.add_cost(twin)
     if twin.status == "sat":
         replay_exactly(query, encoding, twin)
         return True

@@ -13,7 +13,6 @@ from ccenv.agents.programs import Program, parse_program
 from ccenv.cli.main import main
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.replay.exact import ReplayError, replay
-from ccenv.proofs.synthesis import flows as waves
 from ccenv.proofs.synthesis.flows import BOUNDS, broken_query, replay_moves
 from ccenv.proofs.synthesis.prove import Decision, Task, claims, collect_values, decide
 from ccenv.proofs.synthesis.query.flows import NEVER_REPEATS
@@ -21,6 +20,7 @@ from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start
+from ccenv.proofs.synthesis.search import groups
 from ccenv.proofs.synthesis.search.cegis import Run
 
 SETTING = Setting("ccac", "infinite", 6)
@@ -115,7 +115,7 @@ def test_undecided_classes_are_asked_again_with_a_larger_limit(
         query = load_query("quick_two_flows")
         return query.model_copy(update={"limits": query.limits.model_copy(update={"call_s": call_s})})
 
-    monkeypatch.setattr(waves, "decide", gives_up)
+    monkeypatch.setattr(groups, "decide", gives_up)
     run = start(limited(1.0), tmp_path)
     solve_query(run)
     assert len(run.unknown) == len(run.simulator.rows)
@@ -164,7 +164,7 @@ def test_bad_queries_end_with_one_line(
     old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (Path(waves.__file__).parents[2] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
+    text = (Path(groups.__file__).parents[3] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
     assert old in text
     (tmp_path / "mine.yaml").write_text(text.replace(old, new))
     refused(["synth", "mine.yaml"], said)

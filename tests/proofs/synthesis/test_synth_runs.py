@@ -106,8 +106,8 @@ def test_a_killed_run_goes_on_to_the_same_answer(tmp_path: Path, monkeypatch: py
             raise KeyboardInterrupt
         record(*args, **options)
 
-    record = run_module._record
-    monkeypatch.setattr(run_module, "_record", stop)
+    record = Run.record
+    monkeypatch.setattr(Run, "record", stop)
     with pytest.raises(KeyboardInterrupt):
         solve_query(run)
     monkeypatch.undo()

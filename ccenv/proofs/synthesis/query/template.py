@@ -176,43 +176,21 @@ def build_space(template: Template, largest_delay: int, *, ordered: bool = True)
         if len(listed) > MOST_TERMS:
             raise InputError(f"template: {len(listed)} {what}; rows hold at most {MOST_TERMS}, fewer coefficients would do")
     truths = [_classify_condition(terms, largest_delay, ordered) for terms in conditions]
-    class_numbers: dict[object, int] = {}
+    numbers: dict[object, int] = {}
     classes: list[int] = []
     flipped: list[bool] = []
-    representatives: list[int] = []
-    for index, cells in enumerate(truths):
-        if cells.always is not None:
+    for cells in truths:
+        flipped.append(cells.always is None and cells.key not in numbers and cells.negation in numbers)
+        if cells.always is None:
+            classes.append(numbers.setdefault(cells.negation if flipped[-1] else cells.key, len(numbers)))
+        else:
             classes.append(ALWAYS if cells.always else NEVER)
-            flipped.append(False)
-            continue
-        if cells.key not in class_numbers and cells.negation in class_numbers:
-            classes.append(class_numbers[cells.negation])
-            flipped.append(True)
-            continue
-        if cells.key not in class_numbers:
-            class_numbers[cells.key] = len(representatives)
-            representatives.append(index)
-        classes.append(class_numbers[cells.key])
-        flipped.append(False)
-    rate_keys: dict[object, int] = {}
-    rate_class: list[int] = []
-    rate_of: list[int] = []
-    for index, terms in enumerate(rates):
-        key = _rate_key(terms)
-        if key not in rate_keys:
-            rate_keys[key] = len(rate_of)
-            rate_of.append(index)
-        rate_class.append(rate_keys[key])
-    return Space(
-        template,
-        conditions,
-        rates,
-        np.array(classes, dtype=np.int64),
-        np.array(flipped, dtype=bool),
-        np.array(representatives, dtype=np.int64),
-        np.array(rate_class, dtype=np.int64),
-        np.array(rate_of, dtype=np.int64),
-    )
+    condition_of = [classes.index(number) for number in range(len(numbers))]
+    rate_numbers: dict[object, int] = {}
+    rate_class = [rate_numbers.setdefault(_rate_key(terms), len(rate_numbers)) for terms in rates]
+    rate_of = [rate_class.index(number) for number in range(len(rate_numbers))]
+    columns = (np.array(column, dtype=np.int64) for column in (condition_of, rate_class, rate_of))
+    return Space(template, conditions, rates, np.array(classes, dtype=np.int64), np.array(flipped, dtype=bool), *columns)
 
 
 @dataclass(frozen=True)

@@ -183,8 +183,7 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
     middle = len(group.numbers) // 2
     decision = decide(group.task(middle))
     if shared is not None:
-        decision.calls += shared.calls
-        decision.seconds += shared.seconds
+        decision.add_cost(shared)
     out = [(group.numbers[middle], decision)]
     others = [i for i in range(len(group.numbers)) if i != middle]
     if decision.status == "proved":
@@ -237,8 +236,7 @@ def _decide_choice(group: GroupTask) -> list[tuple[int, Decision]]:
         return [(group.numbers[index], refuted)]
     # Too hard together: decide one alone.
     decision = decide(group.task(0))
-    decision.calls += shared.calls
-    decision.seconds += shared.seconds
+    decision.add_cost(shared)
     return [(group.numbers[0], decision)]
 
 
@@ -257,8 +255,7 @@ def _ask_group(group: GroupTask, sender: Any) -> _Shared:
         encoding = encode(query.setting, sender, needs, bounds=query.bounds)
         text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", group.seconds, group.seed)
-        out.calls += 1
-        out.seconds += answer.seconds
+        out.add_cost(answer)
         if answer.status == "unsat":
             shared = {"name": query.name, "sha256": query_hash(text), "seconds": round(answer.seconds, 3)}
             out.queries.append(shared | {"shared_by": len(group.numbers)})
