@@ -199,27 +199,20 @@ class LookAhead:
         return Found(RecordedAdversary(self.name, look_ahead(game, look)[0]), details=asdict(look))
 
 
-def build_look_ahead(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:
-    """Build a search from checked parameters. Raises InputError for one out of range."""
-    look = Look(
+def build_look(name: str, width: int, interval_rtts: int, horizon_rtts: int) -> Look:
+    """Return checked parameters. Raises InputError for one out of range."""
+    return Look(
         int(number(name, "width", width, low=1, high=256, whole=True)),
         int(number(name, "interval_rtts", interval_rtts, low=1, high=100, whole=True)),
         int(number(name, "horizon_rtts", horizon_rtts, low=1, high=1000, whole=True)),
     )
-    return LookAhead(name, look, weight)
-
-
-BEAM_WEIGHT = 2.0
 
 
 def search_beam(width: int = 16, interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
     """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
-    return build_look_ahead("beam", BEAM_WEIGHT, width, interval_rtts, horizon_rtts)
-
-
-GREEDY_WEIGHT = 0.5
+    return LookAhead("beam", build_look("beam", width, interval_rtts, horizon_rtts), weight=2.0)
 
 
 def search_greedy(interval_rtts: int = 1, horizon_rtts: int = 8) -> LookAhead:
     """Build the search: 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
-    return build_look_ahead("greedy", GREEDY_WEIGHT, 1, interval_rtts, horizon_rtts)
+    return LookAhead("greedy", build_look("greedy", 1, interval_rtts, horizon_rtts), weight=0.5)

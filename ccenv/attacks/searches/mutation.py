@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ccenv.attacks.game import Found, Game, generator
-from ccenv.attacks.searches.lookahead import Look, look_ahead
+from ccenv.attacks.searches.lookahead import Look, build_look, look_ahead
 from ccenv.base.errors import InputError
-from ccenv.base.registry import number
 from ccenv.network.adversary import RecordedAdversary
 
 CHILDREN = 16
@@ -103,10 +102,4 @@ class Mutation:
 
 def search(width: int = 8, interval_rtts: int = 2, horizon_rtts: int = 16) -> Mutation:
     """Build the search: 1 to 256 prefixes, 1 to 100 Rm per decision, horizons of 1 to 1000 Rm including the interval."""
-    return Mutation(
-        Look(
-            int(number("mutation", "width", width, low=1, high=256, whole=True)),
-            int(number("mutation", "interval_rtts", interval_rtts, low=1, high=100, whole=True)),
-            int(number("mutation", "horizon_rtts", horizon_rtts, low=1, high=1000, whole=True)),
-        )
-    )
+    return Mutation(build_look("mutation", width, interval_rtts, horizon_rtts))

@@ -18,7 +18,7 @@ from ccenv.agents.interface.interface import OBSERVATION_VERSION
 from ccenv.attacks.game import Found, Game, generator
 from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.searches.patterns import affordable
-from ccenv.attacks.searches.population import Normal, choose_elite, choose_population, halve
+from ccenv.attacks.searches.population import Normal, choose_elite, choose_population, halve, restart_cma
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import number
@@ -187,42 +187,24 @@ class PolicyCmaEs:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence of moves that a policy made, or that came of it."""
-        require_extra("cma", "attack")
-        import cma
-
         require_playable(game, "policy_cma_es")
         draw = generator(seed, "cma_policy")
-        left = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "policy_cma_es")))
+        runs = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "policy_cma_es")))
         before = game.flow_steps
-        shapes = policy_shapes(game)
-        best, worst_shape, worst_values, restarts = np.inf, shapes[0], np.zeros(shapes[0].n_values(game)), 0
-        while left > 1:
-            shape = shapes[restarts % len(shapes)]
-            allowed = max(2, left // max(1, len(shapes) - restarts))
-            population = min(self.population, allowed)
-            options = {
-                "popsize": population,
-                "verbose": -9,
-                "seed": np.nan,
-                "randn": lambda n, m: draw.standard_normal((n, m)),
-            }
-            strategy = cma.CMAEvolutionStrategy(np.zeros(shape.n_values(game)), FIRST_DEVIATION, options)
-            used = 0
-            while used + population <= allowed and not strategy.stop():
-                points = strategy.ask()
-                values = np.array(points)
-                outcome = shape.play(game, values)
-                strategy.tell(points, outcome.tolist())
-                used += population
-                lowest = int(np.argmin(outcome))
-                if outcome[lowest] < best:
-                    best, worst_shape, worst_values = float(outcome[lowest]), shape, values[lowest].copy()
-            left -= used
-            restarts += 1
+        best, shape, point, restarts = restart_cma(
+            policy_shapes(game),
+            runs,
+            self.population,
+            first=lambda shape: np.zeros(shape.n_values(game)),
+            deviation=FIRST_DEVIATION,
+            play=lambda shape, points: shape.play(game, points),
+            draw=draw,
+            options={},
+        )
         if np.isinf(best):
-            return Found(RecordedAdversary("policy_cma_es", game.moves_of(worst_shape.adversary(game, worst_values))))
+            return Found(RecordedAdversary("policy_cma_es", game.moves_of(shape.adversary(game, point))))
         rest = budget_flow_steps - (game.flow_steps - before)
-        return finish(game, "policy_cma_es", worst_shape, worst_values, best, rest, draw, restarts=restarts)
+        return finish(game, "policy_cma_es", shape, point, best, rest, draw, restarts=restarts)
 
 
 def search_policy_cma_es(population: int = 32) -> PolicyCmaEs:

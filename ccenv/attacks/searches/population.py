@@ -6,9 +6,9 @@ A pattern is a point of [0, 1]^n: one number per open choice and step, or part o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,54 @@ from ccenv.network.adversary import RecordedAdversary
 
 CMA_FIRST_DEVIATION = 0.35
 PULL = 0.3  # from the corner to the middle
+
+
+ShapeT = TypeVar("ShapeT")
+
+
+def restart_cma(
+    shapes: Sequence[ShapeT],
+    runs: int,
+    most: int,
+    *,
+    first: Callable[[ShapeT], np.ndarray],
+    deviation: float,
+    play: Callable[[ShapeT, np.ndarray], np.ndarray],
+    draw: np.random.Generator,
+    options: Mapping[str, Any],
+) -> tuple[float, ShapeT, np.ndarray, int]:
+    """Restart CMA-ES through shapes, in their order, with at most so many runs, and ``most`` of them per generation.
+
+    Return the lowest outcome (infinite if nothing was played), its shape and its point, and the number of restarts.
+
+    ``first`` (n,) is where a shape begins, ``play`` returns the outcomes of its points (runs, n), ``options`` are further ones of
+    the library, which draws our random numbers and prints nothing.
+    """
+    require_extra("cma", "attack")
+    import cma
+
+    best, best_shape, best_point = np.inf, shapes[0], np.zeros(len(first(shapes[0])))
+    left, restarts = runs, 0
+    while left > 1:
+        shape = shapes[restarts % len(shapes)]
+        allowed = max(2, left // max(1, len(shapes) - restarts))
+        population = min(most, allowed)
+        numbers = {"popsize": population, "seed": np.nan, "randn": lambda n, m: draw.standard_normal((n, m))}
+        strategy = cma.CMAEvolutionStrategy(first(shape), deviation, {**numbers, "verbose": -9, **options})
+        used = 0
+        while used + population <= allowed and not strategy.stop():
+            points = strategy.ask()
+            outcome = play(shape, np.array(points))
+            strategy.tell(points, outcome.tolist())
+            used += population
+            lowest = int(np.argmin(outcome))
+            if outcome[lowest] < best:
+                best, best_shape, best_point = float(outcome[lowest]), shape, np.array(points[lowest])
+        left -= used
+        restarts += 1
+        if used == 0:
+            break
+    return best, best_shape, best_point, restarts
 
 
 @dataclass(frozen=True)
@@ -36,55 +84,32 @@ class CmaEs:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst pattern."""
-        require_extra("cma", "attack")
-        import cma
-
         draw = generator(seed, "cma_es")
         runs = affordable(game, budget_flow_steps, "cma_es")
-        corners = constants(game, (0.0, 1.0))
-        start = corners[:runs]
+        start = constants(game, (0.0, 1.0))[:runs]
         outcome = game.play(game.moves(start))
-        left = runs - len(start)
         worst = int(np.argmin(outcome))
-        best, best_values, best_shape = float(outcome[worst]), start[worst], Shape(1, 1)
+        best_values, best_shape = start[worst], Shape(1, 1)
         corner = start[worst][0]
-        all_shapes = [shape for shape in shapes(game) if shape.n_values * len(corner) > 1]  # the library needs two dimensions
-        restarts = 0
-        while left > 1:
-            shape = all_shapes[restarts % len(all_shapes)]
-            allowed = max(2, left // max(1, len(all_shapes) - restarts))
-            population = min(self.population, allowed)
-            options = self._options(draw, population)
-            first = np.tile(corner + PULL * (0.5 - corner), shape.n_values)
-            strategy = cma.CMAEvolutionStrategy(first, CMA_FIRST_DEVIATION, options)
-            used = 0
-            while used + population <= allowed and not strategy.stop():
-                points = strategy.ask()
-                values = np.clip(np.array(points), 0.0, 1.0).reshape(population, shape.n_values, len(corner))
-                outcome = game.play(shape.moves(game, values))
-                strategy.tell(points, outcome.tolist())
-                used += population
-                worst = int(np.argmin(outcome))
-                if outcome[worst] < best:
-                    best, best_values, best_shape = float(outcome[worst]), values[worst].copy(), shape
-            left -= used
-            restarts += 1
-            if used == 0:
-                break
+
+        def values(shape: Shape, points: np.ndarray) -> np.ndarray:
+            clipped: np.ndarray = np.clip(points, 0.0, 1.0)
+            return clipped.reshape(-1, shape.n_values, len(corner))
+
+        best, shape, point, restarts = restart_cma(
+            [shape for shape in shapes(game) if shape.n_values * len(corner) > 1],  # the library needs two dimensions
+            runs - len(start),
+            self.population,
+            first=lambda shape: np.tile(corner + PULL * (0.5 - corner), shape.n_values),
+            deviation=CMA_FIRST_DEVIATION,
+            play=lambda shape, points: game.play(shape.moves(game, values(shape, points))),
+            draw=draw,
+            options={"bounds": [0.0, 1.0], "CMA_diagonal": False},
+        )
+        if best < outcome[worst]:
+            best_values, best_shape = values(shape, point)[0], shape
         details = {**asdict(best_shape), "restarts": restarts, "population": self.population}
         return Found(RecordedAdversary("cma_es", best_shape.moves(game, best_values[None])[0]), details=details)
-
-    @staticmethod
-    def _options(draw: np.random.Generator, population: int) -> dict[str, Any]:
-        """Return the library's options: bounds, no output, and our random numbers."""
-        return {
-            "popsize": population,
-            "bounds": [0.0, 1.0],
-            "verbose": -9,
-            "seed": np.nan,
-            "randn": lambda n, m: draw.standard_normal((n, m)),
-            "CMA_diagonal": False,
-        }
 
 
 def search_cma_es(population: int = 64) -> CmaEs:
