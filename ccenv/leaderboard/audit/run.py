@@ -276,14 +276,12 @@ def _check_played(board: Survey, home: Home, item: Item) -> str | None:
     if isinstance(content, Damage):
         return None if compute_score(content.cells) == data["score"] else "its score does not follow from its cells"
     summary_again = summarise(played, parse_cells(board.file(item.record.files[CELLS]), FilePath(CELLS)))
-    summary = [_drop_files(entry) for entry in data["manifest"]["summary"]]
+    summary = [
+        entry | {"worst_case": worst and {key: value for key, value in worst.items() if key not in ("trace", "plot")}}
+        for entry in data["manifest"]["summary"]
+        for worst in [entry["worst_case"]]
+    ]
     return None if summary_again == summary else "its summary does not follow from its cells"
-
-
-def _drop_files(entry: dict[str, Any]) -> dict[str, Any]:
-    worst = entry["worst_case"]
-    kept = None if worst is None else {key: value for key, value in worst.items() if key not in ("trace", "plot")}
-    return {**entry, "worst_case": kept}
 
 
 def _all_runs(board: Survey) -> list[Sampled]:

@@ -107,15 +107,10 @@ def _rtts_s(trace: Trace, rows: np.ndarray) -> list[np.ndarray]:
         entered, delivered = trace.E[:, flow], trace.S[:, flow]
         last = np.concatenate(([True], np.diff(entered) > 0))  # the row at which each byte was in, without the pauses
         came_s = np.interp(delivered[rows], entered[last], trace.times_s[last])
-        out.append(path.rtt_s + np.maximum(0.0, _delivered_at(trace, flow, rows) - came_s))
+        grew = np.concatenate(([False], np.diff(delivered) > 0))
+        newest = np.maximum.accumulate(np.where(grew, np.arange(len(delivered)), 0))  # row of the newest delivery
+        out.append(path.rtt_s + np.maximum(0.0, trace.times_s[newest[rows]] - came_s))
     return out
-
-
-def _delivered_at(trace: Trace, flow: int, rows: np.ndarray) -> np.ndarray:
-    """Return when the newest byte of each row was delivered."""
-    delivered = trace.S[:, flow]
-    newest = np.maximum.accumulate(np.where(np.concatenate(([False], np.diff(delivered) > 0)), np.arange(len(delivered)), 0))
-    return np.asarray(trace.times_s[newest[rows]])
 
 
 def view_json(trace: Trace) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -161,7 +161,10 @@ def make_board(records: Records, certified: Certified) -> Board:
             slug(*key),
             standings,
             _find_worst(standings),
-            _select_verifications(standings[0].player, records.verifications),
+            sorted(
+                (v for v in records.verifications if v.result.agent_sha256 == key[1]),
+                key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at),
+            ),
             submissions.get(standings[0].record.submission),
             envelopes.get(standings[0].record.submission),
             certified.theorems(records.players.get(standings[0].record.submission, key[1]), slug(*key)),
@@ -213,7 +216,7 @@ def _compare(result: Standing, reference: Standing, suite: SuiteBase) -> Standin
         reference.tasks(score.metric, score.adversary),
         sign=suite.measure(score.metric).sign,
     )
-    return Standing(result.player, result.summary, result.cells, result.record, result.stale, better)
+    return replace(result, better=better)
 
 
 def rank_standings(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
@@ -251,11 +254,6 @@ def _find_worst(results: list[Standing]) -> Finding | None:
         if worst is None or (case.metric == worst.case.metric and worst.metric.worse(case.value, worst.case.value)):
             worst = Finding(case, result.record, result.stale)
     return worst
-
-
-def _select_verifications(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
-    matching = [v for v in verifications if v.result.agent_sha256 == player.sha256]
-    return sorted(matching, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
 def worst_by_adversary(result: Standing, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:

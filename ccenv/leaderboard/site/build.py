@@ -15,7 +15,7 @@ from ccenv.base.files import Format
 from ccenv.base.foreign import resolve_inside
 from ccenv.base.provenance import VERSION
 from ccenv.leaderboard.site import drawing, views
-from ccenv.leaderboard.site.board import Board, Finding, make_board
+from ccenv.leaderboard.site.board import Board, make_board
 from ccenv.leaderboard.site.sections import FOLDER, PAGE, Certified, League, league_view, read_leagues
 from ccenv.leaderboard.site.sources import Records
 from ccenv.proofs.certificates.library import shipped_folder, stored
@@ -139,7 +139,8 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
             "sender_sha256": entry.player.sha256,
             "kind": entry.player.kind,
             "submission": None if entry.submission is None else entry.submission.model_dump(),
-            "worst_case": None if entry.worst is None else _worst(entry.worst),
+            "worst_case": entry.worst
+            and {"suite": entry.worst.suite, **entry.worst.case.model_dump(), "stale": entry.worst.stale},
             "verifications": [v.result.model_dump() for v in entry.verifications],
             "envelope": None if entry.envelope is None else entry.envelope.model_dump(),
             "theorems": [theorem.to_dict() for theorem in entry.theorems],
@@ -163,10 +164,6 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
     failures = [failure.model_dump(include=set(keys)) for failure in board.records.failures]
     rows = {"tables": tables, "senders": senders, "adversaries": adversaries}
     return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
-
-
-def _worst(finding: Finding) -> dict[str, Any]:
-    return {"suite": finding.suite, **finding.case.model_dump(), "stale": finding.stale}
 
 
 def _copies(board: Board) -> dict[str, bytes]:

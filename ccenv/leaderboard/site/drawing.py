@@ -113,15 +113,12 @@ def place_names(points: list[dict[str, Any]], radius: float = 10) -> list[dict[s
         for x, y, anchor, left in candidates:
             box = (left, y - height + 2, left + width, y + 2)
             inside = box[0] >= 50 and box[2] <= WIDTH - 2 and box[1] >= 0 and box[3] <= 274
-            if inside and not any(_overlap(box, other) for other in taken):
+            free = all(box[0] >= x1 or x0 >= box[2] or box[1] >= y1 or y0 >= box[3] for x0, y0, x1, y1 in taken)
+            if inside and free:
                 point["name"] = (round(x, 1), round(y, 1), anchor)
                 taken.append(box)
                 break
     return points
-
-
-def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:

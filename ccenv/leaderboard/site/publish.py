@@ -73,7 +73,9 @@ def publish(
         (site / "_headers").write_text(_HEADERS, encoding="utf-8")
         files = {file.relative_to(site).as_posix(): file for file in sorted(site.rglob("*")) if file.is_file()}
         sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-        _check_free(folder, sums, published)
+        for name in sums:
+            if name not in published and (folder / name).exists():
+                raise InputError(f"{folder / name}: is there already and no board was published here; choose another folder")
         return {"folder": folder, "files": len(files), **_update_folder(folder, files, sums, published)}
 
 
@@ -114,12 +116,6 @@ def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
     for parent in {(folder / name).parent for name in [*names, SUMS]}:
         subfolder = parent.relative_to(folder)
         remove_unfinished(parent, lambda name, subfolder=subfolder: (subfolder / name).as_posix() in {*names, SUMS})  # type: ignore[misc]
-
-
-def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:
-    for name in sums:
-        if name not in before and (folder / name).exists():
-            raise InputError(f"{folder / name}: is there already and no board was published here; choose another folder")
 
 
 def _write_sums(folder: FilePath, sums: dict[str, str]) -> None:

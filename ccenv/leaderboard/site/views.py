@@ -5,12 +5,13 @@ A worst case is shown as panels over one time axis, with one sentence about what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
 
+from ccenv.benchmarks.results import mean_defined
 from ccenv.benchmarks.suite.base import Quantity, SuiteBase
 from ccenv.benchmarks.suite.packet import parse_metric
 from ccenv.benchmarks.suite.references import compute_quantity
@@ -222,7 +223,10 @@ def index_rows(board: Board) -> list[dict[str, Any]]:
             "result": result,
             "score": result.summary.score,
             "entry": board.entry(result.player),
-            "card": _card(board.entry(result.player)),
+            "card": {
+                "kind": result.player.kind,
+                "author": submission.card.author if (submission := board.entry(result.player).submission) is not None else "",
+            },
             "better": result.better,
             "worst": board.entry(result.player).worst,
             "proof": headline(board.entry(result.player)),
@@ -252,11 +256,6 @@ def overview(board: Board) -> dict[str, Any] | None:
     return (
         None if len(points) < 2 else drawing.overview(points[:_POINTS]) | {"score": table.suite.measure(table.suite.score.metric)}
     )
-
-
-def _card(entry: Entry) -> dict[str, Any]:
-    record = entry.submission
-    return {"kind": entry.player.kind, "author": record.card.author if record is not None else ""}
 
 
 def headline(entry: Entry) -> dict[str, Any] | None:
@@ -380,7 +379,7 @@ def _scenario_rows(result: Standing, metrics: list[Metric]) -> list[tuple[str, s
     for cell in result.cells:
         groups.setdefault((cell.scenario, cell.adversary), []).append(cell.metrics)
     return [
-        (scenario, adversary, len(cells), [(m, _mean(values.get(m.name) for values in cells)) for m in metrics])
+        (scenario, adversary, len(cells), [(m, mean_defined(values.get(m.name) for values in cells)) for m in metrics])
         for (scenario, adversary), cells in groups.items()
     ]
 
@@ -390,11 +389,6 @@ def _strips(result: Standing, table: Table) -> dict[str, Any] | None:
     tasks = result.tasks(score.metric, score.adversary)
     other = next((r for _, _, r in table.rows if r.player.label == table.reference and r is not result), None)
     return drawing.strips(tasks, other.tasks(score.metric, score.adversary) if other is not None else {}) if tasks else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
 
 
 def viewer(finding: Finding | None) -> dict[str, Any] | None:

@@ -111,7 +111,7 @@ class BoardStore:
             raise InputError(f"database {_hide_credentials(url)}: its driver is not installed ({error})") from None
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _sqlite_connect)
-            event.listen(self._engine, "begin", _sqlite_begin)
+            event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         with self._transaction() as connection:
             _one_writer(connection)
             migrate(connection)
@@ -223,18 +223,7 @@ class BoardStore:
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored. Raises EditedRecordError if one was edited."""
-        from sqlalchemy import select
-
-        from ccenv.leaderboard.store.schema import RECORDS
-
-        query = select(RECORDS).order_by(RECORDS.c.number)
-        if kind is not None:
-            query = query.where(RECORDS.c.kind == kind)
-        if subject is not None:
-            query = query.where(RECORDS.c.subject == subject)
-        with self._transaction() as connection:
-            rows = [dict(row) for row in connection.execute(query).mappings()]
-        return [parse_row(row) for row in rows]
+        return [parse_row(row) for row in self.rows(kind, subject)]
 
     def chain(self) -> str:
         """Return the hash of the chain at the last record."""
@@ -245,14 +234,17 @@ class BoardStore:
         with self._transaction() as connection:
             return connection.execute(select(RECORDS.c.chain).order_by(RECORDS.c.number.desc()).limit(1)).scalar() or START
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return all rows of the database, unchecked."""
+    def rows(self, kind: str | None = None, subject: str | None = None) -> list[dict[str, Any]]:
+        """Return rows of the database in order, unchecked: all or those of a kind or subject."""
         from sqlalchemy import select
 
         from ccenv.leaderboard.store.schema import RECORDS
 
+        wanted = {RECORDS.c.kind: kind, RECORDS.c.subject: subject}
+        conditions = [column == value for column, value in wanted.items() if value is not None]
         with self._transaction() as connection:
-            return [dict(row) for row in connection.execute(select(RECORDS).order_by(RECORDS.c.number)).mappings()]
+            query = select(RECORDS).where(*conditions).order_by(RECORDS.c.number)
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def file(self, sha256: str) -> bytes:
         """Return a file by its hash. Raises EditedRecordError if it is missing or was edited."""
@@ -349,10 +341,6 @@ def _sqlite_connect(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA busy_timeout = 30000")
     connection.execute("PRAGMA synchronous = FULL")
-
-
-def _sqlite_begin(connection: Any) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _one_writer(connection: Connection) -> None:

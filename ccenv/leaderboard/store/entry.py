@@ -114,7 +114,7 @@ def recheck_submission(content: Any, read: ReadFile, where: str) -> CheckedSubmi
         expected = {**reviewed_content(str(record.card.spec), player), "signed_by": None}  # type: ignore[arg-type]
         expected["card"]["summary"] = record.card.summary  # words of the registry, which later versions may choose anew
         if record.files:
-            raise InputError(f"{where}: {name!r} is reviewed code and has no files; the record lists {_first(record.files)}")
+            raise InputError(f"{where}: {name!r} is reviewed code and has no files; the record lists {min(record.files)}")
     else:
         kept = registered_names().get(fold_text(name))
         if kept is not None and (kept != name or (kept in AGENTS and CLASSIC in AGENTS.entry(kept).tags)):
@@ -162,10 +162,6 @@ def check_players(submission: CheckedSubmission, manifest: Manifest, cells: list
 def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _first(files: dict[str, str]) -> str:
-    return min(files)
 
 
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:

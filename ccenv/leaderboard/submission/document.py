@@ -124,22 +124,18 @@ TRACKS = {
 }
 
 
-def _check_visible(text: str) -> None:
-    check_visible(text)
-    if "<" in text or ">" in text:
-        raise ValueError("holds '<' or '>'; plain text only, no HTML")
-
-
 @dataclass(frozen=True)
 class Matching:
-    """Checks that a text is visible and matches a pattern; ``allowed`` describes the pattern in messages."""
+    """Checks that a text is visible, no HTML, and matches a pattern, which ``allowed`` describes in messages."""
 
     pattern: str
     allowed: str
 
     def __call__(self, text: str) -> str:
         """Return the text. Raises ValueError for anything that is not allowed."""
-        _check_visible(text)
+        check_visible(text)
+        if "<" in text or ">" in text:
+            raise ValueError("holds '<' or '>'; plain text only, no HTML")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"not allowed; {self.allowed}")
         return text

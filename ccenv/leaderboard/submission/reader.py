@@ -57,7 +57,7 @@ def parse_submission(files: dict[str, bytes], where: str, *, bounded: bool = Tru
     """Parse a submission from the contents of its files (see :func:`read_submission`); programs on a board may be unbounded."""
     if DOCUMENT not in files:
         raise InputError(f"{where}: there is no {DOCUMENT}")
-    document = _parse_document(files[DOCUMENT], f"{where}/{DOCUMENT}")
+    document = validate(Document, FORMAT.parse(files[DOCUMENT], f"{where}/{DOCUMENT}"), f"{where}/{DOCUMENT}")
     members = document.members
     for name in files:
         if name not in (DOCUMENT, SIGNATURE, *members):
@@ -136,7 +136,3 @@ def _build_contract_sender(document: Document, files: dict[str, bytes], folder: 
     except ProgramError as error:
         raise InputError(f"{folder}/{name}: {error}") from None
     return sender, hash_value({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})
-
-
-def _parse_document(content: bytes, where: str) -> Document:
-    return validate(Document, FORMAT.parse(content, where), where)

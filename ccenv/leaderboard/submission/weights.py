@@ -116,7 +116,7 @@ def read_moves(content: bytes, where: str) -> np.ndarray:
 
     Raises InputError for anything else.
     """
-    n_values, odd_bytes = divmod(_data_bytes(content, where), 8)
+    n_values, odd_bytes = divmod(len(content) - _LENGTH_BYTES - len(_header(content, where)), 8)
     n_steps, odd_values = divmod(n_values, 4)
     if odd_bytes or odd_values or not 1 <= n_steps <= MAX_MOVE_STEPS:
         raise InputError(f"{where}: moves have shape (steps, 4) of F64 with 1 to {MAX_MOVE_STEPS} steps")
@@ -133,10 +133,6 @@ def _header(content: bytes, where: str) -> bytes:
     if claimed > MAX_HEADER_BYTES:
         raise InputError(f"{where}: the header claims {claimed} bytes; at most {MAX_HEADER_BYTES} are allowed")
     return content[_LENGTH_BYTES : _LENGTH_BYTES + claimed]
-
-
-def _data_bytes(content: bytes, where: str) -> int:
-    return len(content) - _LENGTH_BYTES - len(_header(content, where))
 
 
 def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str) -> dict[str, np.ndarray]:
