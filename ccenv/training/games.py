@@ -98,7 +98,6 @@ def learn(game: str, training: GameTraining, progress: Callable[[dict[str, Any]]
 
 
 def _sb3(game: str, training: GameTraining) -> Iterator[tuple[int, Layers]]:
-    """Yield steps taken and the policy at each evaluation."""
     require_extra("stable_baselines3", "train")
     import stable_baselines3
     import torch
@@ -125,7 +124,6 @@ def _sb3(game: str, training: GameTraining) -> Iterator[tuple[int, Layers]]:
 
 
 def _rllib(game: str, training: GameTraining) -> Iterator[tuple[int, Layers]]:
-    """Yield steps taken and the policy after each iteration."""
     require_extra("ray", "rllib")
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig

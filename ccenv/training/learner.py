@@ -102,7 +102,6 @@ class Learner:
         self.state = self._pending = self._pack()
 
     def _observe(self) -> None:
-        """Give the model the current observations and episode starts."""
         self._model._last_obs = self._task.observe()
         self._model._last_episode_starts = np.repeat(self._task.core.elapsed == 0, self._task.rows_per_env)
 
@@ -242,7 +241,6 @@ class Learner:
         )
 
     def _interface(self) -> tuple[Interface, bool]:
-        """Return the sender's interface, and whether its actions are discrete."""
         if self.config.packet is not None:
             packet = self.config.packet_settings()
             return packet.policy_interface(), packet.n_actions is not None

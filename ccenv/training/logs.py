@@ -213,7 +213,6 @@ class WandbLog:
 
 
 def _measured_values(progress: Progress) -> dict[str, float]:
-    """Return the measured numbers by name, without the steps."""
     return {name: value for name, value in asdict(progress).items() if name != "steps" and not math.isnan(value)}
 
 

@@ -24,7 +24,7 @@ from ccenv.proofs.games.values import Solved
 
 @dataclass(frozen=True, kw_only=True)
 class GameCell(Cell):
-    """A sender on a game, given by its fields, and the network that answers."""
+    """A sender on a game, given by its fields, against the network that answers."""
 
     game: dict[str, Any]
     network: str

@@ -222,7 +222,6 @@ def _evaluate(
 
 
 def _cells(criteria: Criteria, suite: PacketSuite, player: Player) -> list[PacketCell]:
-    """Return the sender's cells of the suite that the criteria need."""
     patterns = [m.quantity.scenario for c in criteria.criteria for m in c.measures]
     patterns += [picture for c in criteria.criteria for picture in c.pictures]
     cells = make_cells(suite, [player])

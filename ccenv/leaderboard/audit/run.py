@@ -103,8 +103,6 @@ def survey(store: BoardStore) -> Survey:
 
 @dataclass
 class _Redone:
-    """Counts and problems of repeated runs and proofs."""
-
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
             ("n_rerun", "n_equal", "n_incomparable", "n_proofs", "n_confirmed", "n_undecided", "n_same_query"), 0

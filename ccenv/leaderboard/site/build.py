@@ -111,7 +111,6 @@ def _index(board: Board) -> dict[str, Any]:
 
 
 def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of the pages as unformatted data."""
     tables = [
         {
             "suite": table.suite.name,

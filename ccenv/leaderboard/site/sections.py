@@ -49,7 +49,6 @@ class Certified:
     """Certificates by the hashes of their programs."""
 
     def __init__(self, certificates: Sequence[Stored]) -> None:
-        """Sort certificates by program."""
         self._about: dict[str, list[Stored]] = {}
         for stored in certificates:
             for digest in _hashes(stored):

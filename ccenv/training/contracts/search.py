@@ -153,7 +153,6 @@ class Search:
         workers: Workers,
         report: Callable[[str], None] | None,
     ) -> None:
-        """Prepare a search; :meth:`run` asks the first query."""
         self.task, self.answers, self.gains, self.workers, self.report = task, answers, gains, workers, report
         self.zero: Levels = tuple([0] * len(directions(task.program)))
         most = zip(directions(task.program), most_inside(task.program, task.inside), strict=True)

@@ -87,7 +87,6 @@ class BeliefGuide:
     """A teacher of the first version: a fully connected network over the same beliefs as the tree."""
 
     def __init__(self, teacher: PolicySender, world: EnvSettings, n: int) -> None:
-        """Begin with n flows."""
         self._teacher, self._task = teacher, SenderTask(n, world)
 
     def reset(self, seed: int) -> None:
@@ -112,7 +111,6 @@ class WatchedGuide:
     """A teacher with any interface that sets rates: it is asked once per decision, and observes the student's actions."""
 
     def __init__(self, teacher: PolicySender, world: EnvSettings, n: int) -> None:
-        """Begin with n flows."""
         interface = teacher.interface
         interface_settings = {
             "signals": interface.signals,

@@ -238,7 +238,6 @@ def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, m
 
 
 def _make_mixed_game(store: LeagueFolder, config: LeagueConfig, mixture: dict[str, float], path: Path) -> MixedGame:
-    """Return the game against the heaviest senders of a mixture."""
     order = sorted(mixture, key=lambda name: -mixture[name])[: config.search_senders]
     scenes = [make_scene(config, store.sender(name), path) for name in order]
     return MixedGame(scenes, [mixture[name] for name in order])

@@ -211,7 +211,6 @@ class _League:
         }
 
     def _choose_start(self, payoffs: Payoffs, mixtures: Mixtures) -> str:
-        """Return the league's policy with the highest payoff against the networks' mixture."""
         payoffs_of_senders = payoffs_against(payoffs, mixtures.networks)
         trained = [i for i, name in enumerate(self._population.senders) if name not in self._config.senders]
         return self._population.senders[max(trained, key=lambda i: payoffs_of_senders[i])]
@@ -224,7 +223,6 @@ class _League:
         }
 
     def _run(self, tasks: list[_Task]) -> None:
-        """Run the tasks that are not finished yet."""
         missing = [task for task in tasks if self._store.part(task.name, task.kind) is None]
         self._done += len(tasks) - len(missing)
         self._report_progress()

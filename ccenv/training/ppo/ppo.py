@@ -45,7 +45,6 @@ class KernelPolicy(ActorCriticPolicy):
                 raise InputError(f"layers {widths}: the kernel evaluates at most {MAX_LAYERS} layers of at most {MAX_WIDTH}")
 
     def _layers(self) -> tuple[list[nn.Linear], list[nn.Linear]]:
-        """Return the linear layers of actor and critic."""
         extractor = self.mlp_extractor
         return _linear(extractor.policy_net, self.action_net), _linear(extractor.value_net, self.value_net)
 

@@ -334,7 +334,6 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
 
 def _make_policies(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ContractSender, MlpAdversary | None]:
-    """Return the policies for the engines; they take the mean actions."""
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
     interface = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
