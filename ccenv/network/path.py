@@ -24,6 +24,9 @@ SHORTEST_S, LONGEST_S = 1e-9, 1e9
 SLOWEST_BPS, FASTEST_BPS = 1e-9, 1e18
 FEWEST_BYTES, MOST_BYTES = 1e-9, 1e18
 
+WORKLOAD_FIELDS = {"bulk": (), "rate": ("rate_Bps",), "on_off": ("on_s", "off_s"), "finite": ("size_bytes",)}
+"""Numbers that a workload needs, by its type."""
+
 
 class Workload(StrictModel):
     """The data that the application offers.
@@ -44,8 +47,7 @@ class Workload(StrictModel):
 
     @model_validator(mode="after")
     def _needs_its_fields(self) -> Workload:
-        needed = {"rate": ("rate_Bps",), "on_off": ("on_s", "off_s"), "finite": ("size_bytes",)}
-        for name in needed.get(self.kind, ()):
+        for name in WORKLOAD_FIELDS[self.kind]:
             if getattr(self, name) <= 0:
                 raise ValueError(f"workload {self.kind!r} needs {name} > 0")
         return self

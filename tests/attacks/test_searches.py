@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from oracles.policies import mlp_reference
 
 from ccenv.agents import make_sender
 from ccenv.attacks.catalog import PANEL, PANELS
@@ -15,7 +16,6 @@ from ccenv.attacks.searches.population import Normal, halve
 from ccenv.attacks.searches.solver import Solver
 from ccenv.attacks.searches.two_phase import Phases
 from ccenv.base.errors import InputError
-from ccenv.engine.compiled.policies import mlp_reference
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.metrics.table import METRICS

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from compare import run_both
 from numba import typeof
+from oracles.policies import mlp_action_reference
 from random_setup import CLASSIC, MODELS, PROGRAMS, SCRIPTED
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
@@ -17,7 +18,6 @@ from ccenv.agents.sender import ClassicSender, ExternalSender, PolicySender
 from ccenv.base.errors import EngineError, InputError, PathError
 from ccenv.base.random import uniform
 from ccenv.engine.compiled.beliefs import BeliefSettings
-from ccenv.engine.compiled.policies import mlp_action_reference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.network.adversary import Adversary, ExternalAdversary, RecordedAdversary

@@ -16,7 +16,7 @@ from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.sender import ExternalSender, PolicySender
 from ccenv.engine.compiled.beliefs import belief_settings
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.engine.curve.layout import ENV_CURSORS, ENV_DTYPE, ENV_STEPS, FLOW_CURSORS, FLOW_DTYPE, FLOW_STEPS
+from ccenv.engine.curve.layout import ENV_CURSORS, ENV_DTYPE, FLOW_CURSORS, FLOW_DTYPE
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, RateChange, RedParameters, Workload, make_path
@@ -288,6 +288,17 @@ def test_silence_of_all_flows_keeps_the_order_of_arrival():
         for _ in range(2 * (2 * 128 + 40)):
             engine.advance(1, actions=rng.uniform(1e6, 4e6, (1, 2)))
         assert check_trace(engine.trace(0)) == [], missing
+
+
+# Fields that are compared with steps or count them and never index a ring.
+FLOW_STEPS = (
+    *("rtt_steps", "jitter_steps", "lag_steps", "start_step", "stop_step", "decision_step"),
+    *("unfound_loss_step", "stale_step", "recovery_step", "last_ack_step", "rtt_now_steps", "rtt_min_steps"),
+    *("delay_floor_steps", "srtt_steps", "rttvar_steps", "timeout_step", "utilised_run_steps", "idle_run_steps"),
+    *("probe_window_steps", "hold_steps", "hold_target_steps", "hold_window_steps", "hold_until_step", "hold_rtt_min_steps"),
+    *("heard_step",),
+)
+ENV_STEPS = ("jitter_steps", "step", "error_step")
 
 
 def test_silence_no_field_of_steps_is_left_out():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compare import run_both
 from oracles.curve import ReferenceCurveEngine
+from oracles.policies import mlp_moves_reference
 from oracles.signals import signals_of
 from policy_zoo import AURORA, ZOO, interface, random_policy
 
@@ -24,7 +25,6 @@ from ccenv.engine.compiled.policies import (
     act,
     memory_words,
     mlp_level,
-    mlp_moves_reference,
     network_outputs,
     new_scratch,
     pack_policies,

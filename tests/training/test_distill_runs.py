@@ -139,7 +139,7 @@ def is_ratio(rule: object) -> bool:
 
 
 def test_policy_actions_equal_the_plain_reference() -> None:
-    from ccenv.engine.compiled.policies import mlp_action_reference
+    from oracles.policies import mlp_action_reference
 
     rng = np.random.default_rng(3)
     weights = (rng.normal(size=(N_OBSERVATION, 8)), rng.normal(size=(8, 1)))

@@ -105,7 +105,7 @@ def test_the_stored_policy_is_the_network_that_was_trained(finished):
 
     folder, _ = finished
     learner = Learner(small(), read_checkpoint(folder / "checkpoint"))
-    from ccenv.engine.compiled.policies import mlp_action_reference
+    from oracles.policies import mlp_action_reference
 
     observations = learner._task.observe()
     with torch.no_grad():
@@ -174,7 +174,7 @@ def test_off_policy_runs_resume_to_the_same_weights(tmp_path, algorithm):
     sender = make_sender(str(tmp_path / "whole"))
     assert same_weights(sender, make_sender(str(tmp_path / "parts")))
     learner = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))
-    from ccenv.engine.compiled.policies import mlp_action_reference
+    from oracles.policies import mlp_action_reference
 
     observations = learner._task.observe()
     with torch.no_grad():
@@ -219,9 +219,9 @@ def test_early_stop_and_the_best_policy(tmp_path):
 @pytest.mark.parametrize(("levels", "outputs"), [(0, 2), (3, 6)])
 def test_a_network_is_trained_against_a_sender(tmp_path, levels, outputs):
     import torch
+    from oracles.policies import mlp_moves_reference
 
     from ccenv.adversaries.learned import load_adversary
-    from ccenv.engine.compiled.policies import mlp_moves_reference
 
     environment = ["environment.senders=[cc_probe_drain]", "environment.staggered=true", "environment.steps_per_rtt=4"]
     environment += ["environment.action=discrete", f"environment.n_actions={levels}"] if levels else []

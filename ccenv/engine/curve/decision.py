@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numba import types
@@ -202,10 +200,7 @@ def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outp
             moves[first_row + column - FIRST_SERVICE - n_flows].loss = value
 
 
-def _record(dtype: np.dtype) -> Any:
-    return numba.from_dtype(dtype)
-
-
+_record = numba.from_dtype
 _WORDS, _ROWS = (types.Array(types.float64, dimensions, "C") for dimensions in (1, 2))
 _FLOWS, _MOVES = (types.Array(_record(dtype), 1, "C", aligned=False) for dtype in (FLOW_DTYPE, MOVE))
 _STEP, _POLICY_RECORD = types.int64, _record(POLICY_DTYPE)

@@ -15,11 +15,8 @@ from ccenv.agents.programs import INPUTS
 from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.kernels.threads import share
-from ccenv.engine.compiled.beliefs import (
-    BeliefSettings,
-    reciprocal_table,
-    settings_record,
-)
+from ccenv.engine.compiled.beliefs import BeliefSettings, reciprocal_table, settings_record
+from ccenv.engine.curve import setup
 from ccenv.engine.curve.decision import far_addresses
 from ccenv.engine.curve.layout import (
     ENV_DTYPE,
@@ -33,22 +30,6 @@ from ccenv.engine.curve.layout import (
 )
 from ccenv.engine.curve.path_arrays import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
-from ccenv.engine.curve.setup import (
-    engine_error,
-    flow_matrix,
-    least_ring,
-    needed_ring,
-    one_density,
-    require_believable,
-    require_count,
-    require_modes,
-    require_place,
-    require_players,
-    reset_envs,
-    reset_flows,
-    reset_views,
-    take_actions,
-)
 from ccenv.engine.curve.step import KernelArrays, advance_range
 from ccenv.engine.curve.watch import STATE as WATCH_STATE
 from ccenv.engine.curve.watch import Watch
@@ -181,10 +162,10 @@ class CurveEngine:
         interface: Interface | None = None,
         record: bool = False,
     ) -> None:
-        require_players(paths, senders, adversary, threads)
+        setup.require_players(paths, senders, adversary, threads)
         self.model: Model = get_model(model)
-        self.steps_per_rtt = one_density(steps_per_rtt)
-        require_modes(timing, loss_detection, self.steps_per_rtt, seed)
+        self.steps_per_rtt = setup.one_density(steps_per_rtt)
+        setup.require_modes(timing, loss_detection, self.steps_per_rtt, seed)
         arrays = paths if isinstance(paths, PathArrays) else PathArrays.from_paths(paths, self.steps_per_rtt)
         if arrays.steps_per_rtt != self.steps_per_rtt:
             raise InputError(f"paths on a grid of {arrays.steps_per_rtt} steps per Rm, engine with {self.steps_per_rtt}")
@@ -196,18 +177,18 @@ class CurveEngine:
         self.recording = record
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
         self._arrays = arrays.for_model(self.model).copy()
-        require_believable(self._arrays, self.model, beliefs)
+        setup.require_believable(self._arrays, self.model, beliefs)
         self._senders = SenderTable(senders or (), self.n_envs, self.n_flows)
         self._senders.require_signals(beliefs is not None)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         window_rtts = beliefs.window_rtts if beliefs else 1
-        self._H = needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
+        self._H = setup.needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
         controlled = (self._senders.kind[0] == SENDER_KINDS["external"]) if interface else np.zeros(self.n_flows, np.bool_)
         words = self._senders.memory_words if self._senders.has_policies else 0
         self.watch = Watch(self.n_envs, self.n_flows, words, self._senders.has_monitors, interface, controlled)
         self._allocate()
         self.kernel_arrays = self.watch.arrays = self._gather(self._new_run())
-        self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
+        self._seed_C_L = np.broadcast_to(setup.flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
     def __repr__(self) -> str:
@@ -312,31 +293,31 @@ class CurveEngine:
         """
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
-            require_believable(put := paths.for_model(self.model), self.model, self.belief_settings)
+            setup.require_believable(put := paths.for_model(self.model), self.model, self.belief_settings)
             self._arrays.put(which, put, self._fits)
             self.kernel_arrays = self.kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
         self._reset_records(which, which if keys is None else keys)
 
     def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
         N = self.n_flows
-        reset_envs(self._env, which, self._arrays, self._players, self.seed, keys)
-        rows = reset_flows(self._flow, which, self._arrays, self._senders, self._seed_C_L, self._H)
+        setup.reset_envs(self._env, which, self._arrays, self._players, self.seed, keys)
+        rows = setup.reset_flows(self._flow, which, self._arrays, self._senders, self._seed_C_L, self._H)
         self._ring.reshape(self.n_envs * N, -1)[rows] = 0.0
         self._env_ring.reshape(self.n_envs, -1)[which] = 0.0
         if self._players.has_scripted:
             self._adversary_states[rows] = np.repeat(self._players.words[self._players.words_index[which]], N, axis=0)
-            reset_views(self._views, which, self._arrays, self.seed, keys)
+            setup.reset_views(self._views, which, self._arrays, self.seed, keys)
         self.watch.reset(rows)
         if self.recording:
             self._recorder.clear(which)
 
     def _fits(self, paths: PathArrays) -> None:
-        if (need := least_ring(paths, self._senders)) > self._H:
+        if (need := setup.least_ring(paths, self._senders)) > self._H:
             raise InputError(f"paths need rings of {need} steps; the engine was built with {self._H}")
 
     def set_initial_C_L(self, C_L_Bps: np.ndarray, mask: np.ndarray | None = None) -> None:
         """Set the seed of C_L that the next reset uses. Shape (B,) or (B, N), bytes/s."""
-        values = np.broadcast_to(flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
+        values = np.broadcast_to(setup.flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
         self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
 
     def _state(self) -> dict[str, np.ndarray]:
@@ -376,9 +357,9 @@ class CurveEngine:
             InputError: for arrays of a wrong shape or actions that are not positive.
             EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
         """
-        require_count("n_steps", n_steps, 0)
+        setup.require_count("n_steps", n_steps, 0)
         if actions is not None:
-            take_actions(self._flow, actions, (self.n_envs, self.n_flows))
+            setup.take_actions(self._flow, actions, (self.n_envs, self.n_flows))
         if moves is not None:
             if moves.shape != self._moves.shape or not np.isfinite(moves).all():
                 raise InputError(f"moves of shape {moves.shape}; finite {self._moves.shape} is needed")
@@ -394,7 +375,7 @@ class CurveEngine:
         for extra in self._senders.extras:
             extra.raise_failure()
         if self._env["error"].any():
-            raise engine_error(self._env, self.senders, self.adversaries, self._H)
+            raise setup.engine_error(self._env, self.senders, self.adversaries, self._H)
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""
@@ -446,7 +427,7 @@ class CurveEngine:
         """Return what environment env has done since its reset. Needs ``record=True``."""
         if not self.recording:
             raise InputError("the engine was built without record=True: there is no trace")
-        require_place("env", env, self.n_envs)
+        setup.require_place("env", env, self.n_envs)
         header = TraceHeader(
             path=self.path(env),
             model=self.model.name,

@@ -125,15 +125,6 @@ ENV_RINGS = 2
 # Fields that index the rings from one step to the next. ccenv.engine.compiled.beliefs moves each of them up before it gets stale.
 FLOW_CURSORS = ("ack_sent_step", "loss_step", "judged_step")
 ENV_CURSORS = ("fifo_step",)
-# Fields that are compared with steps or count them and never index a ring.
-FLOW_STEPS = (
-    "rtt_steps", "jitter_steps", "lag_steps", "start_step", "stop_step", "decision_step", "unfound_loss_step", "stale_step",
-    "recovery_step",
-    "last_ack_step", "rtt_now_steps", "rtt_min_steps", "delay_floor_steps", "srtt_steps", "rttvar_steps", "timeout_step",
-    "utilised_run_steps", "idle_run_steps", "probe_window_steps", "hold_steps", "hold_target_steps", "hold_window_steps",
-    "hold_until_step", "hold_rtt_min_steps", "heard_step",
-)  # fmt: skip
-ENV_STEPS = ("jitter_steps", "step", "error_step")
 
 # What a run records per step and flow, and per step.
 RECORD_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")

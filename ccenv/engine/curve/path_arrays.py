@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.base.errors import InputError, PathError
 from ccenv.engine.curve.layout import WORKLOADS
-from ccenv.network.path import FlowPath, Model, Path, RateChange, RedParameters, Workload, make_grid
+from ccenv.network.path import WORKLOAD_FIELDS, FlowPath, Model, Path, RateChange, RedParameters, Workload, make_grid
 
 NEVER = 2**62  # a step that no run reaches
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
@@ -240,16 +240,10 @@ def _steps_up_to(time_s: float, dt_s: float) -> int:
 
 
 def _workload_numbers(workload: Workload) -> tuple[float, float]:
-    numbers = {
-        "bulk": (0.0, 0.0),
-        "rate": (workload.rate_Bps, 0.0),
-        "on_off": (workload.on_s, workload.off_s),
-        "finite": (workload.size_bytes, 0.0),
-    }
-    return numbers[workload.kind]
+    first, second, *_ = *(getattr(workload, name) for name in WORKLOAD_FIELDS[workload.kind]), 0.0, 0.0
+    return first, second
 
 
 def _workload_of(code: int, a: float, b: float) -> Workload:
     workload = next(name for name, number in WORKLOADS.items() if number == code)
-    numbers = {"bulk": {}, "rate": {"rate_Bps": a}, "on_off": {"on_s": a, "off_s": b}, "finite": {"size_bytes": a}}[workload]
-    return Workload.model_validate({"kind": workload, **numbers})
+    return Workload.model_validate({"kind": workload, **dict(zip(WORKLOAD_FIELDS[workload], (a, b), strict=False))})

@@ -35,14 +35,7 @@ from ccenv.engine.compiled.policies import (
 )
 from ccenv.engine.compiled.program import compile_program, stack_programs
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
-from ccenv.network.adversary import (
-    Adversary,
-    ExternalAdversary,
-    MlpAdversary,
-    RecordedAdversary,
-    ScriptedAdversary,
-    moves_width,
-)
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary, moves_width
 
 PlayerT = TypeVar("PlayerT")
 
@@ -66,7 +59,7 @@ def _distinct(players: Iterable[Any], kind: type[PlayerT]) -> list[PlayerT]:
     return [p for p in {id(p): p for p in players}.values() if isinstance(p, kind)]
 
 
-def _initial_words(player: ClassicSender | ScriptedAdversary, slots: int, what: str) -> np.ndarray:
+def initial_words(player: ClassicSender | ScriptedAdversary, slots: int, what: str) -> np.ndarray:
     """Return a player's state with its parameters set."""
     words = np.zeros(slots)
     names = player.state.names or ()
@@ -118,7 +111,7 @@ class SenderTable:
         self.nodes, self.first_rows = stack_senders(programs)
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
-        self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
+        self.templates = np.array([initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
         bridges = [find_bridge(player) for player in players]
         self.bridges = bridges if any(bridges) else []
         self.extras = extras_of(mlps)
@@ -217,7 +210,7 @@ class AdversaryTable:
         self.has_scripted = bool(scripted)
         calls = [[address_of(p.init, p.state, VIEW), address_of(p.play, p.state, VIEW, MOVE)] for p in scripted]
         self.calls = np.array(calls or [[0, 0]], np.int64)
-        self.words = np.array([_initial_words(p, ADVERSARY_SLOTS, "adversary") for p in scripted] or [np.zeros(ADVERSARY_SLOTS)])
+        self.words = np.array([initial_words(p, ADVERSARY_SLOTS, "adversary") for p in scripted] or [np.zeros(ADVERSARY_SLOTS)])
         policies = _distinct(players, MlpAdversary)
         self.mlp_weights, self.mlp_shapes = pack_mlps(policies)
         self.mlp_moves = np.array([_policy_moves(p, n_flows) for p in policies] or [[0] * (MLP_FIRST_COLUMN + width)], np.int64)

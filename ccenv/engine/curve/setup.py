@@ -23,28 +23,10 @@ from ccenv.network.path import Model, Path
 
 DEEP_BUFFER_RTTS = 24  # queue that an infinite buffer can show: the receive window keeps it within the rings
 _ENV_FROM_PATH = (
-    "dt_s",
-    "buffer_bytes",
-    "mss_bytes",
-    "link_rate_Bps",
-    "link_rate_min_Bps",
-    "link_rate_max_Bps",
-    "n_rate_changes",
-    "red_min_bytes",
-    "red_max_bytes",
-    "red_max_probability",
-    "red_weight",
-    "has_red",
+    *("dt_s", "buffer_bytes", "mss_bytes", "link_rate_Bps", "link_rate_min_Bps", "link_rate_max_Bps", "n_rate_changes"),
+    *("red_min_bytes", "red_max_bytes", "red_max_probability", "red_weight", "has_red"),
 )
-_FLOW_FROM_PATH = (
-    "jitter_steps",
-    "start_step",
-    "stop_step",
-    "loss_budget",
-    "workload",
-    "workload_a",
-    "workload_b",
-)
+_FLOW_FROM_PATH = ("jitter_steps", "start_step", "stop_step", "loss_budget", "workload", "workload_a", "workload_b")
 
 
 def reset_envs(env: np.ndarray, which: np.ndarray, p: PathArrays, players: AdversaryTable, seed: int, keys: np.ndarray) -> None:

@@ -172,14 +172,9 @@ def _record(n: int, cfg: Any, flows: Any, links: Any, flow_trace: Any, link_trac
 def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flow_trace: Any, link_trace: Any) -> tuple[int, int]:
     """Run one configuration in place. Return (step, flow) of a divergence, or (0, 0).
 
-    Args:
-        cfg: one CONFIG record.
-        flows: FLOW records; state in, state and sums out.
-        links: LINK records; likewise.
-        hop_link: (H,) int64, link of each hop; a flow's hops are consecutive.
-        hop_steps: (H,) int64, steps from the sender (or the previous link's egress) to this link, at least 1.
-        flow_trace: (rows, N, len(FLOW_TRACE)) or empty.
-        link_trace: (rows, L, len(LINK_TRACE)) or empty.
+    ``hop_link``, (H,), is the link of each hop; a flow's hops are consecutive. ``hop_steps``, (H,), are steps from the sender (or
+    the previous link's egress) to this link, at least 1. Traces are (rows, N, len(FLOW_TRACE)) and (rows, L, len(LINK_TRACE)), or
+    empty.
     """
     n_flows, n_links, n_hops, mask = flows.size, links.size, hop_link.size, cfg.ring - 1
     rings = np.zeros((n_flows + 2 * n_hops, cfg.ring))
@@ -280,20 +275,10 @@ def run_range(
     hop_steps: Any,
     hop_start: Any,
 ) -> None:
-    """Run configurations first .. last - 1 of many in place.
+    """Run configurations first .. last - 1 of B in place; ``stopped``, (B, 2), takes step and flow of a divergence, or zeros.
 
-    Args:
-        first: index of the first one.
-        last: index after the last one.
-        stopped: (B, 2) takes step and flow of a divergence, or zeros.
-        cfgs: (B,) CONFIG records.
-        flows: FLOW records of all configurations, one after the other; flow_start (B+1,) delimits them.
-        flow_start: offsets into flows.
-        links: LINK records, delimited by link_start (B+1,).
-        link_start: offsets into links.
-        hop_link: hop tables one after the other, delimited by hop_start (B+1,); indices are local to a configuration.
-        hop_steps: as hop_link.
-        hop_start: offsets into hop_link and hop_steps.
+    Flows, links and hops of all configurations follow each other, delimited by ``flow_start``, ``link_start`` and ``hop_start``,
+    (B+1,); indices of links are local to a configuration.
     """
     nothing = np.zeros((0, 0, 0))
     for b in range(first, last):

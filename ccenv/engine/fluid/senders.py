@@ -17,13 +17,7 @@ from ccenv.engine.fluid.parameters import ROUNDS
 
 @kernel(forceinline=True)
 def cubic_window_packets(since_loss_s: float, w_max_packets: float, c: float, b: float) -> float:
-    """Return CUBIC's window in packets.
-
-    Args:
-        since_loss_s: time since the last loss, s.
-        w_max_packets: window at that loss, packets.
-        c: growth constant, packets/s^3.
-        b: share of the window that a loss takes away.
+    """Return CUBIC's window in packets, for a growth constant c in packets/s^3 and a share b that a loss takes away.
 
     Reference: [BBR-fluid] eq. 54. RFC 8312 section 4.1 has the same form with b = 1 - beta_cubic = 0.3.
     """
@@ -93,15 +87,7 @@ def smooth_relu(v: float, sharpness: float) -> float:
 
 @kernel(forceinline=True)
 def drop_tail_loss(arrival: float, capacity: float, queue: float, buffer: float, exponent: float, sharpness: float) -> float:
-    """Return the loss probability of a drop-tail queue, before overflow.
-
-    Args:
-        arrival: arrival rate y, bytes/s.
-        capacity: C, bytes/s.
-        queue: q, bytes.
-        buffer: B, bytes.
-        exponent: L of the paper.
-        sharpness: K of the sigmoid, in s/byte.
+    """Return the loss probability of a drop-tail queue, before overflow, in bytes/s and bytes; the sharpness is in s/byte.
 
     Reference: [BBR-fluid] eq. 4.
     Deviation: zero unless y > C. As printed the factor 1 - C/y is negative below C, a probability below 0.
@@ -390,8 +376,7 @@ FRIENDLY = 3.0  # RFC 9438 section 4.3: 3 (1 - beta)/(1 + beta) packets per roun
 def reacts(flow: Any, cfg: Any) -> bool:
     """Tell whether the sender reacts to loss in this step: enough packets are lost, and the last reaction is a round ago.
 
-    Packets are whole, a fluid is not:
-    a flow reacts when ``reaction_packets`` of its packets are lost, counted from ``reaction_rtts`` RTT after its last reaction.
+    A flow reacts when ``reaction_packets`` of its packets are lost, counted from ``reaction_rtts`` RTT after its last reaction.
 
     Reference: RFC 5681 section 3.2 and RFC 6582: one reduction for the losses of one window of data.
     """

@@ -1,7 +1,7 @@
-"""Which packet a link with several queues serves next: FQ-CoDel (RFC 8290) and DualPI2 (RFC 9332 appendix A). Compiled.
+"""Which packet a link with linked queues serves next: CoDel (RFC 8289), FQ-CoDel (RFC 8290), DualPI2 (RFC 9332 A). Compiled.
 
-FQ-CoDel: every flow has a queue of its own (no collisions of hashes). DualPI2: queue 0 is the classic one, queue 1 that of L4S; a
-weighted round robin chooses between them.
+CoDel: one queue. FQ-CoDel: every flow has a queue of its own (no collisions of hashes). DualPI2: queue 0 is the classic one,
+queue 1 that of L4S; a weighted round robin chooses between them.
 
 The queues are linked lists over the link's ring: entry n of the pool is entry n of the ring, the next one of its queue is at
 ``classes_at``, and behind these follow the records of the queues. ``head`` and ``tail`` of the link only count: their difference
@@ -47,7 +47,7 @@ from ccenv.engine.packet.queue import ROUNDING_BYTES, drop_taken, packet_bytes
 ) = range(12)
 CLASS_STRIDE = 12
 NOTHING = -1.0
-FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
+CODEL, FQ, DUALPI2 = (DISCIPLINES[name] for name in ("codel", "fq_codel", "dualpi2"))
 
 
 @kernel
@@ -55,7 +55,9 @@ def n_classes(ln, n_flows):
     """Return how many queues a link has in its pool; 0: it has a plain queue."""
     if ln.discipline == FQ:
         return n_flows
-    return 2 if ln.discipline == DUALPI2 else 0
+    if ln.discipline == DUALPI2:
+        return 2
+    return 1 if ln.discipline == CODEL else 0
 
 
 @kernel
@@ -178,10 +180,13 @@ def put_in(run, flows, ln, fl, tx, hop, now_s):
         if ln.mixed == 1:
             ln.waiting_bytes += packet_bytes(fl, hop)
         return
-    push(ln, fl.index, fl.index, tx, hop, now_s)
+    queue = fl.index if ln.discipline == FQ else 0
+    push(ln, queue, fl.index, tx, hop, now_s)
     if ln.mixed == 1:
         ln.waiting_bytes += packet_bytes(fl, hop)
-        put(ln, fl.index, BYTES, get(ln, fl.index, BYTES) + packet_bytes(fl, hop))
+        put(ln, queue, BYTES, get(ln, queue, BYTES) + packet_bytes(fl, hop))
+    if ln.discipline == CODEL:
+        return
     if get(ln, fl.index, ROUND) == NO_LIST:
         put(ln, fl.index, DEFICIT, ln.quantum_bytes)
         _append(ln, fl.index, NEW)
@@ -197,6 +202,8 @@ def take_out(run, flows, ln, now_s):
     """Take the next packet to serve out of the queues; return whether there is one."""
     if ln.discipline == DUALPI2:
         return _from_two(run, flows, ln, now_s)
+    if ln.discipline == CODEL:
+        return _from_one(run, flows, ln, 0, now_s)
     return _from_many(run, flows, ln, now_s)
 
 
@@ -281,7 +288,7 @@ def _from_many(run, flows, ln, now_s):
 
 @kernel
 def _from_one(run, flows, ln, queue, now_s):
-    """Take the next packet of a flow's queue, after CoDel's drops; return whether there is one."""
+    """Take the next packet of a queue, after CoDel's drops; return whether there is one."""
     first = True
     while get(ln, queue, FIRST) != NOTHING:
         hit = ln.isolates_only == 0 and _codel_hits(flows, ln, queue, now_s, first)

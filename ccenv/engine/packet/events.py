@@ -16,8 +16,7 @@ from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, prefetch
 from ccenv.engine.packet.arrivals import arrival_time_s, begin_application, begin_slot, offer, offered_segments, take_slot
-from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
-from ccenv.engine.packet.dequeue import FQ
+from ccenv.engine.packet.dequeue import CODEL
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ACK_HOP,
@@ -40,16 +39,8 @@ from ccenv.engine.packet.layout import (
     TX,
     note,
 )
-from ccenv.engine.packet.queue import (
-    catch_up,
-    codel_drops_head,
-    count_queue,
-    drop_taken,
-    mark_head,
-    packet_bytes,
-    take_head,
-    waiting_bytes,
-)
+from ccenv.engine.packet.monitor import ask_monitor, monitor_ack
+from ccenv.engine.packet.queue import catch_up, count_queue, packet_bytes, waiting_bytes
 from ccenv.engine.packet.receiver import loses_packet, oldest_needed, receive, release_time_s, return_ack, send_ack
 from ccenv.engine.packet.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.sources import (
@@ -138,7 +129,7 @@ def go_on_back(a, run, sources, fl):
 
 STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize
-_CODEL, _PIE = DISCIPLINES["codel"], DISCIPLINES["pie"]
+_PIE = DISCIPLINES["pie"]
 _ADVERSARY = JITTERS["adversary"]
 
 
@@ -170,16 +161,7 @@ def end_service(a, run, sources, ln, fl, now_s):
         note(run, DEPART, now_s, fl, ln.index, tx)
     if ln.discipline == _PIE:
         catch_up(ln, now_s, mss_bytes)
-    if ln.discipline == _CODEL:
-        count_queue(ln, now_s, mss_bytes)
-        first = True
-        while codel_drops_head(a.flows, ln, now_s, first):
-            if ln.ecn == 1 and mark_head(a.flows, ln, mss_bytes):
-                break
-            first = False
-            take_head(ln)
-            drop_taken(run, a.flows, ln, now_s)
-    if ln.discipline >= FQ:
+    if ln.discipline >= CODEL:
         serve_next(run, a.flows, ln, now_s)
     else:
         start_service(run, a.flows, ln, now_s)

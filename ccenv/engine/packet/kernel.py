@@ -16,7 +16,6 @@ import numpy as np
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.arrivals import leave_slot
-from ccenv.engine.packet.decisions import take_outside, wake_monitor
 from ccenv.engine.packet.events import (
     admit,
     change_rate,
@@ -32,6 +31,7 @@ from ccenv.engine.packet.events import (
     write_log,
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
+from ccenv.engine.packet.monitor import take_outside, wake_monitor
 from ccenv.engine.packet.single import advance_single, is_single
 from ccenv.engine.packet.sources import next_event, set_source, sources_of, take_event
 

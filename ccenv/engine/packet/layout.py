@@ -94,17 +94,15 @@ LINK_DTYPE = make_record(
     i8 mixed  # 1: its packets have several sizes, and it counts bytes
     f8 largest_bytes  # packet that it carries
     i8 index queue_at
-    i8 classes_at  # of several queues
+    i8 classes_at  # of linked queues
     i8 mask
     # state
     f8 capacity_bytes  # that it could have carried by the last change of its rate
     f8 capacity_s  # time of that change
     i8 head tail busy serving_flow serving_tx serving_hop
     f8 waiting_bytes  # of a link that counts them
-    f8 finish_s idle_since_s red_average_packets red_count draws codel_first_above_s codel_next_drop_s codel_count
-    f8 codel_last_count
-    i8 codel_dropping
-    i8 free_entry  # of several queues
+    f8 finish_s idle_since_s red_average_packets red_count draws
+    i8 free_entry  # of linked queues
     i8 new_first new_last old_first old_last
     f8 probability  # of a controller
     f8 old_delay_s next_update_s burst_left_s accumulated credit_bytes tokens_bytes tokens_s
@@ -244,8 +242,8 @@ GRID_DTYPE = make_record(
     """
 )
 
-# Those from fq_codel on have several queues (``dequeue``).
-DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3, "pie": 4, "fq_codel": 5, "dualpi2": 6}
+# Those from codel on keep their packets in linked queues (``dequeue``).
+DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "pie": 3, "codel": 4, "fq_codel": 5, "dualpi2": 6}
 CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}

@@ -10,18 +10,14 @@ between which nothing changes.
 
 from __future__ import annotations
 
-import math
-
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 from ccenv.engine.compiled.calls import load, prefetch, store
 from ccenv.engine.packet.layout import (
     ACK_HOP,
-    ARRIVED,
     DISCIPLINES,
     DROP_EVENT,
     LINK_KEY,
-    MARKED_ON_THE_WAY,
     Q_ENQUEUED_S,
     Q_FLOW,
     Q_HOP,
@@ -187,19 +183,13 @@ def append(ln, flow, tx, hop, now_s):
 
 
 @kernel(forceinline=True)
-def take_head(ln):
-    """Take the head out of the queue: it is the packet in service, or one to drop."""
+def serve_head(run, flows, ln, now_s):
+    """Take the head of the queue into service."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
     ln.serving_flow = int(load(ln.queue_at, at + Q_FLOW))
     ln.serving_tx = int(load(ln.queue_at, at + Q_TX))
     ln.serving_hop = int(load(ln.queue_at, at + Q_HOP))
     ln.head += 1
-
-
-@kernel(forceinline=True)
-def serve_head(run, flows, ln, now_s):
-    """Take the head of the queue into service."""
-    take_head(ln)
     fl = flows[ln.serving_flow]
     prefetch(fl.tx_at, (ln.serving_tx & fl.mask) * TX_STRIDE)  # for the receiver
     size_bytes = run.mss_bytes
@@ -208,19 +198,6 @@ def serve_head(run, flows, ln, now_s):
         ln.waiting_bytes -= size_bytes
     ln.busy = 1
     ln.finish_s = service_end_s(ln, now_s, size_bytes)
-
-
-@kernel
-def mark_head(flows, ln, mss_bytes):
-    """Mark the head of a link's queue; return whether its flow can be marked."""
-    at = (ln.head & ln.mask) * QUEUE_STRIDE
-    fl = flows[int(load(ln.queue_at, at + Q_FLOW))]
-    if fl.ecn == 0 or load(ln.queue_at, at + Q_HOP) >= ACK_HOP:
-        return False
-    ln.marked_bytes += fl.mss_bytes if ln.mixed == 1 else mss_bytes
-    tx = int(load(ln.queue_at, at + Q_TX))
-    store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
-    return True
 
 
 @kernel
@@ -238,54 +215,3 @@ def drop_taken(run, flows, ln, now_s):
     fl.dropped_bytes += size_bytes
     fl.in_network -= 1
     note(run, DROP_EVENT, now_s, fl, ln.index, ln.serving_tx)
-
-
-@kernel
-def few_behind(flows, ln):
-    """Tell whether at most one packet, or bytes of one, stay behind the head (RFC 8289 s.5.6: MAXPACKET)."""
-    if ln.mixed == 0 or ln.tail == ln.head:
-        return ln.tail - ln.head <= 2
-    at = (ln.head & ln.mask) * QUEUE_STRIDE
-    head_bytes = packet_bytes(flows[int(load(ln.queue_at, at + Q_FLOW))], int(load(ln.queue_at, at + Q_HOP)))
-    return ln.waiting_bytes - head_bytes <= ln.largest_bytes + ROUNDING_BYTES
-
-
-@kernel
-def codel_above(ln, now_s, few):
-    """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
-    waiting = ln.tail - ln.head
-    if waiting == 0:
-        ln.codel_first_above_s = 0.0
-        return False
-    sojourn_s = now_s - load(ln.queue_at, (ln.head & ln.mask) * QUEUE_STRIDE + Q_ENQUEUED_S)
-    if sojourn_s < ln.codel_target_s or few:
-        ln.codel_first_above_s = 0.0
-        return False
-    if ln.codel_first_above_s == 0.0:
-        ln.codel_first_above_s = now_s + ln.codel_interval_s
-        return False
-    return now_s >= ln.codel_first_above_s
-
-
-@kernel
-def codel_drops_head(flows, ln, now_s, first):
-    """Tell whether CoDel drops the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
-    above = codel_above(ln, now_s, few_behind(flows, ln))
-    if ln.codel_dropping == 1:
-        if not above:
-            ln.codel_dropping = 0
-            return False
-        if now_s >= ln.codel_next_drop_s:
-            ln.codel_count += 1.0
-            ln.codel_next_drop_s += ln.codel_interval_s / math.sqrt(ln.codel_count)
-            return True
-        return False
-    if above and first:
-        ln.codel_dropping = 1
-        delta = ln.codel_count - ln.codel_last_count
-        recent = now_s - ln.codel_next_drop_s < 16.0 * ln.codel_interval_s
-        ln.codel_count = delta if delta > 1.0 and recent else 1.0
-        ln.codel_next_drop_s = now_s + ln.codel_interval_s / math.sqrt(ln.codel_count)
-        ln.codel_last_count = ln.codel_count
-        return True
-    return False

@@ -24,9 +24,9 @@ from numba.extending import infer_getattr, intrinsic, models, register_model
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load
-from ccenv.engine.packet.decisions import ACKS
 from ccenv.engine.packet.events import end_service, send_packets, take_feedback
 from ccenv.engine.packet.layout import AGGREGATIONS, DISCIPLINES, JITTERS, TRACE_KINDS
+from ccenv.engine.packet.monitor import ACKS
 from ccenv.engine.packet.sources import FIRST_LINK, RATE_CHANGES
 
 _ALIGNMENT = 64  # bytes

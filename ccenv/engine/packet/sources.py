@@ -12,7 +12,7 @@ import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import load, smallest_of, store
-from ccenv.engine.packet.dequeue import FQ, put_in, take_out, taken_bytes
+from ccenv.engine.packet.dequeue import CODEL, put_in, take_out, taken_bytes
 from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
@@ -152,7 +152,7 @@ def flow_time_s(fl):
 
 @kernel(forceinline=True)
 def start_service(run, flows, ln, now_s):
-    """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
+    """Take the next packet of an unoccupied link with a plain queue into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
     if ln.head < ln.tail:
         serve_head(run, flows, ln, now_s)
@@ -164,7 +164,7 @@ def start_service(run, flows, ln, now_s):
 
 @kernel
 def serve_next(run, flows, ln, now_s):
-    """Take the next packet of an unoccupied link with several queues into service, if there is one."""
+    """Take the next packet of an unoccupied link with linked queues into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
     if take_out(run, flows, ln, now_s):
         size_bytes = taken_bytes(run, flows, ln)
@@ -199,7 +199,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
     if decision == MARK:
         ln.marked_bytes += size_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
-    if ln.discipline >= FQ:
+    if ln.discipline >= CODEL:
         count_queue(ln, now_s, mss_bytes)
         put_in(run, flows, ln, fl, tx, hop, now_s)
         if ln.busy == 0:

@@ -18,6 +18,7 @@ import pytest
 from acks import host_states, random_acks, random_program, recorded_acks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.policies import mlp_action_reference
 from twin_reference import TwinBesideReference
 
 from ccenv.agents import AGENTS, make_sender
@@ -27,7 +28,6 @@ from ccenv.agents.synthesized import shipped_program
 from ccenv.agents.wrapped import load_contract
 from ccenv.base.provenance import VERSION
 from ccenv.cli import main as cli
-from ccenv.engine.compiled.policies import mlp_action_reference
 from ccenv.live.export import ExportError, export_bpf
 from ccenv.live.export import bpf as compiling
 from ccenv.live.export.bpf import export_constants, whole_terms

@@ -61,15 +61,7 @@ class PacketBatch:
     """
 
     def __init__(
-        self,
-        form: Form,
-        size: int,
-        words: int,
-        *,
-        log_rows: int = 0,
-        log_s: float = 1.0,
-        packet_log: int = 0,
-        threads: int = 1,
+        self, form: Form, size: int, words: int, *, log_rows: int = 0, log_s: float = 1.0, packet_log: int = 0, threads: int = 1
     ) -> None:
         self.form, self.size, self.threads, self._log_s = form, size, threads, log_s
         run = form.record[0]

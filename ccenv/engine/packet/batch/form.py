@@ -13,6 +13,7 @@ from ccenv.agents.callbacks import ADVERSARY_SLOTS, MOVE, VIEW
 from ccenv.agents.sender import ClassicSender, Sender
 from ccenv.base.errors import InputError
 from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.curve.players import initial_words
 from ccenv.engine.packet.arrivals import ARRIVAL_WIDTH, COME_S, DONE_S, POOL, SEGMENTS
 from ccenv.engine.packet.batch.players import Beginnings, SenderTable, Tables
 from ccenv.engine.packet.generators import generator_record
@@ -213,11 +214,12 @@ class Form:
         run["n_links"], run["n_flows"], run["n_pipes"] = len(network.links), n_flows, len(pipes)
         run["n_boxes"] = sum(flow.jitter.kind == "adversary" for flow in network.flows)
         run["n_grids"], run["n_monitors"] = len(gridded), len(monitors)
-        counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
-        self._set_leaves(sources_of.py_func(*counts).log + 1)
+        self._set_leaves("log")
 
-    def _set_leaves(self, sources: int) -> None:
-        self.record["tree_leaves"] = 1 << math.ceil(math.log2(sources))
+    def _set_leaves(self, last_source: str) -> None:
+        counts = [int(self.record[f"n_{name}"][0]) for name in ("links", "flows", "pipes", "boxes", "grids", "monitors")]
+        last = getattr(sources_of.py_func(*counts), last_source)
+        self.record["tree_leaves"] = 1 << math.ceil(math.log2(last + 1))
 
     def admit(self, slots: Slots) -> None:
         """Let transfers come and go in slots, which are flows of the network."""
@@ -225,8 +227,7 @@ class Form:
         run = self.record
         run["n_arrivals"], run["arrivals_at"] = len(slots.arrivals), slots.arrivals.ctypes.data
         run["pools_at"] = slots.pools.ctypes.data
-        counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
-        self._set_leaves(sources_of.py_func(*counts).arrivals + 1)
+        self._set_leaves("arrivals")
 
     def _traces(self, names: Sequence[str]) -> np.ndarray:
         kept = [load_trace(name) for name in names]
@@ -242,9 +243,7 @@ class Form:
             player = adversaries.get(spec.jitter.adversary)
             if player is None:
                 raise InputError(f"flow {index}: adversary {spec.jitter.adversary!r} was not given")
-            names = player.state.names or ()
-            for name, value in player.parameters.items():
-                words[row, names.index(name)] = value
+            words[row] = initial_words(player, ADVERSARY_SLOTS, "adversary")
             boxes[row]["flow"] = index
             boxes[row]["init_at"] = address_of(player.init, player.state, VIEW)
             boxes[row]["play_at"] = address_of(player.play, player.state, VIEW, MOVE)

@@ -15,7 +15,7 @@ from numba import carray
 from ccenv.agents.callbacks import ACK, LOSS, STATE_SLOTS, TICK, make_record
 from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, PACKET
 from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
-from ccenv.base.errors import InputError, did_you_mean
+from ccenv.base.errors import InputError
 from ccenv.engine.compiled.calls import address_of, pointer_at
 from ccenv.engine.compiled.policies import (
     MAX_WIDTH,
@@ -26,6 +26,7 @@ from ccenv.engine.compiled.policies import (
     pack_policies,
     require_signals,
 )
+from ccenv.engine.curve.players import initial_words
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, ignore, step_watch
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
@@ -157,11 +158,7 @@ class SenderTable:
         calls = [0 if function is ignore else address_of(function, cca.state, signal) for function, signal in signals]
         self.rows[row]["per_packet"] = cca.per_packet
         self.calls[row] = [address_of(cca.init, cca.state), *calls]
-        names = cca.state.names or ()
-        for name, value in cca.parameters.items():
-            if name not in names:
-                raise InputError(f"sender {cca.name!r} has no parameter {name!r}.{did_you_mean(name, names)}")
-            self.templates[row, names.index(name)] = value
+        self.templates[row] = initial_words(cca, STATE_SLOTS, "sender")
 
 
 _WORD = 8
