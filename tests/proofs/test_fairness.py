@@ -20,7 +20,7 @@ from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
 FAST = "ever_delay_eighth_fast"
-BEYOND = ("ever_delay_tokens", "ever_delay_tokens_full", "ever_delay_unlike", "ever_delay_any_rm")
+BEYOND = ("ever_delay_tokens", "ever_delay_tokens_full", "ever_delay_unlike", "ever_delay_any_rm", "ever_delay_contract_wide")
 
 
 def test_shipped_designs_have_certificates():
