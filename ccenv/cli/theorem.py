@@ -89,19 +89,24 @@ def theorem(
         changed = with_constants(loaded, values) if values else loaded
         return _grid(changed, prover, out, _cells(held["cells"]), held, json)
     data = tell(prover.prove(loaded), out)
+    keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
+    return _print_proof(loaded.theorem.name, data, data["statement"], keys, held, json)
+
+
+def _print_proof(name: str, data: dict[str, Any], statement: str, keys: Sequence[str], held: dict[str, Any], json: bool) -> int:
+    """Print a proof: its statement and a table of some of its data."""
     if json:
         print_json(data | {"settings": held})
     else:
-        print_text(data["statement"])
-        keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
-        print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
+        print_text(statement)
+        print_table(name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
 def _fair(
     name: str, flows: str | None, values: dict[str, Any], held: dict[str, Any], how: tuple[float, bool], out: Path, json: bool
 ) -> int:
-    """Prove the theorem about any number of flows and print what was decided. Returns the exit code."""
+    """Prove the theorem about any number of flows and print what was decided."""
     from ccenv.base.errors import InputError, unknown_name
     from ccenv.proofs.solver.solvers import Store
     from ccenv.proofs.theorems.fairness.prove import FLOWS, SENDER, prove, values_of
@@ -114,13 +119,8 @@ def _fair(
     limit_s, fresh = how
     design = values_of(values)
     data = prove(design, out, limit_s=limit_s, seed=held["seed"], store=Store(), fresh=fresh)
-    if json:
-        print_json(data | {"settings": held | design})
-    else:
-        print_text(data["sentence"] or "not proved")
-        keys = ("verdict", "reason", "ratio", "utilisation", "rtt_rtts", "queries", "seconds", "certificate")
-        print_table(name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
-    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
+    keys = ("verdict", "reason", "ratio", "utilisation", "rtt_rtts", "queries", "seconds", "certificate")
+    return _print_proof(name, data, data["sentence"] or "not proved", keys, held | design, json)
 
 
 def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.proofs.claims import endless, properties
@@ -160,34 +161,30 @@ def utilisation_or_rise(setting: Setting, sender: SmtSender, thresholds: Thresho
     return [_mark_step(query, lambda v: properties.used_in_cycle(v, f))]
 
 
-def inflight(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """A - L - S <= x*C*(Rm+D) for ever, from a path at rest."""
-    x = _require_number(thresholds.at_most, "inflight", "--at-most")
-    return [Query("inflight", setting, sender, endless.inflight(setting, sender, x))]
+def _stays_below(
+    name: str,
+    promise: Callable[[Setting, SmtSender, Fraction], Property],
+    setting: Setting,
+    sender: SmtSender,
+    thresholds: Thresholds,
+) -> list[Query]:
+    """The queue (E - G) or the bytes in flight (A - L - S) are at most x*C*(Rm+D) for ever, from a path at rest."""
+    x = _require_number(thresholds.at_most, name, "--at-most")
+    return [Query(name, setting, sender, promise(setting, sender, x))]
 
 
-def queue(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """E - G <= x*C*(Rm+D) for ever, from a path at rest."""
-    x = _require_number(thresholds.at_most, "queue", "--at-most")
-    return [Query("queue", setting, sender, endless.queue(setting, sender, x))]
+_LOSSES: Mapping[str, tuple[str, Callable[[View, Fraction], Formula]]] = {
+    "loss": ("no step loses more than {x} MSS", properties.loss_per_step),
+    "loss_events": ("at most {x} steps lose bytes", properties.lossy_steps),
+    "loss_amount": ("at most {x} C*Rm are lost", properties.loss_amount),
+}
+"""Claim about the losses of a trace -> its text and formula for a number x."""
 
 
-def loss(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """No step loses more than x MSS."""
-    x = _require_number(thresholds.at_most, "loss", "--at-most")
-    return _single_query("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))
-
-
-def loss_events(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """At most x steps lose bytes."""
-    x = _require_number(thresholds.at_most, "loss_events", "--at-most")
-    return _single_query("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))
-
-
-def loss_amount(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """The trace loses at most x*C*Rm bytes."""
-    x = _require_number(thresholds.at_most, "loss_amount", "--at-most")
-    return _single_query("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))
+def _limit_losses(name: str, setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    x = _require_number(thresholds.at_most, name, "--at-most")
+    text, holds = _LOSSES[name]
+    return _single_query(name.replace("_", " "), text.format(x=x), setting, sender, lambda v: holds(v, x))
 
 
 def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -218,12 +215,10 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
     "f-efficient": f_efficient,
     "utilisation_with_timeouts": utilisation_with_timeouts,
     "utilisation_or_rise": utilisation_or_rise,
-    "inflight": inflight,
-    "queue": queue,
+    "inflight": partial(_stays_below, "inflight", endless.inflight),
+    "queue": partial(_stays_below, "queue", endless.queue),
     "rtt": rtt,
-    "loss": loss,
-    "loss_events": loss_events,
-    "loss_amount": loss_amount,
+    **{name: partial(_limit_losses, name) for name in _LOSSES},
 }
 
 

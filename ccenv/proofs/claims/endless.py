@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 from ccenv.base.errors import InputError
@@ -163,26 +164,17 @@ def stays_below(
         bound = at_most * (1 + v.setting.jitter_steps)
         return [measure(v, t) <= bound for t in range(FIRST, v.setting.samples)]
 
-    def rests(v: View) -> Formula:
-        bound = at_most * (1 + v.setting.jitter_steps)
-        return measure(v, v.last) <= REST * bound
-
-    def at_rest(v: View) -> Formula:
-        return measure(v, 0) <= REST * at_most * (1 + v.setting.jitter_steps)
+    def rests(v: View, t: int) -> Formula:
+        return measure(v, t) <= REST * at_most * (1 + v.setting.jitter_steps)
 
     start, most = float(REST * at_most), float(at_most)
     text = f"with at most {start:.4g} C(Rm+D) at the start, {metric} is at most {most:.4g} C(Rm+D) for ever"
-    return _build_promise(metric, text, obligations, setting, sender, Needs(), at_rest, rests)
+    starts, ends = (lambda v: rests(v, 0)), (lambda v: rests(v, v.last))
+    return _build_promise(metric, text, obligations, setting, sender, Needs(), starts, ends)
 
 
-def inflight(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
-    """Build the guarantee of a bound on A - L - S."""
-    return stays_below("inflight", lambda v, t: v.inflight(t), setting, sender, at_most)
-
-
-def queue(setting: Setting, sender: SmtSender, at_most: Fraction) -> Property:
-    """Build the guarantee of a bound on E - G."""
-    return stays_below("queue", lambda v, t: v.queue(t), setting, sender, at_most)
+inflight = partial(stays_below, "inflight", View.inflight)
+queue = partial(stays_below, "queue", View.queue)
 
 
 def waits_below(setting: Setting, sender: SmtSender, steps: int) -> Property:

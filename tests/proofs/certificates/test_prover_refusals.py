@@ -22,7 +22,7 @@ from ccenv.proofs.theorems import theorem as prover
 from ccenv.proofs.theorems.compose import possibilities
 
 READERS = (prover, language, language, reader, program)
-ELSEWHERE = {"load_theorem", "with_constants", "load_program", "parse_program", "decide", "interval"}
+ELSEWHERE = {"load_theorem", "with_constants", "load_program", "parse_program", "decide", "interval", "check_rates"}
 """Functions that refuse files, options and inputs, which no certificate has."""
 
 NOT_IN_JSON = ("an input is given twice", "expected a JSON object", "hold_rtts is {self", "is not encoded", "the program reads")

@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from ccenv.proofs.synthesis.query.template import Candidate
 from ccenv.proofs.synthesis.result import result, summary, why
 from ccenv.proofs.synthesis.run import solve_query, start
 from ccenv.proofs.synthesis.search.boxes import HOLES
+from ccenv.proofs.synthesis.search.cegis import Run
 from ccenv.proofs.synthesis.search.factored import Cover, Family, cells, group_equal, raw_rows, volume
 from ccenv.proofs.synthesis.search.kernel import ILLEGAL, SURVIVES, score
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
@@ -218,12 +220,12 @@ def _same(one: dict, two: dict) -> None:
     assert [s["program"] for s in one["solutions"]] == [s["program"] for s in two["solutions"]]
 
 
-@pytest.mark.parametrize(("where", "after"), [("confirm_break", 2), ("_record", 1)])
+@pytest.mark.parametrize(("owner", "where", "after"), [(run_module, "confirm_break", 2), (Run, "record", 1)])
 def test_a_killed_search_goes_on_to_the_same_answer(
-    where: str, after: int, whole: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner: Any, where: str, after: int, whole: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed among the boxes it starts again from its seed; killed among the proofs it keeps the boxes' traces."""
-    wrapped, calls = getattr(run_module, where), 0
+    wrapped, calls = getattr(owner, where), 0
 
     def stop(*args, **named) -> None:  # type: ignore[no-untyped-def]
         nonlocal calls
@@ -232,7 +234,7 @@ def test_a_killed_search_goes_on_to_the_same_answer(
             raise KeyboardInterrupt
         wrapped(*args, **named)
 
-    monkeypatch.setattr(run_module, where, stop)
+    monkeypatch.setattr(owner, where, stop)
     with pytest.raises(KeyboardInterrupt):
         _answer(tmp_path / "cut")
     monkeypatch.undo()
