@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,12 @@ TIME_TOLERANCE = 1e-9
 
 
 def scripted(name: str, module: types.ModuleType, state: np.dtype, **parameters: float) -> ScriptedAdversary:
-    """Make an adversary from a module's init and play."""
-    return ScriptedAdversary(name, state, module.init, module.play, parameters)
+    """Make an adversary from a module's init and play; without init its state begins with the parameters, all else 0."""
+    return ScriptedAdversary(name, state, getattr(module, "init", keep), module.play, parameters)
+
+
+def keep(state: Any, view: Any) -> None:
+    """Keep the state."""
 
 
 def share(name: str, parameter: str, value: float) -> float:

@@ -20,10 +20,6 @@ def adversary() -> ScriptedAdversary:
     return scripted("benign", sys.modules[__name__], STATE)
 
 
-def init(state: Any, view: Any) -> None:
-    """Do nothing: it has no memory."""
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Deliver everything now."""
     move.service = 1.0

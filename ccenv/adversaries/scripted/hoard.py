@@ -34,10 +34,6 @@ def adversary(period_rtts: float = 2.0, hold: float = 0.5) -> ScriptedAdversary:
     )
 
 
-def init(state: Any, view: Any) -> None:
-    """Do nothing: the parameters are the whole state."""
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Keep all tokens; hold service, then release."""
     periods = view.now_s / (state.period_rtts * view.rtt_s) + TIME_TOLERANCE

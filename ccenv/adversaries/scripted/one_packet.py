@@ -42,12 +42,6 @@ def adversary(at_ms: float = 0.0, every_ms: float = 0.0, flow: int = 0) -> Scrip
     )
 
 
-def init(state: Any, view: Any) -> None:
-    """Start without an early delivery."""
-    state.waiting = 0.0
-    state.done = 0.0
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Hold, except for the one early delivery."""
     move.service = 0.0

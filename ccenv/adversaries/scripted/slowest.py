@@ -34,10 +34,6 @@ def adversary(waste: float = 1.0, rate: float = 0.0, loss: float = 0.0) -> Scrip
     )
 
 
-def init(state: Any, view: Any) -> None:
-    """Do nothing: the parameters are the whole state."""
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Deliver only what must be delivered."""
     move.service = 0.0

@@ -38,10 +38,6 @@ def adversary(
     )
 
 
-def init(state: Any, view: Any) -> None:
-    """Do nothing: the parameters are the whole state."""
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Serve fully in the first part of each period, as little as possible in the rest."""
     periods = view.now_s / (state.period_rtts * view.rtt_s) + TIME_TOLERANCE

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ccenv.adversaries.scripted import keep
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
 from ccenv.engine.packet.layout import TICK_S
 from ccenv.network.adversary import ScriptedAdversary
@@ -33,10 +34,6 @@ class BoxPlayer(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
-
-
-def init(state: Any, view: Any) -> None:
-    """Keep the state."""
 
 
 def play_pattern(state: Any, view: Any, move: Any) -> None:
@@ -70,18 +67,18 @@ def play_policy(state: Any, view: Any, move: Any) -> None:
 
 
 PATTERN_STATE = np.dtype([("values", "<f8", (PATTERN_VALUES,)), ("length", "<f8"), ("hold_ticks", "<f8")])
-PATTERN = ScriptedAdversary("pattern", PATTERN_STATE, init, play_pattern)
+PATTERN = ScriptedAdversary("pattern", PATTERN_STATE, keep, play_pattern)
 PHASES_STATE = np.dtype(
     [
         *(("first", "<f8", (PHASE_VALUES,)), ("second", "<f8", (PHASE_VALUES,))),
         *((name, "<f8") for name in ("first_length", "second_length", "hold_ticks", "switch_tick")),
     ]
 )
-PHASES = ScriptedAdversary("two_phase", PHASES_STATE, init, play_phases)
+PHASES = ScriptedAdversary("two_phase", PHASES_STATE, keep, play_phases)
 POLICY_STATE = np.dtype(
     [("weights", "<f8", (len(INPUTS),)), *((name, "<f8") for name in ("hold_ticks", "end_s", "share", "waiting_bytes"))]
 )
-POLICY = ScriptedAdversary("box_policy", POLICY_STATE, init, play_policy)
+POLICY = ScriptedAdversary("box_policy", POLICY_STATE, keep, play_policy)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from ccenv.adversaries.scripted import keep
 from ccenv.agents.callbacks import ADVERSARY_STATE
 from ccenv.agents.interface.interface import Interface
 from ccenv.agents.interface.signals import PACKET, SIGNAL_NUMBERS, signal
@@ -119,16 +120,12 @@ _LOAD_SENDER = "ccenv.agents.load:load_sender"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
 
 
-def init(state: Any, view: Any) -> None:
-    """Keep the state, which is set from outside."""
-
-
 def play(state: Any, view: Any, move: Any) -> None:
     """Release the share that was set from outside."""
     move.service = state.s0
 
 
-OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, init, play, {"s0": 1.0})
+OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, keep, play, {"s0": 1.0})
 
 
 def make_senders(distribution: ScenarioDistribution, contract: Program | None = None) -> dict[str, Sender]:

@@ -22,13 +22,12 @@ from ccenv.engine.compiled.policies import FIRST_HISTORY
 from ccenv.engine.curve.layout import SENDER_KINDS
 from ccenv.engine.curve.step import advance_range
 from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
-from ccenv.envs.common.episodes import episode_metrics
 from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.network import NetworkTask
 from ccenv.envs.curve.settings import fill_terms
 from ccenv.envs.curve.task import ACTION_RANGE_LOG2, SenderTask
 from ccenv.envs.rollouts.actor_critic import ACTOR, LEVELS, ActorCritic
-from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
+from ccenv.envs.rollouts.memory import Memory, RolloutCore, decide, judge, judge_end
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
@@ -265,7 +264,7 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
             judge_end(networks, memory, scratch, row)
 
 
-class CurveRollouts:
+class CurveRollouts(RolloutCore):
     """Rollouts of a task of the curve engine (``RolloutCore``). Raises InputError for ``step_info``."""
 
     def __init__(self, task: SenderTask | NetworkTask) -> None:
@@ -299,10 +298,3 @@ class CurveRollouts:
             share(run, B, core.settings.threads)
             engine.advance(0)  # raises what went wrong
         core.count_again()
-
-    def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
-        """See ``RolloutCore``."""
-        core = self.task.core
-        metrics = episode_metrics(core, ended, self.rows_per_env)
-        core.reset(ended)
-        return [dict(zip(metrics, row, strict=True)) for row in np.stack(list(metrics.values()), axis=1).tolist()]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ccenv.base.kernels.decorator import kernel
+from ccenv.envs.common.episodes import episode_metrics
 from ccenv.envs.rollouts.actor_critic import ActorCritic, critic_value, sample
 
 
@@ -73,12 +74,13 @@ def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
     memory.final_values[row] = critic_value(networks, scratch)
 
 
-class RolloutCore(Protocol):
+class RolloutCore:
     """A batch of B environments with rollouts inside a kernel; rows_per_env is 1 unless several flows share the policy.
 
     ``levels`` is the number of values of each discrete action, 0 for continuous ones.
     """
 
+    task: Any
     num_envs: int
     rows_per_env: int
     levels: int
@@ -92,6 +94,11 @@ class RolloutCore(Protocol):
         Raises:
             EngineError: if a sender or an adversary left the finite numbers.
         """
+        raise NotImplementedError
 
     def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
         """Start new episodes where one has ended; return the metrics of each of their rows, in order."""
+        core = self.task.core
+        metrics = episode_metrics(core, ended, self.rows_per_env)
+        core.reset(ended)
+        return [dict(zip(metrics, row, strict=True)) for row in np.stack(list(metrics.values()), axis=1).tolist()]

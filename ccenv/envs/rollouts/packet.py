@@ -14,12 +14,11 @@ from ccenv.base.kernels.decorator import kernel
 from ccenv.base.kernels.threads import share
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.kernel import advance
-from ccenv.envs.common.episodes import episode_metrics
 from ccenv.envs.packet.core import MAX_EVENTS
 from ccenv.envs.packet.kernel import observe
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, RateCore, move_link
 from ccenv.envs.rollouts.actor_critic import ActorCritic
-from ccenv.envs.rollouts.memory import Memory, decide, judge, judge_end
+from ccenv.envs.rollouts.memory import Memory, RolloutCore, decide, judge, judge_end
 
 
 class PacketGame(NamedTuple):
@@ -98,7 +97,7 @@ def _see(core, env, first, flows, width, out):  # type: ignore[no-untyped-def]
             out[flow * width + place] = core.seen[env, first + flow, place // signals, place % signals]
 
 
-class PacketRollouts:
+class PacketRollouts(RolloutCore):
     """Rollouts of a task of the packet environments (``RolloutCore``). Raises InputError for ``raw`` or a user reward."""
 
     def __init__(self, task: PacketTask | PacketNetworkTask) -> None:
@@ -128,10 +127,3 @@ class PacketRollouts:
 
         share(run, self.num_envs, core.batch.threads)
         core.check()
-
-    def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
-        """See ``RolloutCore``."""
-        core = self.task.core
-        metrics = episode_metrics(core, ended, self.rows_per_env)
-        core.reset(ended)
-        return [dict(zip(metrics, row, strict=True)) for row in np.stack(list(metrics.values()), axis=1).tolist()]
