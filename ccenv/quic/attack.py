@@ -99,9 +99,8 @@ def attack_quic(
     chosen = get_stack(stack)
     files = shipped_moves()
     name = COUNTERPARTS.get(sender, sender)
-    planned = 0
     played: list[dict[str, Any]] = []
-    games = []
+    games: list[QuicGame] = []
     for found_against in [name] if name in files else sorted(files):  # without moves of its own: the worst of the others
         stored = load_moves(files[found_against])
         compiled = compile_sender(chosen, sender, stored.header.path, stored.header.dt_s)
@@ -114,8 +113,7 @@ def attack_quic(
         })  # fmt: skip
         games.append(game)
     row = int(np.argmin([one["utilisation"] for one in played]))
-    game = games[row]
-    path = game.scene.path
+    game, path = games[row], games[row].scene.path
     out: dict[str, Any] = {
         "stack": stack,
         "sender": sender,
@@ -133,7 +131,6 @@ def attack_quic(
         game.told = None if told is None else lambda runs: told(runs, planned)
         out["search"] = search_moves(game, planned, seed)
     worst = game.worst
-    difference = worst.difference()
     out |= {
         "worst": worst.utilisation,
         "worst_network": worst.trace.header.adversary,
@@ -141,24 +138,22 @@ def attack_quic(
         "runs": sum(one.runs for one in games),
         "hash": worst.hash,
     }
-    if worst.programs[0] is not None:
-        out |= {"twin": difference is None, "paced_by": chosen.pacer, "beliefs": worst.beliefs()[0]}
+    if worst.records:
+        out |= {"twin": worst.difference() is None, "paced_by": chosen.pacer, "beliefs": worst.beliefs()[0]}
     return out
 
 
 def search_moves(game: QuicGame, runs: int, seed: int) -> dict[str, Any]:
     """Try constant and random patterns, then mutate the worst sequence so far, stored moves included."""
-    before, best, outcome = game.runs, game.stored.moves, float("inf")
+    before = game.runs
     corners = game.moves(constants(game, (0.0, 1.0)))[:runs]
-    outcomes = game.play(corners)
+    tried = [*corners, game.stored.moves]
     random_runs = int(RANDOM_SHARE * runs) - len(corners)
-    candidates = [(float(outcomes.min()), corners[int(outcomes.argmin())])]
     if random_runs > 0:
         found = RandomSearch().run(game, random_runs * game.run_flow_steps, seed)
-        moves = np.asarray(found.adversary.moves)  # type: ignore[union-attr]
-        candidates.append((float(game.play(moves[None])[0]), moves))
-    candidates.append((float(game.play(best[None])[0]), best))
-    outcome, best = min(candidates, key=lambda one: one[0])
+        tried.insert(-1, np.asarray(found.adversary.moves))  # type: ignore[union-attr]
+    outcomes = game.play(np.stack(tried))
+    outcome, best = float(outcomes.min()), tried[int(outcomes.argmin())]
     left = runs - (game.runs - before)
     _, after = mutate(game, best, outcome, max(0, left) * game.run_flow_steps, generator(seed, "quic"))
     return {"runs": game.runs - before, "seed": seed, "before_mutation": outcome, "after_mutation": after}

@@ -25,6 +25,7 @@ STEPS_PER_RTT = 40  # of the grid of an explanation
 MOST_D_RTTS = 4.0  # a D beyond it explains nothing
 RATES = np.geomspace(0.5, 2.0, 25)  # of the frontier, in the rate that was delivered in the busiest part of the log
 BUSY_RTTS = 10
+LEAST_RTT_S, MOST_STEPS = 1e-5, 1 << 17  # a longer log is explained up to there
 MOST_ACKS = 20_000  # that the beliefs are computed from
 PROGRAM = "cc_qdel"  # beliefs do not depend on it
 
@@ -56,7 +57,7 @@ def curves_of(log: SenderLog, rtt_s: float) -> Curves:
     open_s = [time_s for number, (time_s, _) in asking.items() if number not in fate]
     end_s = min(min(open_s, default=math.inf), log.acks[-1][0] - rtt_s)
     dt_s = rtt_s / STEPS_PER_RTT
-    n = int(end_s / dt_s)
+    n = min(int(end_s / dt_s), MOST_STEPS)
     if n < 2 * STEPS_PER_RTT:
         raise InputError(f"the log tells {max(0.0, end_s):.3g} s of packets with a known fate; at least 2 Rm are needed")
     times_s = np.arange(n + 1) * dt_s
@@ -125,6 +126,8 @@ def explain(
     """
     if out is not None:
         require_picture(out)
+    if not rtt_s >= LEAST_RTT_S:
+        raise InputError(f"quic: Rm is {rtt_s:g} s; at least {LEAST_RTT_S:g} s is explained")
     log = read_qlog(file)
     curves = curves_of(log, rtt_s)
     busy = min(len(curves.S) - 1, BUSY_RTTS * STEPS_PER_RTT)

@@ -27,6 +27,8 @@ KNOWN = ("packet_sent", "packet_received", "packet_lost", "datagram_sent")
 QUIET = ("ack", "padding", "connection_close")  # frames of packets that ask for no ACK
 VERSIONS = ("draft-00", "draft-01", "draft-02", "0.3", "0.4")
 SCHEMA = "urn:ietf:params:qlog:"
+MOST_TIME = 1e16  # in its unit: microseconds since 1970, and more
+MOST_PACKET_BYTES, MOST_NUMBER = 65_535, 1 << 62
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -106,7 +108,7 @@ def _document_events(document: Any, name: str) -> Iterator[tuple[float, str, Any
         raise InputError(f"{name}: no qlog: it has no traces")
     _require_version(document, name)
     trace = traces[0]
-    unit_s = _UNITS_S.get(str((trace.get("configuration") or {}).get("time_units", "ms")), 1e-3)
+    unit_s = _UNITS_S.get(str(_dict(trace.get("configuration")).get("time_units", "ms")), 1e-3)
     fields, events = trace.get("event_fields"), trace.get("events")
     if not isinstance(events, list):
         raise InputError(f"{name}: no qlog: its trace has no events")
@@ -130,21 +132,25 @@ def _sequence_events(content: bytes, name: str) -> Iterator[tuple[float, str, An
             raise InputError(f"{name}: record {number} is no object")
         if number == 0:
             _require_version(value, name)
-            delta = _is_delta(value.get("trace") or {})
+            delta = _is_delta(value.get("trace"))
             continue
         now = _time(value, name) + (now if delta else 0.0)
         yield now * 1e-3, str(value.get("name", "")), value.get("data")
 
 
-def _is_delta(trace: dict[str, Any]) -> bool:
-    common = trace.get("common_fields") or {}
-    form = common.get("time_format", (common.get("reference_time") or {}) if isinstance(common, dict) else "")
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_delta(trace: Any) -> bool:
+    common = _dict(_dict(trace).get("common_fields"))
+    form = common.get("time_format", common.get("reference_time"))
     return "delta" in str(form) or "relative_to_previous" in str(form)
 
 
 def _time(event: Any, name: str) -> float:
     time = event.get("time") if isinstance(event, dict) else None
-    if isinstance(time, bool) or not isinstance(time, (int, float)):
+    if isinstance(time, bool) or not isinstance(time, (int, float)) or not abs(time) <= MOST_TIME:
         raise InputError(f"{name}: an event without a time")
     return float(time)
 
@@ -152,53 +158,65 @@ def _time(event: Any, name: str) -> float:
 def _collect(events: Iterator[tuple[float, str, Any]], name: str) -> SenderLog:
     """Sort events into a log. Raises InputError for a known event without what it must have."""
     log, newest = SenderLog(), -1
-    acknowledged: set[int] = set()
-    first_s: float | None = None
-    for absolute_s, title, data in events:
-        first_s = absolute_s if first_s is None else first_s
-        time_s, kind = absolute_s - first_s, title.rpartition(":")[2]
+    unanswered: dict[int, None] = {}
+    ordered = sorted(events, key=lambda event: event[0])  # threads may log out of order
+    for absolute_s, title, data in ordered:
+        time_s, kind = absolute_s - ordered[0][0], title.rpartition(":")[2]
         log.events += 1
         if kind not in KNOWN or not isinstance(data, dict):
             log.unknown += 1
             continue
-        head: dict[str, Any] = data["header"] if isinstance(data.get("header"), dict) else data
+        head = _dict(data.get("header")) or data
         is_data = str(head.get("packet_type", data.get("packet_type", data.get("type", "")))) in DATA
-        frames = [frame for frame in data.get("frames") or () if isinstance(frame, dict)]
         try:
+            frames = [frame for frame in data.get("frames") or () if isinstance(frame, dict)]
             if kind == "datagram_sent" and newest >= 0:  # older drafts tell the size of a packet without its tag
                 if "byte_length" in data and newest in log.sent:
-                    log.sent[newest] = (log.sent[newest][0], float(data["byte_length"]) + OVERHEAD_BYTES, log.sent[newest][2])
+                    log.sent[newest] = (log.sent[newest][0], _wire_bytes(data["byte_length"]), log.sent[newest][2])
                 newest = -1
             elif kind == "packet_sent" and is_data:
-                newest = int(head["packet_number"])
+                newest = _number(head)
                 raw = data.get("raw") or {}
-                size = float(raw["length"] if "length" in raw else head["packet_size"])
                 asks = any(frame.get("frame_type") not in QUIET for frame in frames)
-                log.sent[newest] = (time_s, size + OVERHEAD_BYTES, asks)
+                log.sent[newest] = (time_s, _wire_bytes(raw["length"] if "length" in raw else head["packet_size"]), asks)
+                unanswered[newest] = None
             elif kind == "packet_received" and is_data:
                 for frame in frames:
                     if frame.get("frame_type") == "ack":
-                        _acknowledge(log, time_s, frame["acked_ranges"], acknowledged)
+                        new = _answered(unanswered, frame["acked_ranges"])
+                        if asking := [number for number in new if log.sent[number][2]]:
+                            log.acks.append((time_s, asking))
             elif kind == "packet_lost" and is_data:
-                log.lost[int(head["packet_number"])] = time_s
+                log.lost[_number(head)] = time_s
         except (KeyError, TypeError, ValueError, IndexError):
             raise InputError(f"{name}: event {log.events} ({title}) lacks what it must have") from None
-    for number in acknowledged:
-        log.lost.pop(number, None)
-    log.lost = {number: time_s for number, time_s in log.lost.items() if number in log.sent}
+    log.lost = {number: time_s for number, time_s in log.lost.items() if number in unanswered}
     return log
 
 
-def _acknowledge(log: SenderLog, time_s: float, ranges: Any, acknowledged: set[int]) -> None:
+def _wire_bytes(size: Any) -> float:
+    if not 0 < float(size) <= MOST_PACKET_BYTES:
+        raise ValueError
+    return float(size) + OVERHEAD_BYTES
+
+
+def _number(head: dict[str, Any]) -> int:
+    number = int(head["packet_number"])
+    if not 0 <= number < MOST_NUMBER:
+        raise ValueError
+    return number
+
+
+def _answered(unanswered: dict[int, None], ranges: Any) -> list[int]:
+    """Take out of the packets without an answer those in ranges, however long; return them."""
     new: list[int] = []
     for one in ranges:
         low, high = int(one[0]), int(one[-1])
-        number = high  # what is below the first packet known already was told before, mostly
-        while number >= low and high - number < 1 << 20:
-            if number in log.sent and number not in acknowledged:
-                new.append(number)
-            number -= 1
-    acknowledged.update(new)
-    asking = [number for number in new if log.sent[number][2]]
-    if asking:
-        log.acks.append((time_s, asking))
+        if high - low < len(unanswered):
+            found = [number for number in range(low, high + 1) if number in unanswered]
+        else:
+            found = [number for number in unanswered if low <= number <= high]
+        for number in found:
+            del unanswered[number]
+        new += found
+    return new

@@ -87,20 +87,19 @@ class QuicResult:
                 digest.update(array.tobytes())
         return digest.hexdigest()
 
+    @property
+    def records(self) -> list[tuple[CompiledProgram, np.ndarray, np.ndarray]]:
+        """Each flow's program, with what it saw (ACK_DTYPE) and decided (STATE_DTYPE)."""
+        flows = zip(self.programs, self.flows, strict=True)
+        return [(program, *flow.records()) for program, flow in flows if program is not None]
+
     def difference(self) -> str | None:
         """Return the first difference of a program's C and its twin over all ACKs; None if they are equal."""
-        for flow, program in zip(self.flows, self.programs, strict=True):
-            difference = None if program is None else program.difference(*flow.records())
-            if difference is not None:
-                return difference
-        return None
+        return next((found for program, *run in self.records if (found := program.difference(*run)) is not None), None)
 
-    def beliefs(self) -> list[dict[str, Any] | None]:
-        """Return per flow the extreme bounds of its program as shares of the link's rate, and whether they hold."""
-        return [
-            None if program is None else _extremes(program, *flow.records(), self.trace.header.path)
-            for flow, program in zip(self.flows, self.programs, strict=True)
-        ]
+    def beliefs(self) -> list[dict[str, Any]]:
+        """Return of each program the extreme bounds as shares of the link's rate, and of a flow alone whether they hold."""
+        return [_extremes(*record, self.trace.header.path) for record in self.records]
 
     def save(self, file: FilePath) -> None:
         """Write the trace (.npz) or the first sender's log (.qlog).
@@ -119,7 +118,6 @@ class QuicResult:
         """Return the JSON object of a run."""
         path, head = self.trace.header.path, self.trace.header
         packets = sum(flow.packets for flow in self.flows)
-        programs = [program for program in self.programs if program is not None]
         out: dict[str, Any] = {
             "stack": self.stack.name,
             "senders": list(head.senders),
@@ -141,14 +139,14 @@ class QuicResult:
             out["shares"] = self.shares
         if self.violations:
             out["violations"] = self.violations
-        if programs:
+        if self.records:
             difference = self.difference()
             out |= {
                 "twin": difference is None,
                 **({"difference": difference} if difference else {}),
                 "paced_by": self.stack.pacer,
-                "assumed_jitter_ms": 1e3 * programs[0].jitter_s,
-                "beliefs": [one for one in self.beliefs() if one is not None],
+                "assumed_jitter_ms": 1e3 * self.records[0][0].jitter_s,
+                "beliefs": self.beliefs(),
             }
         return out
 
@@ -167,7 +165,7 @@ def _extremes(program: CompiledProgram, acks: np.ndarray, states: np.ndarray, pa
         "acks": len(acks),
         "C_L_max_share": float(lower.max()),
         "C_U_min_share": None if np.isinf(upper.min()) else float(upper.min()),
-        "hold": bool((lower - slack <= 1).all() and (upper + slack >= 1).all()),
+        "hold": bool((lower - slack <= 1).all() and (upper + slack >= 1).all()) if len(path.flows) == 1 else None,
     }
 
 
@@ -179,12 +177,8 @@ def slack_bytes(trace: Trace) -> float:
 def compile_sender(stack: Stack, sender: str, path: Path, step_s: float, jitter_s: float | None = None) -> str | CompiledProgram:
     """Return a control of the stack as it is, and a program compiled with the D that the stack makes of the path's.
 
-    Args:
-        stack: the stack.
-        sender: one of its controls, a registered program, or a program's file.
-        path: the network.
-        step_s: length of a step.
-        jitter_s: D to assume instead; too small a one is unsound.
+    The sender is one of its controls, a registered program or a program's file; ``jitter_s`` is a D to assume instead, and too
+    small a one is unsound.
 
     Raises:
         UnknownNameError: for a name that neither knows.
@@ -222,19 +216,11 @@ def run_quic(
     log: bool = False,
     bypass: bool = True,
 ) -> QuicResult:
-    """Run senders of a stack, one per flow of the path.
+    """Run senders of a stack, one per flow of the path, on packets of its ``mss_bytes``.
 
-    Args:
-        stack: the stack.
-        senders: names of its controls, and compiled programs (:func:`compile_sender`).
-        path: the network; packets are of ``mss_bytes`` on the wire.
-        steps: length of the run, in steps of the smallest Rm / steps_per_rtt.
-        moves: (rows, 2 + 2 N) of an adversary; None: calm.
-        first_row: after which utilisation is measured; by default half of the run.
-        adversary: its name.
-        steps_per_rtt: steps of the grid per smallest Rm.
-        log: keep the first sender's qlog.
-        bypass: datagrams of the handshake bypass the link.
+    ``moves``, (rows, 2 + 2 N), are those of an adversary, by default a calm one; a step lasts the smallest Rm / steps_per_rtt;
+    utilisation is measured after ``first_row``, by default half of the run. ``log`` keeps the first sender's qlog; with
+    ``bypass`` datagrams of the handshake bypass the link.
 
     Raises:
         QuicError: if the stack closes a connection.
@@ -276,19 +262,9 @@ def make_run(
     log: bool = False,
     bypass: bool = True,
 ) -> QuicResult:
-    """Run senders of a stack by name; see ``ccenv quic run``.
+    """Run senders of a stack by name: as :func:`run_quic`, with the options of ``ccenv quic run``.
 
-    Args:
-        stack: its name.
-        senders: controls of the stack and belief programs, one per flow.
-        rate_mbps: rate of the link.
-        rtt_s: Rm.
-        jitter_s: D of the network; Rm by default.
-        buffer: with its unit, as ``--buffer``.
-        duration_s: of virtual time.
-        moves: a file of moves, whose path, buffer and length then hold; None: calm.
-        log: keep the first sender's qlog.
-        bypass: datagrams of the handshake bypass the link.
+    D is Rm by default, ``buffer`` has its unit, ``moves`` is a file of moves, whose path, buffer and length then hold.
     """
     chosen = get_stack(stack)
     if moves is not None:
@@ -309,28 +285,16 @@ def make_run(
         first_row, rows, name = steps // 2, None, "calm"
     step_s = make_grid(path, steps_per_rtt).dt_s
     compiled = [compile_sender(chosen, sender, path, step_s) for sender in senders]
-    _warn_of_small_buffer(compiled, path)
-    return run_quic(
-        chosen,
-        compiled,
-        path,
-        steps=steps,
-        moves=rows,
-        first_row=first_row,
-        adversary=name,
-        steps_per_rtt=steps_per_rtt,
-        log=log,
-        bypass=bypass,
-    )
-
-
-def _warn_of_small_buffer(senders: Sequence[str | CompiledProgram], path: Path) -> None:
-    drained_s = path.buffer_bytes / path.link_rate_Bps
-    for sender in senders:
-        if not isinstance(sender, str) and sender.jitter_s >= drained_s:
+    held_s = path.buffer_bytes / path.link_rate_Bps
+    for sender in compiled:
+        if not isinstance(sender, str) and sender.jitter_s >= held_s:
             warnings.warn(
-                f"{sender.name} assumes D of {1e3 * sender.jitter_s:g} ms; the buffer holds {1e3 * drained_s:g} ms, so it may "
+                f"{sender.name} assumes D of {1e3 * sender.jitter_s:g} ms; the buffer holds {1e3 * held_s:g} ms, so it may "
                 "never find C_U: expect losses",
                 CcenvWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
+    return run_quic(
+        chosen, compiled, path, steps=steps, moves=rows, first_row=first_row, adversary=name, steps_per_rtt=steps_per_rtt,
+        log=log, bypass=bypass,
+    )  # fmt: skip

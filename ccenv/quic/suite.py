@@ -143,7 +143,7 @@ def _stack_row(stack: Stack, name: str) -> dict[str, Any]:
     stored = stored_moves(name)
     game = QuicGame(stack, compile_sender(stack, name, stored.header.path, stored.header.dt_s), stored)
     search_moves(game, stack.search_runs, 0)
-    beliefs = [one["hold"] for result in results.values() for one in result.beliefs() if one is not None and "hold" in one]
+    beliefs = [one["hold"] for result in results.values() for one in result.beliefs() if one.get("hold") is not None]
     return row | {
         "searched": min(row["attacked"], game.worst.utilisation),
         "searched_runs": game.runs,

@@ -89,6 +89,7 @@ TABLES = {
     "interface-rewards": Table(interface.rewards),
     "kernel": Table(kernel.bands, ("kernel-bands.json",)),
     "live": Table(kernel.live),
+    "quic-v1": Table(suites.quic, ("quic-v1.json",)),
     "reproduction": Table(suites.reproduction),
     **{f"paper-{name}": Table(partial(suites.statements, suite=name)) for name in suites.papers()},
     **{name: Table(partial(suites.senders, suite=name), ("links.json",)) for name in ("cellular-v1", "leo-v1", "wifi-v1")},

@@ -64,6 +64,16 @@ def statements(suite: str) -> Rows:
     return rows
 
 
+def quic(record: Mapping[str, Any]) -> Rows:
+    """Return the suite quic-v1: shares of the link, and of pairs those of the first flow; ``none`` where nothing was run."""
+    heads = {
+        "calm_small": "calm, .5 BDP", "calm_large": "calm, 6 BDP", "attacked": "attacked", "searched": "searched",
+        "own_kind": "own kind", "against": "against", "late": "latecomer", "rtt_20_80": "RTT 20/80",
+    }  # fmt: skip
+    cells = [{head: "none" if row[key] is None else f"{row[key]:.3f}" for key, head in heads.items()} for row in record["rows"]]
+    return [{"in": row["stack"], "sender": row["sender"]} | one for row, one in zip(record["rows"], cells, strict=True)]
+
+
 BESIDE = "beside*"  # scenarios with another sender
 OWN = "[own]"
 DIGITS = 3

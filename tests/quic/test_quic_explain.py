@@ -126,6 +126,48 @@ def test_broken_logs_are_refused_in_one_line(content: bytes | str | None, words:
     assert words in told.err
 
 
+WRONG = [
+    ("time", -1e308, "an event without a time"),
+    ("packet_number", -1, "event 1 (transport:packet_sent) lacks what it must have"),
+    ("packet_number", 2**70, "event 1 (transport:packet_sent) lacks what it must have"),
+    ("length", 0, "event 1 (transport:packet_sent) lacks what it must have"),
+    ("length", 1e300, "event 1 (transport:packet_sent) lacks what it must have"),
+    ("length", float("nan"), "not valid JSON (NaN is not a number"),
+    ("frames", 7, "event 1 (transport:packet_sent) lacks what it must have"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "words"), WRONG)
+def test_a_wrong_value_is_refused_in_one_line(key: str, value: Any, words: str, tmp_path: Path, capsys: Capture) -> None:
+    log, file = events(), tmp_path / "a.qlog"
+    for place in (log[0], log[0]["data"], log[0]["data"]["header"], log[0]["data"]["raw"]):
+        if key in place:
+            place[key] = value
+    file.write_text(json.dumps({"qlog_version": "0.3", "traces": [{"events": log}]}), encoding="utf-8")
+    assert main(["quic", "explain", str(file), "--rtt", "20ms"]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+
+
+def test_order_odd_heads_and_endless_ranges_do_no_harm(tmp_path: Path, capsys: Capture) -> None:
+    """Events backwards, heads that are lists, an ACK of 2^62 packets; an Rm of nothing is refused."""
+    file, log = tmp_path / "a.qlog", events()
+    trace: dict[str, Any] = {"configuration": [1], "common_fields": [1], "events": log[::-1]}
+    for content in ({"events": log}, trace):
+        file.write_text(json.dumps({"qlog_version": "0.3", "traces": [content]}), encoding="utf-8")
+        told = explain(file, rtt_s=0.02, rate_mbps=12.0)
+        assert (told["legal"], told["acks"], told["least_D_ms_at_rate"]) == (True, 379, 0.0)
+    for event in log[600:]:
+        for frame in event["data"].get("frames", []):
+            if frame["frame_type"] == "ack":
+                frame["acked_ranges"] = [[0, 2**62]]
+    file.write_text(json.dumps({"qlog_version": "0.3", "traces": [{"events": log}]}), encoding="utf-8")
+    assert read_qlog(file).acks
+    assert main(["quic", "explain", str(file), "--rtt", "0"]) == 2
+    assert "Rm is 0 s; at least 1e-05 s is explained" in capsys.readouterr().err
+
+
 def test_a_huge_log_is_refused_unread(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "huge.qlog"
     with file.open("wb") as stream:

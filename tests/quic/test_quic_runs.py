@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from quic_runs import STEPS, random_moves, small_path, small_run
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
 from ccenv.quic.link import Queue, TokenLink, make_trace
-from ccenv.quic.run import slack_bytes
+from ccenv.quic.run import QuicResult, slack_bytes
 from ccenv.quic.stacks import STACKS
 
 
@@ -45,7 +47,7 @@ def test_the_link_is_legal_whatever_comes(seed: int) -> None:
     assert trace.S[-1].min() > 0
 
 
-MUTANTS = {
+MUTANTS: dict[str, Callable[[Trace], Trace]] = {
     "a stolen token": lambda t: replace(t, G=np.where(np.arange(len(t.G)) > 100, t.G - 6000, t.G)),
     "bytes out of nothing": lambda t: replace(t, S=t.S + np.where(np.arange(len(t.S)) > 100, 60_000, 0)[:, None]),
     "a smaller D": lambda t: replace(t, header=t.header.model_copy(update={"path": small_path(1.0, jitter_ms=2.5)})),
@@ -55,9 +57,53 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_checker_catches_mutants(name: str) -> None:
-    trace = play(random_moves(1), 1)
+@pytest.mark.parametrize("stack", [None, *(on(name) for name in STACKS)])
+def test_the_checker_catches_mutants(stack: str | None, name: str) -> None:
+    """Of random packets, and of the runs of each stack."""
+    trace = play(random_moves(1), 1) if stack is None else kept_run(stack).trace
+    assert check_trace(trace, slack_bytes=slack_bytes(trace)) == []
     assert check_trace(MUTANTS[name](trace), slack_bytes=slack_bytes(trace))
+
+
+@cache
+def kept_run(stack: str) -> QuicResult:
+    return small_run("cubic", small_path(1.0), stack=stack, moves=random_moves(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("D", 12), ("buffer_bytes", 15_000.0), ("buffer_bytes", 60_000.0), ("E", 30_000.0), ("served", 60_000.0)],
+)
+def test_a_link_with_one_wrong_field_breaks_a_law(name: str, value: float) -> None:
+    """The network itself is at fault, from a third of the run on: of the path are D 8 steps, and a buffer of 30,000 bytes."""
+    draw = np.random.default_rng(3)
+    link = TokenLink(small_path(), 8, np.array([[0.0, 1.0, 0.0, 0.0]]))
+    link.buffer_bytes = 30_000.0
+    link.path = link.path.model_copy(update={"buffer_bytes": 30_000.0})
+    queue = Queue(link, 1)
+    for k in range(STEPS):
+        if k == STEPS // 3:
+            setattr(link, name, value if name in ("D", "buffer_bytes") else getattr(link, name) + value)
+        queue.step([[(1500.0, None)] * int(draw.integers(0, 8))])
+    assert check_trace(make_trace(queue, 8, ["random"], "random"), slack_bytes=1500.0)
+
+
+@pytest.mark.slow
+@each_stack
+def test_a_thousand_runs_break_no_law(stack: str) -> None:
+    """Random moves, three buffers, one flow and two; the programs equal their twins at each ACK, and alone, their bounds hold."""
+    names = [*STACKS[stack].controls[:4], "cc_qdel", "cc_probe_drain"]
+    for seed in range(1000):
+        rtts_ms = ((20.0,), (20.0, 80.0))[seed % 7 == 0]
+        path = small_path((0.3, 1.0, 6.0)[seed % 3], rtts_ms=rtts_ms)
+        senders = [names[(seed + flow) % len(names)] for flow in range(len(rtts_ms))]
+        moves = random_moves(seed, 160)
+        if len(rtts_ms) == 2:
+            moves = np.hstack([moves[:, :3], moves[:, 2:3], np.zeros((len(moves), 2))])
+        result = small_run(senders, path, stack=stack, moves=moves, steps=160)
+        assert result.violations == [], (seed, senders)
+        assert result.difference() is None, (seed, senders)
+        assert all(one.get("hold") is not False for one in result.beliefs()), (seed, senders)
 
 
 @each_stack

@@ -59,6 +59,15 @@ def test_the_suite_writes_record_and_figure(tmp_path: Path, capsys: Capture, mon
     assert fresh == [{"stack": "packet engine", "sender": "reno", "again": True}]
 
 
+def test_the_figure_of_the_page_is_that_of_the_record(tmp_path: Path) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    record = suite.FORMAT.read(docs / "data" / "quic-v1.json")
+    suite.plot(record, tmp_path / "quic-v1.svg")
+    assert (tmp_path / "quic-v1.svg").read_bytes() == (docs / "images" / "quic-v1.svg").read_bytes()
+    assert all(row["legal"] is not False and row["twin"] is not False for row in record["rows"])
+    assert all(row["searched"] <= row["attacked"] for row in record["rows"] if row["stack"] in STACKS)
+
+
 def test_nothing_to_run_is_an_error(capsys: Capture, tmp_path: Path) -> None:
     assert main(["bench", "run", "quic-v1", "--only", "nginx/*", "--out", str(tmp_path)]) == 2
     assert "quic-v1: nothing to run" in capsys.readouterr().err

@@ -51,15 +51,6 @@ class ProgramControl(QuicCongestionControl):
         self.sent = self.delivered = self.lost = 0
         self._sender: Any = None
 
-    def take(self, now_us: int, rtt_us: int, delivered: int, lost: int, sent: int, in_flight: int, mss: int) -> tuple[int, int]:
-        """Ask the program; return the window in packets and the pacing rate in bytes/s."""
-        seen, state = Seen(now_us, rtt_us, delivered, lost, sent, max(0, in_flight), 0, 0, mss, 0), State()
-        function = self.library.ccenv_ack if self._sender is not None else self.library.ccenv_begin
-        if self._sender is None:
-            self._sender = ctypes.create_string_buffer(self.library.ccenv_sender_bytes())
-        function(self._sender, ctypes.byref(seen), ctypes.byref(state))
-        return int(state.cwnd), int(state.pacing)
-
     def on_packet_sent(self, *, packet: Any) -> None:
         """Count."""
         self.bytes_in_flight += packet.sent_bytes
@@ -86,11 +77,13 @@ class ProgramControl(QuicCongestionControl):
 
     def on_rtt_measurement(self, *, now: float, rtt: float) -> None:
         """Ask the program: aioquic calls this once per ACK, after the packets that it acknowledges."""
-        in_flight, delivered = -(-self.bytes_in_flight // self.size), self.delivered // self.size
-        cwnd, self.pacing_Bps = self.take(
-            int(now * 1e6 + 0.5), int(rtt * 1e6 + 0.5), delivered, self.lost, self.sent, in_flight, self.size
-        )
-        self.congestion_window = cwnd * self.size
+        counts = (self.delivered // self.size, self.lost, self.sent, max(0, -(-self.bytes_in_flight // self.size)))
+        seen, state = Seen(int(now * 1e6 + 0.5), int(rtt * 1e6 + 0.5), *counts, 0, 0, self.size, 0), State()
+        function = self.library.ccenv_ack if self._sender is not None else self.library.ccenv_begin
+        if self._sender is None:
+            self._sender = ctypes.create_string_buffer(self.library.ccenv_sender_bytes())
+        function(self._sender, ctypes.byref(seen), ctypes.byref(state))
+        self.congestion_window, self.pacing_Bps = state.cwnd * self.size, state.pacing
 
 
 class RatePacer:

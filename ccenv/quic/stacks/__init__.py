@@ -6,7 +6,7 @@ from ccenv.base.errors import unknown_name
 from ccenv.quic.stacks.aioquic import Aioquic
 from ccenv.quic.stacks.picoquic import Picoquic
 from ccenv.quic.stacks.quinn import Quinn
-from ccenv.quic.stacks.stack import Stack
+from ccenv.quic.stacks.stack import QuicError, Stack
 
 STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(), Picoquic(), Quinn())}
 
@@ -20,5 +20,6 @@ def get_stack(name: str) -> Stack:
     """
     if name not in STACKS:
         raise unknown_name("QUIC stack", name, STACKS)
-    STACKS[name].require()
+    if reason := STACKS[name].missing():
+        raise QuicError(reason)
     return STACKS[name]

@@ -31,9 +31,9 @@ _CLOCK = _Clock()
 class AioquicEnd:
     """A connection of aioquic; as the client it sends without end."""
 
-    def __init__(self, connection: Any) -> None:
-        """Take a connection, or a function that makes it at the first datagram."""
-        self.connection = connection
+    def __init__(self, connection: Any, logger: Any = None) -> None:
+        """Take a connection, or a function that makes it at the first datagram, and its qlog."""
+        self.connection, self.logger = connection, logger
         self.stream: int | None = None
 
     def receive(self, data: bytes, now_s: float) -> None:
@@ -72,19 +72,9 @@ class AioquicEnd:
         _CLOCK.now_s = now_s
         self.connection.handle_timer(now=now_s)
 
-
-class AioquicFlow(EventFlow):
-    """A flow of aioquic.
-
-    Attributes:
-        logger: the sender's qlog, None without one.
-    """
-
-    logger: Any = None
-
-    def qlog(self) -> bytes:
-        """Return the sender's log (JSON)."""
-        return super().qlog() if self.logger is None else json.dumps(self.logger.to_dict()).encode()
+    def qlog(self) -> bytes | None:
+        """Return its log (JSON)."""
+        return None if self.logger is None else json.dumps(self.logger.to_dict()).encode()
 
 
 class Aioquic(Stack):
@@ -131,6 +121,6 @@ class Aioquic(Stack):
         begin = lambda: QuicConnection(  # noqa: E731
             configuration=receiver, original_destination_connection_id=client.original_destination_connection_id
         )
-        flow = AioquicFlow(AioquicEnd(client), AioquicEnd(begin), settings)
-        flow.log, flow.logger = log, qlog
+        flow = EventFlow(AioquicEnd(client, qlog), AioquicEnd(begin), settings)
+        flow.log = log
         return flow

@@ -180,23 +180,16 @@ class PicoquicEnd:
             self.library.picoquic_free(self.context)
         self.context = None
 
+    def qlog(self) -> bytes | None:
+        """Return its log; ends the connection, which writes it."""
+        self.close()
+        return None if self.folder is None else next(FilePath(self.folder).glob("*.qlog")).read_bytes()
+
     def __del__(self) -> None:
         """Free the context and what it logged."""
         self.close()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class PicoquicFlow(EventFlow):
-    """A flow of picoquic."""
-
-    def qlog(self) -> bytes:
-        """Return the sender's log; ends the flow."""
-        end: Any = self.sender
-        if end.folder is None:
-            return super().qlog()
-        end.close()
-        return next(FilePath(end.folder).glob("*.qlog")).read_bytes()
 
 
 class Picoquic(Stack):
@@ -227,7 +220,7 @@ class Picoquic(Stack):
         library = _load()
         _check_places()
         sender, receiver = (PicoquicEnd(settings, sends) for sends in (True, False))
-        control, flow = settings.control, PicoquicFlow(sender, receiver, settings)
+        control, flow = settings.control, EventFlow(sender, receiver, settings)
         if isinstance(control, str):
             library.picoquic_set_default_congestion_algorithm_by_name(sender.context, _NAMES.get(control, control.encode()))
         else:

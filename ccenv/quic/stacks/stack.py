@@ -49,6 +49,9 @@ class Endpoint(Protocol):
     def on_timer(self, now_s: float) -> None:
         """Let the timers that are due fire."""
 
+    def qlog(self) -> bytes | None:
+        """Return its log, and end; None if none was kept."""
+
 
 @dataclass(frozen=True)
 class FlowSettings:
@@ -111,8 +114,8 @@ class EventFlow(Flow):
 
     def __init__(self, sender: Endpoint, receiver: Endpoint, settings: FlowSettings) -> None:
         """Begin; the sender's program, if any, reports to ``log``."""
-        self.sender, self.receiver, self.rtt_s = sender, receiver, settings.rtt_s
-        self._ends, self._handshake = (sender, receiver), LONG_HEADER if settings.bypass else 0
+        self._ends, self._rtt_s = (sender, receiver), settings.rtt_s
+        self._handshake = LONG_HEADER if settings.bypass else 0
         self._heap: list[tuple[float, int, int, Any]] = []
         self._sent: list[tuple[float, bytes]] = []
         self._timers: list[float | None] = [None, None]
@@ -144,7 +147,7 @@ class EventFlow(Flow):
         for data in self._ends[end].transmit(now_s):
             self.packets += 1
             if end == 1:
-                self._push(now_s + self.rtt_s, 0, data)
+                self._push(now_s + self._rtt_s, 0, data)
             elif data[0] & self._handshake:
                 self._push(now_s, 1, data)
             else:
@@ -157,8 +160,12 @@ class EventFlow(Flow):
     def deliver(self, packets: Sequence[bytes], now_s: float) -> None:
         """Let the receiver take packets and answer."""
         for data in packets:
-            self.receiver.receive(data, now_s)
+            self._ends[1].receive(data, now_s)
             self._pump(1, now_s)
+
+    def qlog(self) -> bytes:
+        """Return the sender's log, and end."""
+        return self._ends[0].qlog() or super().qlog()
 
 
 class Stack(ABC):
@@ -193,12 +200,6 @@ class Stack(ABC):
         except PackageNotFoundError:
             return f"{self.name} is not installed; {self.how}"
         return None if found == self.needed else f"{self.name} is {found}; {self.needed} is needed: {self.how}"
-
-    def require(self) -> None:
-        """Raise QuicError if the stack cannot run here."""
-        reason = self.missing()
-        if reason is not None:
-            raise QuicError(reason)
 
     def widened_s(self, jitter_s: float, step_s: float) -> float:
         """Return the D that a sender must assume: of the network, and what ACK policy, timers and the grid add."""
