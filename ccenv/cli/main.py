@@ -67,7 +67,7 @@ GROUPS: tuple[Group, ...] = (
         "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
     ),
     Group("quic", "ccenv.cli.quic", "Run senders of QUIC stacks in virtual time under legal networks.", "app"),
-    Group("sim", "ccenv.cli.compare", "Run an experiment packet by packet."),
+    Group("sim", "ccenv.cli.compare", "Run an experiment packet by packet.", "run_sim"),
     Group("links", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network, or on kinds of networks: a table and a figure."),
     Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),

@@ -30,6 +30,10 @@ def test_the_surface_is_small() -> None:
     assert len(options) <= 250
 
 
+def test_every_command_has_its_own_function() -> None:
+    assert len({command.callback for command in COMMANDS.values()}) == len(COMMANDS)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_and_setting_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     table = rows(command, COMMANDS[command])
