@@ -31,7 +31,7 @@ def test_the_surface_is_small() -> None:
 
 
 def test_every_command_has_its_own_function() -> None:
-    assert len({command.callback for command in COMMANDS.values()}) == len(COMMANDS)
+    assert len({inspect.unwrap(command.callback) for command in COMMANDS.values()}) == len(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
