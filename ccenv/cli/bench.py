@@ -64,7 +64,7 @@ def run(
 
     Exit code 1 if a sender from a file of yours failed; the others are played.
 
-    Example: ccenv bench run quick --agent runs/train/quick_sender
+    Example: ccenv bench run quick --agent runs/quick_sender-0
 
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """

@@ -54,7 +54,10 @@ TEMPLATES = {
     "reward": Template(
         "reward.py",
         "a reward for environments, from terms by name",
-        ("python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', reward='{file}').reset(seed=0)[0])\"",),
+        (
+            "python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', reward='{file}').reset(seed=0)[0])\"",
+            "ccenv train quick_sender environment.reward={file} ppo.rollouts=python total_steps=32768",
+        ),
     ),
     "signals": Template(
         "signals.py",

@@ -378,7 +378,7 @@ _READ_WHOLE = ("training",)
 """Keys of a config that name another config, in place of a group of settings."""
 
 EXAMPLES: dict[str, str] = {
-    "environment.adversary": "kind", "--against": "cubic", "--rtt": "40ms", "--jitter": "20ms",
+    "environment.adversary": "kind", "environment.reward": "mine.py", "--against": "cubic", "--rtt": "40ms", "--jitter": "20ms",
     "--name": "mine", "--stack": "aioquic", "--rate": "24mbps", "--buffer": "2bdp", "--adversary": "kind", "--chooser": "middle",
     "--tag": "classic",
     "--moves": "runs/attack/cubic/corners.moves.npz",
@@ -423,7 +423,8 @@ def _field_rows(model: type[BaseModel], above: str, source: Source) -> list[Row]
         group = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if group is not None and key not in _READ_WHOLE:
             out += _field_rows(group, f"{key}.", source)
-            continue
+            if len(kinds) == 1:
+                continue
         default = None if field_.is_required() else field_.get_default(call_default_factory=True)
         value = EXAMPLES.get(key, "") if above else ""
         value = value or _example(kinds, default) or _shipped_example(source.configs, key) or EXAMPLES.get(name, "")

@@ -97,7 +97,9 @@ def property_command(
     samples: SamplesOption = None,
     setting: SettingOption = None,
     at_least: Annotated[str | None, typer.Option(help="Threshold of utilisation, as a fraction.")] = None,
-    at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D), Rm, MSS, steps or C*Rm.")] = None,
+    at_most: Annotated[
+        str | None, typer.Option(help="Threshold; unit by property: C(Rm+D), rtt Rm, loss MSS, loss_amount C*Rm.")
+    ] = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
     jobs: JobsOption = 1,
     recheck: RecheckOption = None,

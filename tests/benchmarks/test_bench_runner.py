@@ -5,13 +5,14 @@ import os
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 from small_suite import small, small_suite, write_suite
 
 from ccenv.base.config import validate
-from ccenv.base.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.base.errors import CcenvError, CcenvWarning, EngineError, InputError, UnknownNameError
 from ccenv.base.foreign import parse_json
 from ccenv.benchmarks.cells import curve as cells
 from ccenv.benchmarks.cells.cell import agent_player
@@ -108,6 +109,18 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(
     last = run_suite(small_suite(), folder, pictures=False)
     assert last["complete"]
     assert len(played) == len(set(played)) == 16
+    assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
+
+
+def test_cells_of_older_code_are_told_and_played_again(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "older"
+    copytree(finished, folder)
+    code = records_of(folder)[0]["code_sha256"]
+    lines = [record | {"key": "0" * 32, "code_sha256": "0" * 64} for record in records_of(folder)[:2]]
+    (folder / CELLS).write_text("".join(json.dumps(record) + "\n" for record in [*lines, *records_of(folder)[2:]]))
+    with pytest.warns(CcenvWarning, match="older: 2 finished cells are of older code"):
+        assert run_suite(small_suite(), folder, pictures=False)["complete"]
+    assert {record["code_sha256"] for record in records_of(folder)} == {code}
     assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -11,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.config import shipped_names, validate
-from ccenv.base.errors import CcenvError, EngineError, InputError, shown, unknown_name
+from ccenv.base.errors import CcenvError, CcenvWarning, EngineError, InputError, shown, unknown_name
 from ccenv.base.files import plain
 from ccenv.base.foreign import as_path
 from ccenv.base.provenance import machine, now, versions
@@ -112,6 +113,10 @@ def run_suite(
         earlier = (folder.stored or {}).get("agents", [])
         finished = open_cells(folder)
         stored = {record["key"]: record for record in finished.lines}
+        codes = {cell.code for cell in cells}
+        if older := sum(record.get("code_sha256") not in codes for record in finished.lines):
+            text = f"{out}: {older} finished cells are of older code (a statement they reach has changed) and count as missing"
+            warnings.warn(text, CcenvWarning, stacklevel=2)
         unfinished = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
         progress(done, done + len(unfinished))

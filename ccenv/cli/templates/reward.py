@@ -12,4 +12,4 @@ def reward(terms: Any) -> float:
         terms: by name, as docs/interface.md lists them: throughput, utilisation, delay, delay_log2, queue, loss, power, jain, ...
     """
     excess = max(0.0, terms.delay - 0.5)  # of the propagation RTT; half of it is free
-    return float(terms.throughput - 2.0 * excess * excess - 5.0 * terms.loss)
+    return float(terms.throughput - 0.5 * excess * excess - terms.loss)
