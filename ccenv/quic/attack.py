@@ -85,13 +85,8 @@ def attack_quic(
 ) -> dict[str, Any]:
     """Attack a sender of a stack.
 
-    Args:
-        stack: its name.
-        sender: a control of the stack, or a belief program.
-        search: also search against the stack itself, from the stored moves on.
-        budget_s: CPU time of the search, from which the number of runs follows by the time of the first ones.
-        seed: of the search.
-        told: receives the runs played and planned.
+    With ``search`` also against the stack itself, from the stored moves on; the number of runs follows from the CPU time of one.
+    ``told`` receives the runs played and planned.
 
     Returns:
         dict: the JSON object of ``ccenv quic attack``: utilisation without and under the moves, and whether all runs were legal.

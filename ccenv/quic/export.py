@@ -30,15 +30,9 @@ def export_quic(
     jitter_s: float = 0.0,
     chooser: str | PolicySender | None = None,
 ) -> str:
-    """Write what a program needs in a stack.
+    """Write what a program or a contract needs in a stack; the stack's ACK policy and timers are added to D.
 
-    Args:
-        target: ``quic:`` and the name of a stack.
-        program: the program, or a contract.
-        suffix: ``.c`` for its C, with picoquic's adapter for picoquic; ``.py`` (aioquic) or ``.rs`` (quinn) for the adapter.
-        rtt_s: Rm if known.
-        jitter_s: D of the network; the stack's ACK policy and timers are added.
-        chooser: of a contract.
+    The suffix ``.c`` is for its C, with picoquic's adapter for picoquic, ``.py`` (aioquic) and ``.rs`` (quinn) for the adapter.
 
     Raises:
         UnknownNameError: for an unknown target.
