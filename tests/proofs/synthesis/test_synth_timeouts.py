@@ -38,6 +38,7 @@ from ccenv.proofs.synthesis.query.query import BeliefSpec, Query, load_query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER
 from ccenv.proofs.synthesis.result import result
 from ccenv.proofs.synthesis.run import solve_query, start, trace_of_view, view_of_trace
+from ccenv.proofs.synthesis.search import groups
 from ccenv.proofs.synthesis.search.cegis import cegis, make_candidate
 from ccenv.proofs.synthesis.search.groups import GroupTask
 from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
@@ -193,7 +194,7 @@ def test_undecided_classes_are_asked_again_with_a_larger_limit(tmp_path: Path, m
         query = load_query("quick")
         return query.model_copy(update={"limits": query.limits.model_copy(update={"call_s": call_s})})
 
-    monkeypatch.setattr(run_module, "decide_group", gives_up)
+    monkeypatch.setattr(groups, "decide_group", gives_up)
     run = start(limited(1.0), tmp_path)
     solve_query(run)
     assert not result(run)["complete"]
