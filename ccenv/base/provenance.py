@@ -149,7 +149,7 @@ class _Code:
             text = module_source(name)
             if text is not None:
                 key = hashlib.sha256(text).hexdigest()
-                self._used[key] = self._stored.get(key) or _index(text)
+                self._used[key] = self._stored.get(key) or _index(text, name)
             self._modules[name] = None if text is None else self._used[key]
         return self._modules[name]
 
@@ -180,9 +180,9 @@ class _Code:
                 write_atomic(self._file, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
 
-def _index(text: bytes) -> dict[str, Any]:
+def _index(text: bytes, module: str) -> dict[str, Any]:
     """Return the statements of a file: hash, names and references of each, and what is defined and imported at its top."""
-    body = [node for node in ast.parse(text).body if not _is_aside(node)]
+    body = [node for node in ast.parse(text, module).body if not _is_aside(node)]
     imports: dict[str, str] = {}
     for node in body:
         imports.update(_imports(node))
