@@ -83,7 +83,9 @@ def settings_of(function: Callable[..., Any] | None, names: Sequence[str], more:
     """
     fields: dict[str, Any] = {}
     if function is not None:
-        parameters, meanings = inspect.signature(function).parameters, read_meanings(inspect.getdoc(function) or "")
+        parameters, meanings = inspect.signature(function).parameters, dict[str, str]()
+        for one in reversed(inspect.getmro(function) if inspect.isclass(function) else (function,)):
+            meanings |= read_meanings(inspect.getdoc(one) or "")
     for name in names:
         annotation = get_type_hints(function)[name]
         fields[name] = (annotation, Field(parameters[name].default, description=meanings.get(name, "")))

@@ -379,8 +379,11 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
     """Check a trace against every law of its model.
 
     Returns the first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace.
-    ``tolerance``, in [0, 1), is beyond float64's resolution and relative to the bytes at stake; for the link rate to those of one
-    step. ``slack_bytes`` is tolerated at every row: the difference between whole packets and the fluid of the laws.
+
+    Args:
+        trace: its curves in bytes, with the name of its model.
+        tolerance: in [0, 1), beyond float64's resolution, relative to the bytes at stake; for the link rate to those of one step.
+        slack_bytes: tolerated at every row: the difference between whole packets and the fluid of the laws.
 
     Raises:
         InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
