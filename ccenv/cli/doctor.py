@@ -160,10 +160,11 @@ def _check_solver() -> Check:
 
 
 def _check_live() -> Iterator[Check]:
-    """Check the requirements of live runs and of loading exported programs."""
+    """Check the requirements of live runs, in real and in virtual time, and of loading exported programs."""
     from ccenv.live import live_needs
+    from ccenv.live.virtual.run import virtual_needs
 
-    for need in live_needs(bpf=True):
+    for need in [*live_needs(bpf=True), *virtual_needs()]:
         yield Check(need.name, OK if need.ok else MISSING, need.found, need.advice)
 
 

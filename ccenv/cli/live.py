@@ -15,10 +15,13 @@ from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, 
 from ccenv.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.live import LiveResult
+    from ccenv.live import LiveResult, LiveScenario
 
 EXIT_NOT_VALID = 1
 DOCS = "Run again or see docs/live.md"
+VirtualOption = Annotated[
+    bool, typer.Option("--virtual", help="On user-mode Linux in virtual time: repeatable, faster, without root.")
+]
 
 
 class _Scenarios(TyperGroup):
@@ -46,18 +49,19 @@ app = typer.Typer(
 def run(
     scenario: Annotated[str, argument("SCENARIO", "YAML file or shipped name (ccenv list configs).", configs("live"))],
     *,
+    virtual: VirtualOption = False,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw it, with --beside both, into a .png or .svg file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz) for `ccenv trace check`.")] = None,
     set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Run a scenario in real time; `ccenv live SCENARIO` is short for it.
+    """Run a scenario in real time, or in virtual time; `ccenv live SCENARIO` is short for it.
 
     Exit code 1 if the run is not valid: packets were written late, so it is no evidence about its senders. Such a run is
     repeated; the answer has the number of the try and the outcomes of the earlier ones.
 
-    Example: ccenv live reno_hold --json; ccenv live run cubic_hold -s duration_s=5s -s control=true
+    Example: ccenv live reno_hold --json; ccenv live cubic_beside_bbr --virtual; ccenv live run reno_hold -s duration_s=5s
     """
     from ccenv.live import load_live_scenario, valid_run
     from ccenv.live.comparison import plot_beside, simulate_live
@@ -69,9 +73,17 @@ def run(
         from ccenv.live import read_live_scenario
 
         tested = read_live_scenario({**tested.model_dump(), **changed}, tested.name)
-    tries, control = held["tries"], held["control"]
-    controls = [(name, valid_run(one, tries).summary()) for name, one in control_scenarios(tested)] if control else []
-    result = valid_run(tested, tries)
+    control = held["control"]
+
+    def play(one: LiveScenario) -> LiveResult:
+        if not virtual:
+            return valid_run(one, held["tries"])
+        from ccenv.live.virtual.run import run_virtual
+
+        return run_virtual(one, cpu_s=held["cpu_s"])
+
+    controls = [(name, play(one).summary()) for name, one in control_scenarios(tested)] if control else []
+    result = play(tested)
     if trace is not None:
         result.trace().save(trace)
     summary = result.summary()
@@ -186,6 +198,8 @@ def _print(result: LiveResult, summary: dict[str, Any]) -> None:
     print_table(f"{summary['name']}: {summary['duration_s']:g} s, live", columns, rows)
     emulator, link = summary["emulator"], summary["links"][0]
     error = emulator["release_error_us"]
+    if "hash" in summary:
+        print_text(f"{summary['simulated_s_per_cpu_s']:g} simulated s per CPU s; hash {summary['hash'][:16]}")
     print_text(
         f"link used {link['utilisation']:.3f}; {emulator['device']}, {emulator['privileges']}, Linux {emulator['kernel']}; "
         f"release error p50 {error['p50']:g} us, p99 {error['p99']:g} us, max {error['max']:g} us"

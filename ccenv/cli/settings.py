@@ -160,6 +160,7 @@ SOURCES: dict[str, Source] = {
             "control": _own(bool, False, "first without jitter; two flows again in swapped roles"),
             "seed": _own(int | None, None, "of the emulator's random numbers, instead of the scenario's"),
             "duration_s": _own(float | None, None, "instead of the scenario's"),
+            "cpu_s": _own(float | None, None, "limit of a virtual guest's CPU time; by default 30 s and .05 s per Mbit"),
         }
     ),
     "live attack": Source(

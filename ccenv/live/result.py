@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -246,7 +247,18 @@ class LiveResult:
         for flow, recording in zip(summary["flows"], self.recordings, strict=True):
             if recording is not None:
                 flow["program"] = recording.summary(link, size)
-        return {"valid": self.valid, "why_not_valid": list(self.why_not_valid), **summary, "emulator": emulator}
+        head = {"valid": self.valid, "why_not_valid": list(self.why_not_valid)}
+        return {**head, **(self._virtual(summary["flows"]) if "cpu_s" in self.header else {}), **summary, "emulator": emulator}
+
+    def _virtual(self, flows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return what only virtual runs have: a hash of all packets and logs, shares, simulated seconds per CPU second."""
+        logs = (self.run.packet_log, self.run.flow_log, self.run.link_log)
+        total = sum(flow["throughput_mbps"] for flow in flows)
+        return {
+            "hash": hashlib.sha256(b"".join(log.tobytes() for log in logs if log is not None)).hexdigest(),
+            "shares": [flow["throughput_mbps"] / total if total else None for flow in flows],
+            "simulated_s_per_cpu_s": round(self.scenario.duration_s / self.header["cpu_s"], 3),
+        }
 
     def beliefs(self, flow: int) -> np.ndarray:
         """Return beliefs and decisions of a flow's exported program, records of ``ccenv.live.system.loader.RECORD_DTYPE``.

@@ -73,13 +73,7 @@ def run_live(
         InputError: if the scenario is not valid.
         LiveError: for a part that is not emulated, a sender that the kernel does not have, or a missing requirement.
     """
-    if isinstance(scenario, Mapping):
-        scenario = read_live_scenario(scenario)
-    elif not isinstance(scenario, LiveScenario):
-        scenario = load_live_scenario(os.fspath(scenario))
-    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
-    if changed:
-        scenario = read_live_scenario({**scenario.model_dump(), **changed}, scenario.name)
+    scenario = as_scenario(scenario, duration_s, seed)
     require_live()
     ring_size(scenario)
     senders = make_senders(scenario)
@@ -89,6 +83,18 @@ def run_live(
         for index, sender in enumerate(senders)
     ]
     return LiveResult.of(scenario, header, arrays, recordings)
+
+
+def as_scenario(
+    scenario: LiveScenario | Mapping[str, Any] | str | os.PathLike[str], duration_s: float | None, seed: int | None
+) -> LiveScenario:
+    """Return a scenario from what ``run_live`` takes."""
+    if isinstance(scenario, Mapping):
+        scenario = read_live_scenario(scenario)
+    elif not isinstance(scenario, LiveScenario):
+        scenario = load_live_scenario(os.fspath(scenario))
+    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
+    return read_live_scenario({**scenario.model_dump(), **changed}, scenario.name) if changed else scenario
 
 
 def count_tries(scenario: LiveScenario) -> int:
@@ -164,11 +170,12 @@ def _make_error(answer: dict[str, str]) -> LiveError:
 def warm_up() -> None:
     """Compile the emulator in advance. Needs no devices."""
     from ccenv.live.emulator.build import make_memory
+    from ccenv.live.emulator.layout import GIVEN
     from ccenv.live.emulator.loop import run_until
 
     flow = {"sender": "cubic", "rtt_ms": 20}
     scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]})
-    run_until(make_memory(scenario, -1, -1, 0, virtual=True), -1e7)
+    run_until(make_memory(scenario, -1, -1, 0, GIVEN), -1e7)
 
 
 PRIORITY = 50  # of SCHED_FIFO
@@ -231,7 +238,7 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     records = {f"records{index}": program.written() for index, program in enumerate(programs) if program is not None}
     if statistics_fd >= 0:
         os.close(statistics_fd)
-    return _pack_result(header, memory, records)
+    return _pack_result(header, run_arrays(memory) | records)
 
 
 def _load_program(index: int, request: dict[str, Any]) -> Program | None:
@@ -282,21 +289,23 @@ def _become_realtime() -> bool:
     return True
 
 
-def _pack_result(header: dict[str, Any], memory: Any, records: dict[str, np.ndarray]) -> bytes:
+def run_arrays(memory: Any) -> dict[str, np.ndarray]:
+    """Return what a result is made of (``LiveResult.of``)."""
     run = memory.run[0]
-    rows = min(int(run["event_rows"]), len(memory.events))
-    arrays = {
+    return {
         "run": memory.run,
         "flows": memory.flows,
         "flow_log": memory.flow_log,
         "link_log": memory.link_log,
-        "events": memory.events[:rows],
+        "events": memory.events[: min(int(run["event_rows"]), len(memory.events))],
         "errors": np.flatnonzero(memory.errors),
         "error_counts": memory.errors[memory.errors > 0],
         "stalls": memory.stalls,
         "tokens": memory.tokens[: int(run["steps"]) + 1],
-        **records,
     }
+
+
+def _pack_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     return buffer.getvalue()

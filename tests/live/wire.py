@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.engine.packet.layout import ordered
 from ccenv.live.emulator.build import make_memory
-from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT
+from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT, GIVEN
 from ccenv.live.emulator.loop import turn
 from ccenv.live.result import token_trace
 from ccenv.live.scenario import LiveScenario, read_live_scenario
@@ -71,7 +71,7 @@ class Wire:
         self._ends = [end for pair in pairs for end in pair]
         for end in self._ends:
             end.setblocking(False)
-        self.memory = make_memory(wanted, self._ends[1].fileno(), self._ends[2].fileno(), 0, virtual=True)
+        self.memory = make_memory(wanted, self._ends[1].fileno(), self._ends[2].fileno(), 0, GIVEN)
         self.there: list[tuple[float, bytes]] = []
         self.here: list[tuple[float, bytes]] = []
         self.now_s = 0.0

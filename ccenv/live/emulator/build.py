@@ -54,10 +54,10 @@ MAX_EVENT_ROWS = 20_000_000
 BEFORE_S = 0.15  # for the handshakes, besides three RTTs
 
 
-def make_memory(scenario: LiveScenario, near: int, far: int, header_bytes: int, virtual: bool = False) -> Memory:
+def make_memory(scenario: LiveScenario, near: int, far: int, header_bytes: int, virtual: int = 0) -> Memory:
     """Return the initial memory of a run between the senders' and the receivers' end (file descriptors).
 
-    ``header_bytes`` precede the IP header of a packet; with ``virtual`` the caller gives the time (tests).
+    ``header_bytes`` precede the IP header of a packet; ``virtual`` is 0 in real time, or GIVEN or STAMPED.
     """
     n, link = len(scenario.flows), scenario.links[0]
     ring = ring_size(scenario)
@@ -115,7 +115,7 @@ def make_memory(scenario: LiveScenario, near: int, far: int, header_bytes: int, 
     run["n_flows"], run["model"], run["seed"] = n, MODELS[scenario.model], scenario.seed
     run["mss_bytes"], run["link_rate_Bps"] = scenario.mss_bytes, link.rate_Bps
     run["link_delay_s"], run["buffer_bytes"] = link.delay_s, _buffer_bytes(scenario)
-    run["near_fd"], run["far_fd"], run["header_bytes"], run["virtual"] = near, far, header_bytes, int(virtual)
+    run["near_fd"], run["far_fd"], run["header_bytes"], run["virtual"] = near, far, header_bytes, virtual
     run["step_s"], run["end_s"], run["log_s"] = step_s, scenario.duration_s, scenario.log_s
     run["n_free"], run["busy_until_s"] = slots, -math.inf
     for name, array in (

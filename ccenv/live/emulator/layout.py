@@ -17,6 +17,7 @@ from ccenv.base.kernels.decorator import kernel
 
 CBR_DELAY, CCAC = 0, 1
 MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
+GIVEN, STAMPED = 1, 2  # times of a run that is not in real time
 NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # adversary of the network
 
 SLOT_BYTES = 2048  # of a packet with its headers
@@ -38,7 +39,7 @@ RUN_DTYPE = np.dtype(
         ("far_fd", "<i8"),  # device of the receivers
         ("header_bytes", "<i8"),  # before the IP header
         ("base_ns", "<i8"),  # clock at time 0
-        ("virtual", "<i8"),  # 1: the caller gives the time, for tests
+        ("virtual", "<i8"),  # GIVEN: the caller gives the time; STAMPED: packets of a guest carry theirs
         ("play_kind", "<i8"),
         ("play_s", "<f8"),  # between two decisions of an adversary
         ("play_steps", "<i8"),  # decisions taken

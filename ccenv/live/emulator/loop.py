@@ -33,6 +33,7 @@ from ccenv.live.emulator.layout import (
     RECV,
     SEND,
     SLOT_BYTES,
+    STAMPED,
     UNKNOWN,
     WRITE,
     as_int,
@@ -118,7 +119,10 @@ def judge_turn(m, now_s):
     run.jump_s = 0.0
 
 
-IPV4, TCP = 4, 6
+IPV4, TCP, UDP = 4, 6, 17
+HELLO, REPORT_BYTES = 0xFFFF, 16 + INFO_BYTES  # of virtual/agent.c
+SOURCE_AT = 6  # of the hardware address in a packet of a guest
+AFTER_S = 0.002  # from the end of a virtual run to the last report
 CHUNK_BYTES = 16_384  # that an application writes at a time
 SINK_BYTES = 1 << 20
 QUIET = 0x4000 | 0x40  # MSG_NOSIGNAL, MSG_DONTWAIT
@@ -155,11 +159,72 @@ def read_packet(m, fd):
 
 
 @kernel
+def sent_ns(m, slot):
+    """Return when a guest has sent a packet (virtual/clock.c)."""
+    time_ns = np.int64(0)
+    for j in range(6):
+        time_ns |= np.int64(m.slab[slot, SOURCE_AT + j]) << 8 * j
+    return time_ns
+
+
+@kernel
+def read_guest(m):
+    """Read the packets that a guest has sent since its last question, each at its time."""
+    run = m.run[0]
+    for end in range(2):
+        for _ in range(m.wait[end]):
+            if run.n_free == 0:
+                run.overruns += 1
+                break
+            slot, length = read_packet(m, run.near_fd if end == 0 else run.far_fd)
+            if length <= 0:
+                break
+            time_s = (sent_ns(m, slot) - run.base_ns) * 1e-9
+            if end == 0:
+                take_forward(m, slot, length, time_s)
+            else:
+                take_back(m, slot, length, time_s)
+
+
+@kernel
+def fill_info(m, i, log):
+    """Write m.info, a TCP_INFO of flow i, into a row of the log."""
+    run, words = m.run[0], m.info.view(np.uint32)
+    full = run.mss_bytes / m.flows[i].segment_bytes
+    pacing = float(m.info.view(np.uint64)[INFO_PACING // 2])
+    log.cwnd_bytes = words[INFO_CWND] * run.mss_bytes
+    log.rate_Bps = pacing * full if pacing < 1.8e19 else np.inf
+    inflight = float(words[INFO_UNACKED]) + words[INFO_RESENT] - words[INFO_SACKED] - words[INFO_LOST]
+    log.inflight_bytes = max(0.0, inflight) * run.mss_bytes
+    log.rtt_s = words[INFO_RTT] * 1e-6
+    log.resent_bytes = words[INFO_RETRANSMITTED] * run.mss_bytes
+    log.found_lost_bytes = log.resent_bytes
+    log.timeouts = float(words[INFO_TIMEOUTS] & 0xFFFF)
+
+
+@kernel
+def take_report(m, slot, length):
+    """Take a datagram of the agent of a virtual run: the hello sets time 0, others have a TCP_INFO (virtual/agent.c)."""
+    run, at = m.run[0], m.run[0].header_bytes
+    if length < at + 28 + REPORT_BYTES or m.slab[slot, at] != 0x45 or m.slab[slot, at + 9] != UDP:
+        return
+    words = m.slab[slot, at + 28 : at + 28 + REPORT_BYTES].copy().view(np.uint32)
+    flow, row = words[0], words[1]
+    if flow == HELLO:
+        run.base_ns = sent_ns(m, slot) + (np.int64(words[2]) | np.int64(words[3]) << 32)
+    elif flow < run.n_flows and row < m.flow_log.shape[0]:
+        m.info.view(np.uint32)[: INFO_BYTES // 4] = words[4:]
+        fill_info(m, flow, m.flow_log[row, flow])
+
+
+@kernel
 def take_forward(m, slot, length, now_s):
     """Take a packet from a sender: data go to the link, packets without data bypass it."""
     run = m.run[0]
     i = flow_of(m, slot, length, 0)
     if i < 0:
+        if run.virtual == STAMPED:
+            take_report(m, slot, length)
         give_back(m, slot)
         return
     fl = m.flows[i]
@@ -221,6 +286,9 @@ def take_back(m, slot, length, now_s):
 def read_devices(m, now_s):
     """Read the waiting packets at both ends."""
     run = m.run[0]
+    if run.virtual == STAMPED:
+        read_guest(m)
+        return
     for _ in range(BURST):
         if run.n_free == 0:
             run.overruns += 1
@@ -243,9 +311,10 @@ def read_devices(m, now_s):
 def write_packet(m, fd, slot, due_s, now_s):
     """Write a packet to a device and record its delay."""
     run = m.run[0]
-    at_s = now_s if run.virtual == 1 else clock_s(m)
+    at_s = now_s if run.virtual > 0 else clock_s(m)
     length = run.header_bytes + word_at(m, slot, run.header_bytes + 2, 2)
-    call_c(m.calls[WRITE], fd, run.slab_at + slot * SLOT_BYTES, length, 0, 0)
+    if call_c(m.calls[WRITE], fd, run.slab_at + slot * SLOT_BYTES, length, 0, 0) < 0 and run.virtual == STAMPED:
+        run.overruns += 1
     note_error(m, at_s - due_s)
     give_back(m, slot)
 
@@ -317,7 +386,7 @@ def run_applications(m, now_s):
 
 @kernel
 def sample(m, i, log):
-    """Write the kernel's TCP_INFO of flow i into a row of the log; a closed flow keeps its last counts."""
+    """Write the kernel's TCP_INFO of flow i and the counts into a row of the log; a closed flow keeps its last counts."""
     run, fl = m.run[0], m.flows[i]
     if fl.open == 1:
         words = m.info.view(np.uint32)
@@ -325,16 +394,7 @@ def sample(m, i, log):
         words[INFO_TIMEOUTS] = 0
         status = call_c(m.calls[GETSOCKOPT], fl.sender_fd, IPPROTO_TCP, TCP_INFO, run.info_at, run.info_at + INFO_BYTES)
         if as_int(status) == 0:
-            full = run.mss_bytes / fl.segment_bytes
-            pacing = float(m.info.view(np.uint64)[INFO_PACING // 2])
-            log.cwnd_bytes = words[INFO_CWND] * run.mss_bytes
-            log.rate_Bps = pacing * full if pacing < 1.8e19 else np.inf
-            inflight = float(words[INFO_UNACKED]) + words[INFO_RESENT] - words[INFO_SACKED] - words[INFO_LOST]
-            log.inflight_bytes = max(0.0, inflight) * run.mss_bytes
-            log.rtt_s = words[INFO_RTT] * 1e-6
-            log.resent_bytes = words[INFO_RETRANSMITTED] * run.mss_bytes
-            log.found_lost_bytes = log.resent_bytes
-            log.timeouts = float(words[INFO_TIMEOUTS] & 0xFFFF)
+            fill_info(m, i, log)
     log.sent_bytes = fl.transmissions * run.mss_bytes
     log.dropped_bytes = fl.dropped_bytes
     log.random_lost_bytes = fl.random_lost_bytes
@@ -413,3 +473,18 @@ def run_until(m, until_s):
         m.wait[0] = 0
         m.wait[1] = np.int64(wait_s * 1e9)
         call_c(m.calls[PPOLL], run.poll_at, m.polls.shape[0], run.wait_at, 0, 0)
+
+
+@kernel(nogil=True)
+def serve(m, question_fd, answer_fd):
+    """Run in the virtual time of a guest, which gives its time and waits for that of the next call (virtual/clock.c)."""
+    run = m.run[0]
+    question, answer = np.zeros(3, np.int64), np.zeros(1, np.int64)
+    while call_c(m.calls[READ], question_fd, question.ctypes.data, 24, 0, 0) == 24:
+        now_s = (question[0] - run.base_ns) * 1e-9
+        if now_s > run.end_s + AFTER_S:
+            return
+        m.wait[:] = question[1:]
+        next_s = turn(m, now_s)
+        answer[0] = run.base_ns + np.int64(next_s * 1e9) + 1 if next_s < 1e9 else -1
+        call_c(m.calls[WRITE], answer_fd, answer.ctypes.data, 8, 0, 0)

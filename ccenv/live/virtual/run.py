@@ -1,0 +1,297 @@
+"""Runs of a scenario on user-mode Linux in virtual time: requirements, the guest's programs and files, the run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.kernels.cache import cache_folder
+from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes
+from ccenv.live.emulator.layout import STAMPED
+from ccenv.live.emulator.loop import serve
+from ccenv.live.requirements import Needs
+from ccenv.live.result import LiveResult
+from ccenv.live.run import SMALLEST_BUFFER_BYTES, as_scenario, run_arrays
+from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
+from ccenv.live.system.spaces import ETHERNET_BYTES, SO_SNDBUFFORCE, enlarge
+
+KERNEL, RELEASES, MODULES = "linux.uml", ("6.1.",), Path("/usr/lib/uml/modules")
+INSTALL = "apt install user-mode-linux gcc libc6-dev (Debian 12, x86-64)"
+BUILT_IN = ("reno", "cubic")
+CLOCK_NS, TRAP_NS = 200, 1000  # what a reading of the clock and a trap cost the guest, on average
+CPU_S, CPU_S_PER_MBIT = 30.0, 0.05  # limit of a guest's CPU time: a constant, and per Mbit that the link could carry
+MEMORY_MIB = 192
+SOCKET_BYTES = 64 << 20
+SOURCES = Path(__file__).parent
+NO_PERSONALITY, NEVER_DUE = 81, 82  # exit codes of clock.c
+_COMPILED = {
+    "clock.c": ("-shared", "-fPIC"),
+    "agent.c": ("-static",),
+}
+_OPTIONS = (
+    "quiet", "con=null", "con0=null,fd:1", "console=tty0", "norandmaps", "lpj=4000000",
+    "initcall_blacklist=raid6_select_algo,calibrate_xor_blocks",
+    *(f"vec{end}:transport=fd,fd={200 + end},mac=02:cc:0e:00:00:01,depth=64" for end in range(2)),
+)  # fmt: skip
+
+
+def virtual_needs() -> list[Needs]:
+    """Return the requirements of virtual runs."""
+    return [_find_kernel(), _find_compiler(), _find_folder()]
+
+
+def controls() -> tuple[str, ...]:
+    """Return the congestion controls of the guest's kernel, without those that it does not have here."""
+    found = MODULES.glob(f"{_find_kernel().found.removeprefix('user-mode Linux ')}/kernel/net/ipv4/tcp_*.ko")
+    return (*BUILT_IN, *sorted(file.stem.removeprefix("tcp_") for file in found if not file.stem.endswith("_diag")))
+
+
+@cache
+def _find_kernel() -> Needs:
+    name = "virtual kernel"
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return Needs(name, False, f"{platform.system()} on {platform.machine()}", "virtual runs need Linux on x86-64")
+    program = shutil.which(KERNEL)
+    if program is None:
+        return Needs(name, False, "no user-mode Linux", INSTALL)
+    try:
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return Needs(name, False, f"{program} does not start", INSTALL)
+    if not version.startswith(RELEASES):
+        return Needs(name, False, f"user-mode Linux {version[:40]!r}", f"virtual runs are held to 6.1: {INSTALL}")
+    return Needs(name, True, f"user-mode Linux {version}")
+
+
+def _find_compiler() -> Needs:
+    compiler = shutil.which("cc")
+    return Needs("virtual compiler", compiler is not None, compiler or "no C compiler", "" if compiler else INSTALL)
+
+
+def _find_folder() -> Needs:
+    for folder in (os.environ.get("TMPDIR"), "/dev/shm", tempfile.gettempdir()):  # the guest's memory is a file there
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK):
+            runs = not os.statvfs(folder).f_flag & os.ST_NOEXEC
+            if runs or folder == os.environ.get("TMPDIR"):
+                advice = "" if runs else "set TMPDIR to a folder whose file system allows programs (no noexec)"
+                return Needs("virtual memory", runs, folder if runs else f"{folder} is mounted noexec", advice)
+    return Needs("virtual memory", False, "no folder that may hold programs", "set TMPDIR to one (no noexec)")
+
+
+def require_virtual() -> None:
+    """Raise LiveError with the first missing requirement."""
+    for need in virtual_needs():
+        if not need.ok:
+            raise LiveError(f"virtual: {need.found}; {need.advice}")
+
+
+def _compile(name: str) -> Path:
+    """Compile a file of this folder once; return what the cache of kernels keeps."""
+    source = (SOURCES / name).read_bytes()
+    compiler, flags = _find_compiler().found, ("-O2", *_COMPILED[name])
+    digest = hashlib.sha256(source + repr((compiler, flags)).encode()).hexdigest()[:16]
+    made = cache_folder() / "virtual" / f"{name.removesuffix('.c')}-{digest}"
+    if not made.exists():
+        make_folder(made.parent)
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+            target = Path(folder) / "out"
+            done = subprocess.run(
+                [compiler, *flags, "-o", str(target), str(SOURCES / name), "-ldl"],
+                capture_output=True, text=True, errors="replace", check=False,
+            )  # fmt: skip
+            if done.returncode:
+                error = (done.stderr.strip().splitlines() or ["no message"])[0]
+                raise LiveError(f"virtual: {compiler} cannot compile {name} ({error}); {INSTALL}")
+            write_atomic(made, target.read_bytes(), mode=0o777)
+    return made
+
+
+def pack_files(files: Mapping[str, bytes]) -> bytes:
+    """Return an initramfs (cpio, newc) of programs and files by name, with /dev/console; equal for equal files."""
+    entries = [("dev", 0o40755, b"", (0, 0)), ("dev/console", 0o20600, b"", (5, 1))]
+    entries += [(name, 0o100755, content, (0, 0)) for name, content in sorted(files.items())]
+    out = bytearray()
+    for number, (name, mode, content, device) in enumerate([*entries, ("TRAILER!!!", 0, b"", (0, 0))], 1):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name) + 1, 0)
+        out += b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+        out += bytes(-len(out) % 4) + content
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def describe_run(scenario: LiveScenario) -> str:
+    """Return the text of /run.txt (agent.c): times in nanoseconds; a size of -1 and a stop of 2^62 have no end."""
+    head = (
+        round(scenario.duration_s * 1e9), round(scenario.log_s * 1e9), round(lead_s(scenario) * 1e9), len(scenario.flows),
+        int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))), int(scenario.quick_ack), scenario.packets_per_burst,
+        int(scenario.mss_bytes),
+    )  # fmt: skip
+    lines = [" ".join(map(str, head))]
+    flows = make_memory(scenario, -1, -1, 0, STAMPED).flows
+    for index, (spec, flow) in enumerate(zip(scenario.flows, flows, strict=True)):
+        stop = round(spec.stop_s * 1e9) if np.isfinite(spec.stop_s) else 1 << 62
+        size = int(flow["size_bytes"]) if np.isfinite(flow["size_bytes"]) else -1
+        lines.append(f"{_control(index, spec.sender)} {round(spec.start_s * 1e9)} {stop} {size}")
+    return "\n".join(lines) + "\n"
+
+
+def _control(index: int, sender: str) -> str:
+    name = kernel_cca(sender)
+    if name is None:
+        raise LiveError(f"virtual: flow {index}: {sender} is no sender of the kernel, kernel:NAME; 6.1 loads no programs")
+    if name not in controls():
+        raise LiveError(f"virtual: flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(controls())}")
+    return name
+
+
+def run_virtual(
+    scenario: LiveScenario | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    duration_s: float | None = None,
+    seed: int | None = None,
+    cpu_s: float | None = None,
+) -> LiveResult:
+    """Run an experiment on user-mode Linux in virtual time: equal arguments give equal packets.
+
+    Args:
+        scenario: as of ``run_live``; its senders are the kernel's.
+        duration_s: instead of the scenario's.
+        seed: of the emulator, of the guest's random numbers and of what its traps cost, instead of the scenario's.
+        cpu_s: limit of the guest's CPU time.
+
+    Raises:
+        InputError: if the scenario is not valid.
+        LiveError: for a missing requirement, or a guest that ended early.
+    """
+    scenario = as_scenario(scenario, duration_s, seed)
+    require_virtual()
+    text = describe_run(scenario)
+    modules = MODULES / _find_kernel().found.removeprefix("user-mode Linux ") / "kernel/net/ipv4"
+    names = sorted({f"tcp_{_control(i, flow.sender)}.ko" for i, flow in enumerate(scenario.flows)})
+    names += ["tcp_vegas.ko"] if "tcp_yeah.ko" in names else []
+    files = {name: (modules / name).read_bytes() for name in names if (modules / name).exists()}
+    files |= {"init": _compile("agent.c").read_bytes(), "run.txt": text.encode()}
+    if cpu_s is None:
+        megabits = scenario.duration_s * max(link.rate_Bps for link in scenario.links) / 125_000
+        cpu_s = CPU_S + CPU_S_PER_MBIT * megabits
+    begin, own = time.perf_counter(), time.process_time()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix="ccenv-")))
+        (near, near_guest), (far, far_guest) = stack.enter_context(_pair()), stack.enter_context(_pair())
+        (question, question_guest), (answer_guest, answer) = stack.enter_context(_pipe()), stack.enter_context(_pipe())
+        near.setblocking(False)
+        far.setblocking(False)
+        memory = make_memory(scenario, near.fileno(), far.fileno(), ETHERNET_BYTES, STAMPED)
+        memory.run["base_ns"] = 1 << 62  # until the agent's hello
+        write_atomic(folder / "initrd", pack_files(files))
+        guest_ends = (near_guest, far_guest, question_guest, answer_guest)
+        guest = _start_guest(folder, guest_ends, scenario, cpu_s)
+        try:
+            for end in guest_ends:
+                end.close()
+            serve(memory, question.fileno(), answer.fileno())
+            ended = memory.run["log_rows"][0] >= len(memory.flow_log)
+            if not ended:
+                answer.close()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    guest.wait(5)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(guest.pid, signal.SIGKILL)
+            _, status, usage = _reap(guest)
+        if not ended:
+            raise LiveError(f"virtual: {_why(status, folder / 'console', cpu_s)}")
+    used_s = usage.ru_utime + usage.ru_stime + time.process_time() - own
+    header = {
+        "device": "virtual", "privileges": "none", "realtime": False, "kernel": _find_kernel().found.split()[-1],
+        "device_drops": 0, "busy_share": used_s / scenario.duration_s, "steal_s": None,
+        "wall_s": time.perf_counter() - begin, "cpu_s": used_s,
+    }  # fmt: skip
+    return LiveResult.of(scenario, header, run_arrays(memory), [None] * len(scenario.flows))
+
+
+@contextlib.contextmanager
+def _pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        for end in ends:
+            enlarge(end, socket.SO_SNDBUF, SO_SNDBUFFORCE, SOCKET_BYTES)
+        yield ends
+    finally:
+        for end in ends:
+            end.close()
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    ends = os.pipe()
+    with open(ends[0], "rb", buffering=0) as out, open(ends[1], "wb", buffering=0) as into:
+        yield out, into
+
+
+def _times_ahead(scenario: LiveScenario) -> tuple[int, int]:
+    """Return the least nanoseconds from when a data packet, and an ACK, is sent until it can be due at the other end."""
+    service_s = scenario.mss_bytes / fastest_Bps(scenario)
+    back_s = min(scenario.return_s(flow) if spec.receiver.ack_every == 1 else 0 for flow, spec in enumerate(scenario.flows))
+    return int(service_s * 1e9), int(back_s * 1e9)
+
+
+def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cpu_s: float) -> subprocess.Popen[bytes]:
+    """Start the kernel in a session of its own, its console a file, its environment the same for all users."""
+    numbers = tuple(end.fileno() for end in ends)
+    told = ",".join(
+        [*(f"{number:4d}" for number in numbers), *map(str, (CLOCK_NS, TRAP_NS, *_times_ahead(scenario), scenario.seed))]
+    )
+    memory_mib = MEMORY_MIB + int(12 * most_in_flight_bytes(scenario)) // (1 << 20)
+    # The command line is one source of the guest's random numbers: no name of a folder in it.
+    command = [KERNEL, f"mem={memory_mib}M", "initrd=initrd", "uml_dir=./", "umid=guest", *_OPTIONS]
+    environment = {"LD_PRELOAD": str(_compile("clock.c")), "CCENV_VIRTUAL": told, "TMPDIR": ".", "HOME": "/"}
+    with open(folder / "console", "wb") as console:
+        guest = subprocess.Popen(
+            command, executable=shutil.which(KERNEL), stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+            cwd=folder, env=environment, pass_fds=numbers, start_new_session=True,
+        )  # fmt: skip
+    limit = max(1, round(cpu_s))
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(guest.pid, resource.RLIMIT_CPU, (limit, limit))
+    return guest
+
+
+def _reap(guest: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_rusage]:
+    if guest.returncode is not None:
+        return guest.pid, guest.returncode, resource.getrusage(resource.RUSAGE_CHILDREN)
+    pid, status, usage = os.wait4(guest.pid, 0)
+    guest.returncode = os.waitstatus_to_exitcode(status)
+    return pid, guest.returncode, usage
+
+
+def _why(code: int, console: Path, cpu_s: float) -> str:
+    """Return why a guest ended early, from its exit code and the last line of its console."""
+    if code in (-signal.SIGKILL, -signal.SIGXCPU):
+        return f"the guest reached its limit of {cpu_s:g} s of CPU time and was ended; -s cpu_s=N allows more"
+    if code == NO_PERSONALITY:
+        return (
+            "address randomisation cannot be switched off here; allow the system call personality (a container's seccomp profile)"
+        )
+    if code == NEVER_DUE:
+        return "the guest waits for nothing: no timer and no packet is due"
+    lines = [line for line in console.read_text(errors="replace").splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("ccenv: ")] or lines or ["no message"]
+    return f"the guest ended early (code {code}): {told[-1].removeprefix('ccenv: ')[:200]}"
