@@ -99,6 +99,7 @@ def test_reno_halves_its_window() -> None:
     assert np.isclose(window.min(), full / 2, atol=3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_kernel")
 def test_every_control_sends() -> None:
     for name in virtual.controls():

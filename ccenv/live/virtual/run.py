@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -203,6 +204,7 @@ def run_virtual(
         write_atomic(folder / "initrd", pack_files(files))
         guest_ends = (near_guest, far_guest, question_guest, answer_guest)
         guest = _start_guest(folder, guest_ends, scenario, cpu_s)
+        threading.Thread(target=_end_all, args=(guest.pid,), daemon=True).start()
         try:
             for end in guest_ends:
                 end.close()
@@ -272,6 +274,13 @@ def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cp
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(guest.pid, resource.RLIMIT_CPU, (limit, limit))
     return guest
+
+
+def _end_all(pid: int) -> None:
+    """Wait until the kernel's process has ended, and end the guest's others: they hold the pipes that the emulator reads."""
+    with contextlib.suppress(ChildProcessError, ProcessLookupError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _reap(guest: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_rusage]:
