@@ -65,6 +65,7 @@ ROOMS = {
     "live/export/": "belief programs and policies as C for the kernel's BPF congestion controls",
     "live/emulator/": "the emulated network: one compiled loop between two devices",
     "live/system/": "namespaces, devices, sockets, programs in the kernel",
+    "live/virtual/": "user-mode Linux in virtual time: its clock, its agent, its runs",
     "quic/": "senders of QUIC stacks in virtual time: runs, attacks, exported programs, what a log proves",
     "quic/stacks/": "QUIC stacks, one file each",
     "quic/adapters/": "what an exported program needs beside its C in a stack",
