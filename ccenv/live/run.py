@@ -305,7 +305,7 @@ def run_arrays(memory: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _pack_result(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+def _pack_result(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     return buffer.getvalue()
