@@ -140,9 +140,8 @@ _ROWS: tuple[tuple[str, str, str, Direction, str], ...] = (
 )  # fmt: skip
 
 
-def _find_run_function(name: str) -> Callable[[RunWindow], float]:
-    function: Callable[[RunWindow], float] = quality(name) if name in packet.NAMES else getattr(packet, name)
-    return function
+def _find_run_function(name: str) -> Callable[[RunWindow], float] | None:
+    return quality(name) if name in packet.NAMES else getattr(packet, name, None)
 
 
 # A metric is computed by the functions of its name in ``trace`` and ``packet``.
