@@ -271,12 +271,15 @@ def _rows(rtts: float | None, seconds: float | None, steps_per_rtt: int, dt_s: f
     return math.ceil(steps - 1e-9)
 
 
+OTHER_NAMES = {"coexistence": "company"}  # published records have the latter
+
+
 def load_suite(name: str) -> SuiteBase:
     """Read a suite: a shipped name or the path of a YAML file.
 
     Raises UnknownNameError if there is neither; InputError with the key, the value seen and what is allowed.
     """
-    file = find_data(PACKAGE, name, ".yaml", "suite")
+    file = find_data(PACKAGE, OTHER_NAMES.get(name, name), ".yaml", "suite")
     return validate_suite(read_yaml(file), file.name)
 
 
