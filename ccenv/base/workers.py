@@ -248,20 +248,21 @@ class Apart:
         """
         if self._process is None:
             self._start(work.__module__)
-        end_s, begun_s = time.monotonic() + limit_s, self._used_cpu_s()
+        used_cpu_s: Callable[[], float] = self._used_cpu_s if cpu_s < math.inf else float  # no look at /proc without a limit
+        end_s, begun_s = time.monotonic() + limit_s, used_cpu_s()
         self._exchange(self._pipe.send, (work, arguments, report is not None))
         kind: str = ""
         value: Any = None
         while kind not in ("result", "error"):
             if self._exchange(self._pipe.poll, min(_POLL_S, limit_s)):
                 kind, value = self._exchange(self._pipe.recv)
-                begun_s = self._used_cpu_s()
+                begun_s = used_cpu_s()
                 if kind == "report" and report is not None:
                     report(*value)
             elif time.monotonic() > end_s:
                 self.end()
                 raise TimeoutError(f"more than {limit_s:g} s: ended")
-            elif self._used_cpu_s() - begun_s > cpu_s:
+            elif used_cpu_s() - begun_s > cpu_s:
                 self.end()
                 raise TimeoutError(f"more than {cpu_s:g} s of CPU time for one part: ended")
         if kind == "error":
