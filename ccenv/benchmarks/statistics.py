@@ -7,7 +7,7 @@ tasks, and the statistic is taken over all runs of all tasks together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -45,10 +45,25 @@ class Estimate:
 def estimate(
     tasks: Sequence[Sequence[float]], *, replicates: int = REPLICATES, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> Estimate:
-    """Return the interquartile mean over all runs of all tasks and its percentile bootstrap interval, stratified by task.
+    """Return the interquartile mean over all runs of all tasks and its interval (:func:`bootstrap`)."""
+    low, high = bootstrap(tasks, interquartile_mean, replicates=replicates, confidence=confidence, seed=seed)
+    pooled = np.concatenate([np.asarray(runs, dtype=np.float64) for runs in tasks])
+    return Estimate(float(interquartile_mean(pooled)), low, high, len(pooled))
 
-    ``tasks`` are the values of each task's runs, at least one. ``confidence`` is the share of the samples inside the interval.
-    Raises InputError if a task has no run or a value is not finite.
+
+def bootstrap(
+    tasks: Sequence[Sequence[float]],
+    statistic: Callable[[np.ndarray], np.ndarray],
+    *,
+    replicates: int = REPLICATES,
+    confidence: float = CONFIDENCE,
+    seed: int = SEED,
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of a statistic over all runs of all tasks, stratified by task.
+
+    ``tasks`` are the values of each task's runs, at least one; ``statistic`` takes (replicates, n) values to (replicates,);
+    ``confidence`` is the share of the samples inside the interval. Raises InputError if a task has no run or a value is not
+    finite.
     """
     strata = [np.asarray(runs, dtype=np.float64) for runs in tasks]
     if not strata or any(runs.ndim != 1 or len(runs) == 0 for runs in strata):
@@ -56,9 +71,8 @@ def estimate(
     generator = np.random.Generator(np.random.Philox(seed))
     resampled = [runs[generator.integers(0, len(runs), (replicates, len(runs)))] for runs in strata]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(interquartile_mean(np.concatenate(resampled, axis=1)), [tail, 1 - tail])
-    pooled = np.concatenate(strata)
-    return Estimate(float(interquartile_mean(pooled)), float(low), float(high), len(pooled))
+    low, high = np.quantile(statistic(np.concatenate(resampled, axis=1)), [tail, 1 - tail])
+    return float(low), float(high)
 
 
 Tasks = Mapping[str, np.ndarray]

@@ -257,6 +257,17 @@ def test_intervals_need_two_runs_of_a_case() -> None:
     assert 0 < low < high
 
 
+@pytest.mark.parametrize("aggregate", ["mean", "median", "iqm", "min", "max", "sum"])
+def test_the_interval_is_that_of_the_aggregate(aggregate: str) -> None:
+    """The worst of four cases of which one is far beyond the others lies in its own interval."""
+    runs = {"a": (1.0, 1.5), "b": (1.2, 2.0), "c": (1.1, 1.3), "d": (8.0, 13.0)}
+    records = [{**RECORDS[0], "scenario": case, "metrics": {"m": v}} for case, values in runs.items() for v in values]
+    quantity = Quantity(metric="m", aggregate=aggregate)
+    low, high = compute_interval(records, quantity) or (0.0, 0.0)
+    assert low <= (compute_quantity(records, quantity) or 0.0) <= high
+    assert (aggregate == "max") == (low == 8.0 and high == 13.0)
+
+
 def test_standard_is_what_it_says() -> None:
     suite = load_suite("standard-v1")
     assert isinstance(suite, PacketSuite)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.statistics import estimate, interquartile_mean
+from ccenv.benchmarks.statistics import bootstrap, interquartile_mean
 from ccenv.benchmarks.suite.base import CellData, Quantity, Reference, SuiteBase
 from ccenv.network.metrics import measures
 
@@ -63,11 +65,14 @@ def compute_quantity(records: list[CellData], quantity: Quantity) -> float | Non
         result = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
     elif quantity.aggregate == "delta_sensitivity":
         result = measures.delta_sensitivity(values)
-    elif quantity.aggregate == "iqm":
-        result = float(interquartile_mean(values))
     else:
-        result = float(getattr(np, quantity.aggregate)(values))
+        result = float(_statistic(quantity)(values))
     return result if math.isfinite(result) else None
+
+
+def _statistic(quantity: Quantity) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function of an aggregate that needs values alone, over their last axis."""
+    return interquartile_mean if quantity.aggregate == "iqm" else partial(getattr(np, quantity.aggregate), axis=-1)
 
 
 def _value(record: CellData, quantity: Quantity) -> float | None:
@@ -79,7 +84,7 @@ def _value(record: CellData, quantity: Quantity) -> float | None:
 
 
 def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case; None where no case has two runs."""
+    """Return the 95 % bootstrap interval of the quantity's aggregate, stratified by case; None where no case has two runs."""
     tasks: dict[str, list[float]] = {}
     for record in select_cells(records, quantity):
         value = _value(record, quantity)
@@ -87,8 +92,7 @@ def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float
             tasks.setdefault(record["scenario"], []).append(value)
     if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
         return None
-    estimated = estimate(list(tasks.values()))
-    return estimated.low, estimated.high
+    return bootstrap(list(tasks.values()), _statistic(quantity))
 
 
 def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
