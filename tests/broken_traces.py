@@ -1,7 +1,5 @@
 """One deliberate break per law, for any legal trace that offers a place for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A contract for tests, in the shape of the shipped one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ccenv.agents.interface.interface import N_OBSERVATION

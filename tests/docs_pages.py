@@ -19,8 +19,6 @@ A change holds lines that begin with a space (they stay), ``-`` (they go) and ``
 place. The lines that stay and go must stand in the file exactly once.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -3,8 +3,6 @@
 It shares no code with the engine or the checker. Random players, one flow or several, every model and option.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

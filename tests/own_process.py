@@ -1,7 +1,5 @@
 """Run a function in a process of its own that begins with modules imported: as a command, without what imports cost."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -11,8 +11,6 @@ Units: C = Rm = D = 1; traces of n = 4 Rm. The sender sends a*C_L (or MSS/Rm, be
   below a: with C_L = 1 every byte may be held for D.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction as F
 from typing import Any

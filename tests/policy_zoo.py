@@ -1,7 +1,5 @@
 """Policies of random weights for tests, over any interface."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

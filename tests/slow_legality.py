@@ -1,7 +1,5 @@
 """The laws once more, as scalar loops over exact rationals: the reference that holds ``ccenv.network.laws`` in place."""
 
-from __future__ import annotations
-
 from fractions import Fraction as Q
 
 from ccenv.network.path import GRID_TOLERANCE

@@ -1,7 +1,5 @@
 """Scripts as users write them run as they are, and their types fit: for pyright here, for mypy in ``make lint``."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

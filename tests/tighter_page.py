@@ -1,7 +1,5 @@
 """The record docs/data/tighter-beliefs.json: ``python tests/tighter_page.py`` measures the tighter belief rules again."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

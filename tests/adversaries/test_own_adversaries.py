@@ -1,7 +1,5 @@
 """Adversaries and searches from a user's own file: they play legally in both engines; what is wrong is named with its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """DCTCP and Prague against numbers that follow from RFC 8257 and the draft by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from signals_play import fresh_state

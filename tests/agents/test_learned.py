@@ -1,7 +1,5 @@
 """Learned policies on disk: what is written is read again, agrees with safetensors; what is forged is refused in one line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

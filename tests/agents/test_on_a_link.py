@@ -1,7 +1,5 @@
 """CCAs alone on the plain link of ``packet_link``: utilisation, queue and reductions that their sources state."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ normalising layer before the network); ``onnx_actions.json`` holds what torch it
 ``legacy_gru`` to ``state_gru``, and ``onnx_memory_actions.json``: (flow, decision, signal) and (flow, decision).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

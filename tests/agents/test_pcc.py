@@ -1,7 +1,5 @@
 """PCC Allegro and Vivace, as in their papers and as in the Linux modules, against numbers that follow from their text by hand."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Proxies that hold ACKs ([Delta] s.5.3, s.7.2, Figure 3), in both engines, against numbers that follow from their definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

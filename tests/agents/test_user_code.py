@@ -1,7 +1,5 @@
 """Senders from a user's Python file, in both forms and engines: what plays, failures with file and line, who never runs it."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

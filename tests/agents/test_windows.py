@@ -1,7 +1,5 @@
 """Windows and rates after signals that can be followed by hand: one row per rule of a CCA, with the number of its source."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise

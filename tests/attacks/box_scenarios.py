@@ -1,7 +1,5 @@
 """Scenarios whose delay elements attack: one flow, two flows, a video, a page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}

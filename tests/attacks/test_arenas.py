@@ -1,7 +1,5 @@
 """What holds in every arena: findings are replayed, legal, deterministic, within the budget, and serve the goal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Players of delay elements: the batch against single runs, legality, searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

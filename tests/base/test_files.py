@@ -1,7 +1,5 @@
 """Files and folders: atomic writes, locks, and what a kill leaves."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib
 import json

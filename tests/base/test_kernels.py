@@ -1,7 +1,5 @@
 """Kernels are kept by content, compiled once for all processes, and said to be compiled."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

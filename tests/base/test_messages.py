@@ -1,7 +1,5 @@
 """Messages: what is refused names the key, the value seen and what is allowed, in one line, with the class of its error."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

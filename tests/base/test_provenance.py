@@ -1,7 +1,5 @@
 """The code that decides a result: another formula gives another hash, another place or another text does not."""
 
-from __future__ import annotations
-
 import ast
 import re
 import time

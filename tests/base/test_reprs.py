@@ -1,7 +1,5 @@
 """What a prompt and a notebook show of public objects: one short line, and for results a page and a table."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from dataclasses import fields

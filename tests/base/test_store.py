@@ -1,7 +1,5 @@
 """Folders of results: whose they are, what a kill leaves, what damage is; the same for every long command."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

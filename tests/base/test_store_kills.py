@@ -1,7 +1,5 @@
 """Long commands that are killed while they write: the same command goes on and ends with the result of an uninterrupted one."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Workers give results in the order asked for, pass errors on, notice a death and end what is not wanted any more."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

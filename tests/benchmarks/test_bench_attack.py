@@ -1,7 +1,5 @@
 """Suites of attacks, games, link traces, live runs and the theory's tables."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

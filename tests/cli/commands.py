@@ -1,7 +1,5 @@
 """Start a command as a user would, and find its processes: for tests that end them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

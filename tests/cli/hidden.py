@@ -1,7 +1,5 @@
 """Run the command line as where an extra is not installed: python hidden.py MODULE,... PACKAGE,... ARGUMENTS."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import sys
 

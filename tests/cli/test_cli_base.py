@@ -1,7 +1,5 @@
 """The command line: one-line errors, exit codes, strict JSON, lazy groups; trace, list, show and doctor."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

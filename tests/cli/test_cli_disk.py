@@ -1,7 +1,5 @@
 """A full or read-only disk ends every command that writes in one line, with nothing half-written."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A command whose extra is not installed says so in one line before it does anything."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

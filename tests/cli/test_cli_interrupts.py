@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM end every long command soon and keep what is done; workers end with a killed command."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

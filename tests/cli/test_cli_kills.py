@@ -1,7 +1,5 @@
 """A hundred SIGKILLs: what is run again and again until it ends has the result of an uninterrupted run, and leaves no process."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

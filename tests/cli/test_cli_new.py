@@ -1,7 +1,5 @@
 """``ccenv new``: every file that it writes works as it is. ``ccenv compare --kind``, lists, warnings, progress and completion."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings: one table for every command; what is given reaches the function; former options and commands name the new way."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

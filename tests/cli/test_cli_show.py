@@ -1,7 +1,5 @@
 """``ccenv show FILE``: recognised by what the file or folder holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``ccenv solve``: values, steps, lines of play, pictures, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

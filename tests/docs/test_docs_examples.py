@@ -1,7 +1,5 @@
 """Every example in README.md and docs/*.md works as printed (conventions: docs_pages.py)."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of the documentation build from the shipped records, stand on one page each and hold the rows that texts cite."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

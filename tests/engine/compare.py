@@ -1,7 +1,5 @@
 """Run the compiled curve engine and its plain reference side by side."""
 
-from __future__ import annotations
-
 import math
 
 from oracles.curve import ReferenceCurveEngine

@@ -1,7 +1,5 @@
 """Random legal runs from a trial number: paths, models, senders, adversaries, and flows that are silent for a number of rings."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ccenv.adversaries import make_adversary

@@ -1,7 +1,5 @@
 """Belief bounds: sound on legal traces, equal to the plain reference, time-outs as stated, and the tighter rules."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -4,8 +4,6 @@ Those windows are of the lemma of steady utilisation: true and converged beliefs
 that the suite lets settle, then T = 11 samples. No belief times out before the last one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 

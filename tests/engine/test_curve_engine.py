@@ -1,7 +1,5 @@
 """What the curve engine promises beside its physics: determinism, snapshots, batches, finite numbers, times, types, refusals."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The compiled engine against the plain reference, step by step, also over silences that are longer than the rings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from compare import compare, run_both

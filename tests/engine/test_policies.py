@@ -1,7 +1,5 @@
 """Policies of senders and of networks in the curve kernel against their plain formulas."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

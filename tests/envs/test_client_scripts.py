@@ -1,7 +1,5 @@
 """Every script of examples/clients runs a few steps, where its package is installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Environments over signals, actions and rewards of the tables: what an agent sees is what its policy sees in the kernel."""
 
-from __future__ import annotations
-
 import copy
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """``ccenv/Game-v0`` and its duel: API checks, exact regret, masks, speed."""
 
-from __future__ import annotations
-
 import time
 import warnings
 

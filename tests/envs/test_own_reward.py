@@ -1,7 +1,5 @@
 """Rewards of one's own: they are what the function says of the table's terms, and what fails is one line with file and line."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Flows inside a contract in the packet environments: rates stay inside, and training sees what the deployed policy sees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

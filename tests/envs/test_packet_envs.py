@@ -1,7 +1,5 @@
 """The packet environments: interfaces, seeds, batches against single runs, snapshots, threads, legality, odd flows."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

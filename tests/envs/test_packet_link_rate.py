@@ -1,7 +1,5 @@
 """The link's rate as a move of PacketNetwork-v0's agent: legal, independently checked, and refused where it cannot be."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from typing import Any

@@ -5,8 +5,6 @@
 It looks names up wherever they live, so that it runs on both sides of a move. About a minute once kernels are compiled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The rooms of ccenv, in order; docs/architecture.md shows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]

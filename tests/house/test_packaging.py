@@ -1,7 +1,5 @@
 """What is installed is what the tree holds: wheel, declared dependencies, pinned constraints, links at the root."""
 
-from __future__ import annotations
-
 import ast
 import configparser
 import re

@@ -1,7 +1,5 @@
 """Every source that is cited by a short name is spelled out in docs/sources.md."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """House rules that no linter knows: file sizes, asserts, prints, paths and addresses of one machine."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Exports of a board as somebody changes them who knows how hashes and chains are made."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

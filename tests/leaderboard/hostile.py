@@ -3,8 +3,6 @@
 python tests/leaderboard/hostile.py     prints the table of docs/security.md
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

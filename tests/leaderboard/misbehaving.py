@@ -1,7 +1,5 @@
 """Work that does what no submission should: for tests of the process that it is done in."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Submission folders for tests: good ones of every kind, and ways to change them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

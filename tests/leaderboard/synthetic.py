@@ -1,7 +1,5 @@
 """A board of any size for tests: invented numbers in records of the real form."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Audits: what import cannot see, because hashes, chain and contents are in order, an audit names."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Evaluation of entries: tasks, and the records of the baselines."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Forged exports, hashes and chains made good again: import refuses them with one line and writes nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

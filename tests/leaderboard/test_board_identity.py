@@ -1,7 +1,5 @@
 """Who is who: one name, one player, in databases of every version and from processes that come at once."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from dataclasses import replace

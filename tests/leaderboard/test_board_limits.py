@@ -1,7 +1,5 @@
 """What a submission provokes ends in a process that can be ended: it becomes a record with its reason, and the queue goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

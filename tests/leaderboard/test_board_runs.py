@@ -1,7 +1,5 @@
 """What a board's operator runs: one evaluation at a time, secrets that survive a kill, no path of the machine in public."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

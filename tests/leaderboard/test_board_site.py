@@ -1,7 +1,5 @@
 """The pages of a board: what they say, their pictures, and the server that shows them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

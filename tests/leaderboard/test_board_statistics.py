@@ -1,7 +1,5 @@
 """Statistics of a board, and its entrants in groups."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Submissions: folders, documents, policies and contracts; what is accepted, what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The chooser of a contract outside the kernel: what it sees and answers; and that no answer, or none at all, does harm."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The emulator over sockets, in given times: link, boxes, tokens, the way back. Needs no rights and no devices."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

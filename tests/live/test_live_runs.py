@@ -4,8 +4,6 @@ Runs that the machine spoils (packets written late) are tried again, and then sk
 several runs, or more than the common device and sender, is marked slow.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

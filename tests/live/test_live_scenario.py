@@ -1,7 +1,5 @@
 """Live scenarios: what is read, what is refused, and what a failure says."""
 
-from __future__ import annotations
-
 import errno
 import os
 import platform

@@ -1,7 +1,5 @@
 """The emulator between two pairs of sockets, in a time that the test gives: no devices, no clock, no rights."""
 
-from __future__ import annotations
-
 import math
 import socket
 import struct

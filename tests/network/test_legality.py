@@ -3,8 +3,6 @@
 The 1,000 traces of each model: ``pytest -m slow tests/network/test_legality.py`` (one to two minutes).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Traces: arrays, files, what is refused, and pictures."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Belief bounds recomputed from all of the history with plain loops; the kernel is ``ccenv.engine.compiled.beliefs``."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

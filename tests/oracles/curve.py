@@ -3,8 +3,6 @@
 Numbers may be floats or ``fractions.Fraction``: with fractions, recorded moves and programs a run is exact.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Decisions of programs and policies in plain Python, for the references of both engines; the kernel: ``curve.decision``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All link rates that explain what one flow has seen, without rules: every pair of a rate and a buffer is tried."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

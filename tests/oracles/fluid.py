@@ -4,8 +4,6 @@ Written from the equations and not from the kernels: whole-run lists instead of 
 It uses the same explicit step, so that both agree to rounding until a threshold amplifies a last digit.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Each function takes the reference and one sender of it, changes the sender's state by a step and returns the sending rate.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

@@ -5,8 +5,6 @@ the smallest (time, source) of all. CCAs and adversaries run as plain Python fun
 ways is said in the other way than in the kernel; the numbers must be equal to the last bit.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Queue disciplines of the plain packet reference: PIE, FQ-CoDel and DualPI2 as lists of packets."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from typing import Any

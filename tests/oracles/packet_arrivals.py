@@ -1,7 +1,5 @@
 """Transfers that come and go, plainly: each is a new object; slots only say which number it has."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

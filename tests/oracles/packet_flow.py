@@ -1,7 +1,5 @@
 """Senders, jitter boxes and receivers of the plain packet reference (``oracles.packet``)."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from typing import Any

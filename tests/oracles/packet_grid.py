@@ -1,7 +1,5 @@
 """The grid of a belief program or policy in the plain packet reference: whole curves in lists, beliefs by plain loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Packets and links of the plain packet reference (``oracles.packet``)."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass, field

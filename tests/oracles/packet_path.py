@@ -1,7 +1,5 @@
 """Paths of the plain packet reference beside queueing: jitter boxes, losses in bursts, lost ACKs, packets that are overtaken."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from typing import Any

@@ -1,7 +1,5 @@
 """Links of varying rate, plainly: a walk over rows of a trace; generators as lists, from the same random numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

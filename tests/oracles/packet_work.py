@@ -1,7 +1,5 @@
 """Applications of the plain packet reference: what they offer, in whole segments."""
 
-from __future__ import annotations
-
 import math
 
 from ccenv.base.random import uniform

@@ -6,8 +6,6 @@ and l those that are lost. Then the jitter bound is ``u <= tokens of the last D`
 is in flight is at least what came since. C_U is read at the end alone, as cc_qdel never reads it. Units: C = Rm = 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What the kernels of policies compute, with NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ccenv.engine.compiled.policies import Network

@@ -1,7 +1,5 @@
 """What a flow learns from probes of its window, from lists of all its decisions (``ccenv.agents.interface.actions``)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

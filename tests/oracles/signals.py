@@ -1,7 +1,5 @@
 """All signals by their formulas, in plain Python; the kernel: ``ccenv.agents.interface.signals``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Nothing is carried from step to step: for every path and every way in which a bu
 of the whole history are checked against the laws of the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product

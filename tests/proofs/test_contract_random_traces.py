@@ -3,8 +3,6 @@
 The solver gives sample 0 and the past; from there on moves of the network and choices of the sender are drawn, in exact numbers.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Other grids: the encoding is the engine's network with K samples per Rm and any D, and tells what of a theorem carries over."""
 
-from __future__ import annotations
-
 import json
 import random
 from fractions import Fraction

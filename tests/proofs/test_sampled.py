@@ -1,7 +1,5 @@
 """Lemmas for every K: random legal traces of fine grids, seen once per Rm, obey the looser laws; these are no laws of K = 1."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import fields

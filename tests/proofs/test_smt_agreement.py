@@ -1,7 +1,5 @@
 """The solver's model against engine and checker: traces agree, mutations are caught, a second encoding says the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Contracts as senders of the solver: every choice inside is the adversary's, and no other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Histories without a first cut, and lassos that go on for ever."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Lemma suites: given constants hold, the paper's that do not are refuted, bisection brackets, bad suites are refused."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

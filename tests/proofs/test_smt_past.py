@@ -1,7 +1,5 @@
 """The past of a solver's trace: no legal past is excluded, no other is admitted, and a counterexample says whether one exists."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

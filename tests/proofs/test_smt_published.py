@@ -1,7 +1,5 @@
 """Published senders, two flows, ReLU policies and theorem 6.1."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Solvers that run out of time, die or disagree never become an answer; stored answers are only reused for the same text."""
 
-from __future__ import annotations
-
 import sys
 from fractions import Fraction
 

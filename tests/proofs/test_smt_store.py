@@ -1,7 +1,5 @@
 """Stored answers of a solver: what was changed counts as absent."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

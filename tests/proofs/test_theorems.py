@@ -1,7 +1,5 @@
 """Theorems about endless runs: no wrong verdict on claims of known truth, missing steps with a witness, and bad input refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

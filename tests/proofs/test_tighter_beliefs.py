@@ -1,7 +1,5 @@
 """The tighter belief rules as queries: true of every legal trace of any sender; without their premises they are not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Training against stored counterexamples, attacked paths and replayed ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

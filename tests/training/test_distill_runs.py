@@ -1,7 +1,5 @@
 """Distillation: its parts against plain evaluation, whole runs, and the shipped programs."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

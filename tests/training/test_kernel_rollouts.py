@@ -1,7 +1,5 @@
 """PPO's rollouts from the kernel and its gradient steps without a graph against Stable-Baselines3's own."""
 
-from __future__ import annotations
-
 from itertools import chain, pairwise
 
 import numpy as np

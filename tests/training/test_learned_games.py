@@ -1,7 +1,5 @@
 """Learning a solved game by config."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

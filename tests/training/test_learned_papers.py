@@ -1,7 +1,5 @@
 """Shipped policies: cards, papers, and what the records say of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

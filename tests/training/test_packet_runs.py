@@ -1,7 +1,5 @@
 """Training runs over the packet environments: resuming, discrete actions, videos, what is refused."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

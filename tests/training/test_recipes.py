@@ -1,7 +1,5 @@
 """Recipes of the literature: bounds hold, the oracle is right, preferences weigh, curricula draw where they say."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

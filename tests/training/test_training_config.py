@@ -1,7 +1,5 @@
 """Training configs: shipped ones, overrides, sweeps, worlds and scenes."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 from pathlib import Path

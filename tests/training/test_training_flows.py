@@ -1,7 +1,5 @@
 """Training of several flows, with one policy for all, and inside a contract."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

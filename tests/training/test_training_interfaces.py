@@ -1,7 +1,5 @@
 """Training and distilling over signals and actions of the tables: what is stored is what was trained, and is scored as it was."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from policy_zoo import interface, random_policy

@@ -1,7 +1,5 @@
 """Training runs: what is written, resumed and stopped; a folder has one run at a time."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """One command trains every shipped config, writes the record and its tables, and goes on where it was interrupted."""
 
-from __future__ import annotations
-
 import functools
 import json
 import runpy

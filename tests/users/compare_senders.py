@@ -1,7 +1,5 @@
 """Three senders on one network: a table and a figure."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The environment with an observation of one's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """Mistakes are one line each, and say what is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import ccenv

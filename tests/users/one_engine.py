@@ -1,7 +1,5 @@
 """The curve engine by hand: a path, two senders, an adversary, a trace."""
 
-from __future__ import annotations
-
 import ccenv
 
 path = ccenv.make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=2, n_flows=2)

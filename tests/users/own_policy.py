@@ -1,7 +1,5 @@
 """A torch policy over an observation of one's own becomes a sender and two files of data."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

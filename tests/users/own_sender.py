@@ -1,7 +1,5 @@
 """A sender of one's own, as a class, beside a shipped one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ccenv

@@ -1,7 +1,5 @@
 """Two flows packet by packet; times and rates of each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ccenv

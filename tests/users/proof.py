@@ -1,7 +1,5 @@
 """A property of a belief program, proved, refuted or unknown."""
 
-from __future__ import annotations
-
 import tempfile
 
 import ccenv

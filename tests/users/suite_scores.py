@@ -1,7 +1,5 @@
 """A part of a suite for one sender, as a table."""
 
-from __future__ import annotations
-
 import tempfile
 
 import ccenv

@@ -1,7 +1,5 @@
 """The network that hurts a sender most, as a table and a trace."""
 
-from __future__ import annotations
-
 import ccenv
 
 result = ccenv.attack("copa", budget_flow_steps=1_000_000, seed=1)

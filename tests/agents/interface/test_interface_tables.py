@@ -1,7 +1,5 @@
 """Signals, actions and rewards: every row of the tables has its formula; probes are followed as the plain reference does."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

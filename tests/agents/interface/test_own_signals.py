@@ -1,7 +1,5 @@
 """Signals of one's own: they are what the function says, also in the engines, and what fails is one line with file and line."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from pathlib import Path

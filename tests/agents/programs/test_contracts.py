@@ -1,7 +1,5 @@
 """Contracts as documents: version 2 of the format, printing, exact intervals, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

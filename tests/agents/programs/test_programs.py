@@ -1,7 +1,5 @@
 """Belief programs: reading, printing, deciding, compiling, and no rate far above what is known."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

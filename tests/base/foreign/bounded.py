@@ -1,7 +1,5 @@
 """Run one command of ccenv within so much more memory than it has after its imports."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

@@ -6,8 +6,6 @@ python tests/base/foreign/fuzz.py COUNT TARGET ...  of some targets
 python tests/base/foreign/fuzz.py TARGET=NUMBER     one input again, with its traceback
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

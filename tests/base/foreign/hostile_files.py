@@ -3,8 +3,6 @@
 Large ones are made by code. ``{file}`` in a command is the file, ``{folder}`` the folder that it lies in.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import lzma

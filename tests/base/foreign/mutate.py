@@ -1,8 +1,6 @@
 # ruff: noqa: E501 -- tables of hostile pieces
 """Hostile variants of good documents: changed bytes, changed trees, and both; the same number gives the same variant."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Readers of what runs, boards and solvers leave: the second half of the targets."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A reader that is given hostile variants of good documents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The readers, each with good documents to start from and a weight: about how many inputs it can take in the same time."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Hostile files, names and records: one line or a result, within a bound of time and memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import lzma

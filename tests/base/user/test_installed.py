@@ -1,7 +1,5 @@
 """Code of users: installed packages and limits of time."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """Senders side by side: figures, table, picture, failures, units."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

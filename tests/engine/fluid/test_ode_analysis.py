@@ -3,8 +3,6 @@
 Each exact identity is between rational functions of N, d and C; it is checked without rounding at many rational points.
 """
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction as F
 from itertools import product

@@ -1,7 +1,5 @@
 """Senders per packet: every one is finite, agrees with the curve engine, and rests where closed forms say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Flows that arrive and applications that offer data, against the plain reference and closed forms."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

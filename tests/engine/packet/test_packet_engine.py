@@ -1,7 +1,5 @@
 """Facts about packets that can be derived by hand, laws that every run obeys, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

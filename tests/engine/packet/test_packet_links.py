@@ -1,7 +1,5 @@
 """Links of varying rate in runs: laws that hold whatever the trace is, meaning of each part, batches of environments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is measured and believed per packet, against the plain references."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

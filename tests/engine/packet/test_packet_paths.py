@@ -1,7 +1,5 @@
 """Paths: losses in bursts, reordering, ways back with a rate, a queue and losses, two-way traffic, packets of several sizes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks of few features run without the others, to the same bits. With a packet log they run as all networks do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

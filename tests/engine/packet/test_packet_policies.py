@@ -1,7 +1,5 @@
 """Policies on the packet engine: what they do is what their network says of what their monitors measured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from policy_zoo import ZOO, interface, random_policy

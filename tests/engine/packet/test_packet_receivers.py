@@ -4,8 +4,6 @@ A sender that takes late ACKs for a queue ends at one segment per Rm (.006 of th
 replayed jitter are what their definitions say of every packet.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

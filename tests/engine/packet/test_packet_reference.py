@@ -1,7 +1,5 @@
 """The packet kernel against the plain reference, event by event, with every queue discipline."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scenarios: ranges, profiles, results, and the curves of a run per packet as a trace."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sequences of ACKs for a program and its twin: by hand and random."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """Exported programs: their text, and their twin against the plain reference."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The plain reference of the beliefs, run beside the twin of an export: one place that both meet."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Trace files: what is read from each format, and one line for each thing that can be wrong."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics from a user's own file: in comparisons and suites, in workers, and what is wrong with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a forger does who knows the checker: change one thing in a certificate, and tell all else anew so that it agrees."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

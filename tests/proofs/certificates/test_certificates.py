@@ -1,7 +1,5 @@
 """Certificates: what is written is checked again, and what a stranger forged is refused."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

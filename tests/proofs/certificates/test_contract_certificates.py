@@ -1,7 +1,5 @@
 """Certificates about contracts: the theorem is about every choice inside, and one proved of other intervals is refused."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A forger who knows the checker tells words, figures, steps and hashes anew (``fo
 after that (``late``). What makes a theorem say less is no forgery and is confirmed.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

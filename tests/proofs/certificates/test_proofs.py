@@ -1,7 +1,5 @@
 """Proof objects: a query counts as proved only if the proof checker accepts a complete proof of that very query."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

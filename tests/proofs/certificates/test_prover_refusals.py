@@ -1,7 +1,5 @@
 """What the prover refuses to read, the checker refuses too: every place of a refusal is met, and put to the checker."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Players of games: programs on the engine's bounds, and learned policies."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of play outside the solver: judged by the checker of laws, replayed in the curve engine, and asked of an SMT solver."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Lemmas 2.1 and 4.1 of [CCmatic] as games without value: what a sender cannot bound while its belief set does not shrink."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

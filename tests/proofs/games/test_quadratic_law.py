@@ -1,7 +1,5 @@
 """The steps of the proofs in docs/games.md (the quadratic law on CCAC), each asked of z3 for all whole numbers."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

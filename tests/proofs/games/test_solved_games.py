@@ -1,7 +1,5 @@
 """Solved games: exact belief sets against replay of histories, values against minimax, and what the theory says."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Queries about several flows: the search against one-by-one decisions, exact move replay, resume, and retried limits."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Templates of four rates: boxes against listing, functions against evaluation, counts, resume, limits."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from itertools import product

@@ -1,7 +1,5 @@
 """Templates, the simulator of candidates, and their limits."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of synthesis: counts, keys, groups, journals and lemmas."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

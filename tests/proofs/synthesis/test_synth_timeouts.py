@@ -1,7 +1,5 @@
 """Synthesis with beliefs that time out and with windows of what was sent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Boxes of contracts, stored answers, what counterexamples rule out, widths."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

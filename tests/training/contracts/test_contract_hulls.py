@@ -1,7 +1,5 @@
 """Hulls of programs, widening inside them with the solver, pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What remains of the shipped contract's bound per packet: thinned and collected ACKs, jitter, and company (no proof)."""
 
-from __future__ import annotations
-
 import pytest
 
 from ccenv.simulation.result import Result

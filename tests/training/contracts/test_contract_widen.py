@@ -1,7 +1,5 @@
 """The search for the widest contract, with a solver in its place that refutes by numbers; the frontier."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A league that runs in seconds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ccenv.base.config import validate

@@ -1,7 +1,5 @@
 """The game of two populations: known games, and the conditions of an equilibrium."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

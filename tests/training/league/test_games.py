@@ -1,7 +1,5 @@
 """What players are worth to each other, against traces, the evaluation of training, and plain sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small import small

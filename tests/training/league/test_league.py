@@ -1,7 +1,5 @@
 """A whole league: the same however often it is interrupted, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 ``python tests/engine/packet/kernel/linux_records.py`` measures docs/data/kernel-bands.json again (a minute).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The packet engine with the profile ``linux`` beside what Linux does (docs/simulation.md, Beside Linux)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
