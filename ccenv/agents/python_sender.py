@@ -131,8 +131,6 @@ class Bridge:
         self.failure: BaseException | None = None
 
     def init(self, state: Any) -> None:
-        """Make the object of a flow."""
-
         def start() -> PythonSender:
             with limits.limited("on_start", limits.CALL_LIMIT_S):
                 flow = self._build()
@@ -150,15 +148,12 @@ class Bridge:
         self._call(state, start)
 
     def on_ack(self, state: Any, ack: Any) -> None:
-        """Pass an ACK on."""
         self._pass(state, "on_ack", ack)
 
     def on_loss(self, state: Any, loss: Any) -> None:
-        """Pass a loss on."""
         self._pass(state, "on_loss", loss)
 
     def on_tick(self, state: Any, tick: Any) -> None:
-        """Pass a tick on."""
         self._pass(state, "on_tick", tick)
 
     def copy(self, instance: int) -> int:

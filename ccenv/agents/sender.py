@@ -112,7 +112,6 @@ class PolicySender:
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Type of each stage."""
         return self.stages or ("dense",) * len(self.weights)
 
     @property
@@ -122,7 +121,6 @@ class PolicySender:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All weights and biases."""
         return (*self.weights, *self.biases, *self.hidden_weights, *self.hidden_biases)
 
 

@@ -179,7 +179,6 @@ class Scripted:
     weight: float = 0.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Build the adversary, which the attack plays."""
         from ccenv.attacks.game import Found
 
         result = Found(load_adversary(self.spec))

@@ -56,7 +56,6 @@ class Window:
 
     @property
     def delivered(self) -> Term:
-        """Bytes delivered in the window."""
         return self.run.delivered(self.first, self.first + self.last)
 
 
@@ -155,7 +154,6 @@ class Questions:
         return Fraction(path.link_rate_Bps * path.flows[0].rtt_s / path.mss_bytes).limit_denominator(10_000)
 
     def _path_numbers(self, v: View) -> Iterator[Any]:
-        """Yield MSS and buffer of the path."""
         path = self.scene.path
         yield v.alpha == 1 / self._segments
         if v.beta is not None:

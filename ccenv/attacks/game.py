@@ -109,12 +109,10 @@ class Game:
 
     @cached_property
     def model(self) -> Model:
-        """The network model."""
         return get_model(self.scene.model)
 
     @cached_property
     def goal(self) -> Goal:
-        """The goal of the adversaries."""
         return goal_of(self.scene.goal)
 
     @cached_property
@@ -280,7 +278,6 @@ class Game:
             )
 
     def count(self, engine: CurveEngine, steps: int) -> None:
-        """Add the steps of an engine to ``flow_steps``."""
         self.flow_steps += engine.n_envs * engine.n_flows * steps
         if self.report is not None:
             self.report(self.flow_steps)

@@ -126,7 +126,6 @@ class GapRow:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
         return asdict(self)
 
 
@@ -214,7 +213,6 @@ def adversary_gap(
 
 
 def _report_progress(report: Callable[[int, int], None], done: int, total: int, spent: int, allowed: int) -> None:
-    """Report the progress of an attack, in parts of a row."""
     report(PARTS * done + PARTS * spent // max(allowed, 1), PARTS * total)
 
 

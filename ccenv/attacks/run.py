@@ -179,12 +179,10 @@ class AttackResult(TableResult, Generic[PlaceT_co]):
 
     @property
     def worst_adversary(self) -> str:
-        """The adversary with the worst finding."""
         return self.worst.adversary
 
     @property
     def trace(self) -> Trace:
-        """The trace of the worst finding."""
         return self.worst.trace
 
     @property
@@ -231,12 +229,10 @@ class CurveArena(Game):
 
     @property
     def sender(self) -> Sender:
-        """The sender under attack."""
         return self.scene.sender
 
     @property
     def name(self) -> str:
-        """The network model."""
         return self.scene.model
 
     def searches(self, specs: Sequence[str]) -> dict[str, Search]:

@@ -96,7 +96,6 @@ Premise = Callable[[Samples, int], np.ndarray]
 
 
 def always(s: Samples, last: int) -> np.ndarray:
-    """Every window counts."""
     return np.ones((len(s.S) - last, s.S.shape[1]), np.bool_)
 
 

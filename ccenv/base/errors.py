@@ -98,7 +98,6 @@ def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UnknownNameError:
-    """Return the error for an unknown name of a kind, with suggestions."""
     return UnknownNameError(f"unknown {kind} {shown(name, 100)}.{did_you_mean(name, valid)}")
 
 

@@ -59,7 +59,6 @@ class Registry:
         return self._entries[self._aliases.get(name, name)]
 
     def load(self, name: str) -> Any:
-        """Import and return the object behind a name."""
         return load_target(self.entry(name).target)
 
     def make(self, spec: str) -> Any:

@@ -133,7 +133,6 @@ def read_settings(model: type[BaseModel], pairs: dict[str, Any], command: str) -
 
 
 def unknown_setting(key: str, valid: Sequence[str], command: str) -> UnknownNameError:
-    """Return the error for a setting that a command has not."""
     near = did_you_mean(key, valid)
     listed = f" Settings: {', '.join(valid)}." if valid else " It has none."
     return UnknownNameError(f"ccenv {command}: unknown setting {shown(key)}.{near if near.startswith(' Did') else ''}{listed}")

@@ -167,7 +167,6 @@ CLIENTS: tuple[Callable[[], dict[str, float]], ...] = (duel, shared)
 
 
 def measure_clients() -> dict[str, float]:
-    """Return what each of CLIENTS measures, in one dictionary."""
     return {key: value for client in CLIENTS for key, value in client().items()}
 
 
@@ -226,7 +225,6 @@ def measure_packet_engine(make_sender: Callable[[str], Sender]) -> dict[str, flo
 
 
 def packets_per_s(specs: tuple[str, ...], senders: list[Sender], seconds: float) -> float:
-    """Return the packets per second of one run."""
     rate_Bps = RATE_MBPS * MBPS_IN_BPS
     network = NetworkSpec(
         links=(LinkSpec(rate_Bps=rate_Bps, buffer_bytes=BUFFER_BDP * rate_Bps * RTT_S),),

@@ -169,7 +169,6 @@ def _exit_code(result: AttackResult[Any]) -> int:
 
 
 def _path(name: str, rate: str | None, rtt: str | None, jitter: str | None, buffer: str | None) -> NetworkPath:
-    """Return a named path with some of its numbers replaced."""
     from ccenv.attacks.scenes import attack_path
     from ccenv.base.registry import number
     from ccenv.base.units import MBPS, SECONDS_OF_MS, buffer_units, jitter_units, positive, quantity

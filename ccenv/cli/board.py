@@ -58,7 +58,6 @@ def group(
 
 
 def open_home() -> Home:
-    """Return the board of the command line."""
     from ccenv.leaderboard.store.home import home_of
 
     return home_of(_FOLDER.get())
@@ -362,7 +361,6 @@ def check(folder: Annotated[Path, argument("DIR", "A submission folder.")], json
 
 
 def describe_submission(submission: Submission) -> dict[str, Any]:
-    """Return the summary of a submission for output."""
     keys = ("name", "track", "kind", "author", "licence", "suite")
     return {
         **{key: getattr(submission.document, key) for key in keys},

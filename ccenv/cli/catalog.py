@@ -269,7 +269,6 @@ def _adversaries() -> list[Item]:
 
 
 def _source_text(entry: Entry) -> str:
-    """Return the source of the module of an entry."""
     return inspect.getsource(importlib.import_module(entry.target.partition(":")[0])).rstrip()
 
 

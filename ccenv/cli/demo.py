@@ -66,7 +66,6 @@ class DemoStep:
 
 
 def make_stages(plan: Plan, out: Path) -> list[DemoStep]:
-    """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "-s", "backend=processes")
     question = ("--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", str(plan.samples))

@@ -126,7 +126,6 @@ def command(
 
 
 def render_template(kind: str, name: str) -> str:
-    """Return the text of a new file."""
     source = (resources.files("ccenv.cli.templates") / TEMPLATES[kind].file).read_text(encoding="utf-8")
     return source.replace("{name}", name).replace("{{", "{").replace("}}", "}")
 

@@ -13,17 +13,14 @@ Completion = Callable[[str], list[str]]
 
 
 def choices(*allowed: str) -> Completion:
-    """Return a completion with fixed words."""
     return lambda incomplete: [word for word in allowed if word.startswith(incomplete)]
 
 
 def argument(metavar: str, help: str, completion: Completion | None = None) -> Any:
-    """Return a positional argument."""
     return typer.Argument(metavar=metavar, help=help, autocompletion=completion)
 
 
 def option(help: str, completion: Completion | None = None, metavar: str | None = None) -> Any:
-    """Return an option that is called as its parameter."""
     return typer.Option(metavar=metavar, help=help, autocompletion=completion)
 
 
@@ -47,7 +44,6 @@ def fresh_option(help: str) -> Any:
 
 
 def seconds_option(option: str, help: str) -> Any:
-    """Return an option for a time."""
     return quantity_option(option, SECONDS, help)
 
 

@@ -315,7 +315,6 @@ OLD_OPTIONS: dict[tuple[str, str], str] = {
 
 
 def former_command(name: str) -> str:
-    """Return a hint for a former command, or nothing."""
     return f"ccenv {name} is now: {OLD_COMMANDS[name]}" if name in OLD_COMMANDS else ""
 
 

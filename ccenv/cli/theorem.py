@@ -94,7 +94,6 @@ def theorem(
 
 
 def _print_proof(name: str, data: dict[str, Any], statement: str, keys: Sequence[str], held: dict[str, Any], json: bool) -> int:
-    """Print a proof: its statement and a table of some of its data."""
     if json:
         print_json(data | {"settings": held})
     else:

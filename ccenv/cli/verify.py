@@ -37,7 +37,6 @@ class _Commands(TyperGroup):
     """The sub-commands; a sender in place of a sub-command gives an error that names the right command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the sub-command."""
         from ccenv.base.errors import did_you_mean
         from ccenv.cli.settings import former_command
 
@@ -360,7 +359,6 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
 
 
 def _print_verdict(outcome: Outcome, about: dict[str, Any], setting: Setting, held: dict[str, Any], json: bool) -> int:
-    """Print an outcome with its subject."""
     from ccenv.proofs.claims.report import about_run
 
     data = outcome.to_dict() | about | about_run(setting)

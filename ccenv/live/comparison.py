@@ -53,7 +53,6 @@ class Simulated:
 
 
 def simulated_summary(scenario: LiveScenario) -> dict[str, Any]:
-    """Return the summary of :func:`simulate_live`."""
     return simulate_live(scenario).summary
 
 

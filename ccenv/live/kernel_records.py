@@ -86,7 +86,6 @@ def parse_thinning(texts: Sequence[str]) -> dict[int, int]:
 
 
 def measurement_start_s(duration_s: float) -> float:
-    """Return the start of a record's measured window."""
     return SETTLING_SHARE * duration_s + SETTLED_AFTER_S
 
 
@@ -103,7 +102,6 @@ def make_record(name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries
 
 
 def describe_run(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str, Any]:
-    """Return the record of a run."""
     scenario, summary = result.scenario, result.summary()
     rtts_ms = [_rtts_ms(result, flow) for flow in range(len(scenario.flows))]
     return {

@@ -158,7 +158,6 @@ class Recording:
         return {"C_L": self.records["C_L"] / link, "C_U": upper, "rate": self.records["rate"] / link, "slack": slack}
 
     def summary(self, link_rate_Bps: float, mss_bytes: float) -> dict[str, Any]:
-        """Return the program's part of a summary."""
         if not len(self.records):
             return {"acks": 0}
         shares = self.bounds(link_rate_Bps, mss_bytes)

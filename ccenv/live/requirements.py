@@ -95,7 +95,6 @@ def _try_device(device: str) -> Needs:
 
 
 def release() -> tuple[int, int]:
-    """Return the version of this kernel."""
     match = _RELEASE.match(platform.release())
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
@@ -160,6 +159,5 @@ class Refused(Exception):
     """Raised by a worker for what this machine does not allow, with a message for the user and the full log, if any."""
 
     def __init__(self, message: str, log: str = "") -> None:
-        """Keep the log."""
         super().__init__(message)
         self.log = log

@@ -289,5 +289,4 @@ class LiveResult:
         return replace(trace, header=trace.header.model_copy(update={"notes": notes}))
 
     def names(self) -> list[str]:
-        """Return the flows' names."""
         return self.run.names()

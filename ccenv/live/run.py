@@ -88,7 +88,6 @@ def run_live(
 def as_scenario(
     scenario: LiveScenario | Mapping[str, Any] | str | os.PathLike[str], duration_s: float | None, seed: int | None
 ) -> LiveScenario:
-    """Return a scenario from what ``run_live`` takes."""
     if isinstance(scenario, Mapping):
         scenario = read_live_scenario(scenario)
     elif not isinstance(scenario, LiveScenario):
@@ -120,7 +119,6 @@ def valid_run(scenario: LiveScenario, tries: int | None = None) -> LiveResult:
 
 
 def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Make the run in a worker; return its header and arrays."""
     request = {
         "scenario": scenario.model_dump(mode="json"),
         "congestion_controls": [sender.name for sender in senders],
@@ -185,7 +183,6 @@ ACCEPT_S = 0.06  # before time 0: connections are accepted, applications wait
 
 
 def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str) -> bytes:
-    """Make a run; return its arrays as an .npz with a JSON header."""
     scenario = LiveScenario.model_validate(request["scenario"])
     statistics_fd, times_before = count_time(), read_core_times()
     programs = [_load_program(index, request) for index in range(len(scenario.flows))]

@@ -37,7 +37,6 @@ class LiveError(CcenvError):
     """A live run that this machine cannot make, or a scenario that is not emulated."""
 
     def __init__(self, message: str) -> None:
-        """Prefix the message with ``live``."""
         super().__init__(f"live: {message}")
 
 

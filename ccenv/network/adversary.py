@@ -27,7 +27,6 @@ WASTE, RATE, FIRST_SERVICE = range(3)
 
 
 def moves_width(n_flows: int) -> int:
-    """Return the length of a row of moves."""
     return FIRST_SERVICE + 2 * n_flows
 
 

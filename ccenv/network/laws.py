@@ -371,7 +371,6 @@ class Violation:
     message: str
 
     def to_dict(self) -> dict[str, object]:
-        """Return a JSON-ready dictionary."""
         return asdict(self)
 
 

@@ -138,7 +138,6 @@ class Path(StrictModel):
 
     @property
     def n_flows(self) -> int:
-        """Number of flows."""
         return len(self.flows)
 
     @property

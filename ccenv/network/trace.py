@@ -136,17 +136,14 @@ class Trace(TableResult):
 
     @property
     def n_flows(self) -> int:
-        """N, the number of flows."""
         return self.header.path.n_flows
 
     @property
     def model(self) -> Model:
-        """The network model."""
         return MODELS[self.header.model]
 
     @cached_property
     def grid(self) -> Grid:
-        """The path on the time grid."""
         return make_grid(self.header.path, self.header.steps_per_rtt)
 
     @cached_property

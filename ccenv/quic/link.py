@@ -78,7 +78,6 @@ class Queue:
     """
 
     def __init__(self, link: TokenLink, n_flows: int) -> None:
-        """Begin empty."""
         self.link, self.rows = link, [([0.0] * n_flows, [0.0] * n_flows, [0.0] * n_flows)]
         self._waiting: deque[tuple[int, float, Any]] = deque()
         self._delivered = 0.0

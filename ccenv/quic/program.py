@@ -44,7 +44,6 @@ class CompiledProgram:
 
     @property
     def name(self) -> str:
-        """The program's name."""
         return self.program.name
 
     def text(self, *adapters: str) -> str:
@@ -114,7 +113,6 @@ class AckLog(ctypes.Structure):
     _fields_ = [("count", ctypes.c_uint64), ("room", ctypes.c_uint64), ("acks", ctypes.c_void_p), ("states", ctypes.c_void_p)]
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Begin empty."""
         super().__init__()
         self.library = library
 
@@ -130,5 +128,4 @@ class AckLog(ctypes.Structure):
         return np.ndarray(self.count, dtype, ctypes.string_at(place, self.count * dtype.itemsize) if place else b"")
 
     def __del__(self) -> None:
-        """Free it."""
         self.library.ccenv_forget(ctypes.byref(self))

@@ -115,7 +115,6 @@ class QuicResult:
             raise QuicError(f"{file}: give a file that ends with .npz (trace) or .qlog (log of the sender)")
 
     def summary(self) -> dict[str, Any]:
-        """Return the JSON object of a run."""
         path, head = self.trace.header.path, self.trace.header
         packets = sum(flow.packets for flow in self.flows)
         out: dict[str, Any] = {

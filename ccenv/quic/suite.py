@@ -55,7 +55,6 @@ class Case(NamedTuple):
 
     @property
     def step_s(self) -> float:
-        """Length of a step."""
         return min(flow.rtt_s for flow in self.path.flows) / STEPS_PER_RTT
 
     @property
@@ -75,7 +74,6 @@ def stored_moves(sender: str) -> StoredMoves:
 
 
 def cases_of(sender: str) -> Iterator[tuple[str, Case]]:
-    """Name the cases of a sender."""
     stored = stored_moves(sender)
     path = stored.header.path
     for name, buffer_bdp in CALM_BDP.items():

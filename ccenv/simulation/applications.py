@@ -268,7 +268,6 @@ class VideoPlay:
         self._now_s = start_s
 
     def step(self, now_s: float, delivered_bytes: Sequence[float]) -> list[float]:
-        """Return the bytes that the flow is to send from now on."""
         if now_s < self.start_s:
             return [0.0]
         self._play(now_s - self._now_s)

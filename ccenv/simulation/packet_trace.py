@@ -143,7 +143,6 @@ def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s:
 
 
 def is_of_packets(trace: Trace) -> bool:
-    """Tell whether the notes of a trace declare whole packets."""
     return OF_PACKETS in trace.header.notes
 
 

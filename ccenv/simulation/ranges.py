@@ -49,7 +49,6 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """The place as text for messages."""
         return ".".join(map(str, self.place))
 
     @property
@@ -86,7 +85,6 @@ class ScenarioDistribution:
 
     @property
     def largest(self) -> Scenario:
-        """The scenario with the highest value of every range."""
         return self.corners[0]
 
     def given_buffers(self) -> list[tuple[str, float]]:
@@ -103,7 +101,6 @@ class ScenarioDistribution:
         return read_scenario(_fill(self._data, (), values), self.where)
 
     def drawn(self, generator: np.random.Generator) -> Scenario:
-        """Draw a scenario."""
         values: dict[Place, Any] = {}
         for leaf in self.leaves:
             value = leaf.draw(generator.random(1))[0]
@@ -171,7 +168,6 @@ def _strip_location(error: InputError, where: str) -> str:
 
 
 def _collect_leaves(value: Any, place: Place, where: str, leaves: list[Leaf]) -> None:
-    """Collect the ranges of a part of a scenario."""
     inside = place[:1] in (("links",), ("flows",)) and len(place) > 2
     if isinstance(value, Mapping):
         if value and inside and any(key in value for key in _KEYS):
@@ -219,7 +215,6 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
 
 
 def _fill(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:
-    """Return a part of a scenario with values in place of its ranges."""
     if place in values:
         number = values[place]
         return int(number) if place[-1] in _WHOLE else number

@@ -186,7 +186,6 @@ class Result(TableResult):
         return pandas.DataFrame(data | {"throughput_mbps": rates.reshape(-1)}, index=index)
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Return the averages of the flows."""
         columns = {"flow": "name", "Mbit/s": "throughput_mbps", "loss": "loss", "RTT (s)": "rtt", "time-outs": "timeouts"}
         return [{head: flow[key] for head, key in columns.items()} for flow in self.summary()["flows"]]
 

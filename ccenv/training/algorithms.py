@@ -179,7 +179,6 @@ def pack_memory(model: Any) -> dict[str, np.ndarray]:
 
 
 def unpack_memory(model: Any, tensors: dict[str, np.ndarray]) -> None:
-    """Restore the memory that ``pack_memory`` returned."""
     if isinstance(model, ImitationPPO):
         for name, array in model.examples.arrays.items():
             array[...] = tensors[f"memory.{name}"]

@@ -63,7 +63,6 @@ class TrainingRun(TableResult):
         return pandas.DataFrame(self.progress).set_index("steps")
 
     def evaluations_frame(self) -> Any:
-        """Return the evaluations in the same way."""
         require_extra("pandas", "bench")
         import pandas
 

@@ -150,7 +150,6 @@ class Stopwatch:
         self._started: tuple[float, float] | None = None
 
     def start(self) -> None:
-        """Start the clock."""
         self._started = _now()
 
     def read(self) -> tuple[float, float]:

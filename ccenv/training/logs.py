@@ -91,7 +91,6 @@ class CsvLog:
         self._writer = csv.DictWriter(self._stream, self.columns, lineterminator="\n")
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Append a row."""
         row = {name: "" if isinstance(v, float) and math.isnan(v) else f"{v:.6g}" for name, v in asdict(progress).items()}
         self._writer.writerow({**row, "steps": progress.steps})
         self._stream.flush()
@@ -198,7 +197,6 @@ class WandbLog:
         )
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Write the numbers and the video."""
         values: dict[str, Any] = {"steps": progress.steps, **_measured_values(progress), **look.values}
         if look.video is not None:
             import wandb

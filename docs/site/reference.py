@@ -94,10 +94,10 @@ def _member(name: str, value: Any) -> str:
     if inspect.isclass(value):
         for key, method in vars(value).items():
             plain = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
-            if key.startswith("_") or not (inspect.isfunction(plain) or isinstance(plain, property)) or not plain.__doc__:
+            if key.startswith("_") or not (inspect.isfunction(plain) or isinstance(plain, property)):
                 continue
             shown = key if isinstance(plain, property) else _signature(key, plain, "")
-            text += [f"```python\n{shown}\n```\n", to_markdown(plain.__doc__)]
+            text += [f"```python\n{shown}\n```\n", to_markdown(plain.__doc__ or "")]
     return "\n".join(text)
 
 

@@ -82,10 +82,8 @@ FOLDER = FilePath(__file__).parent / "zoo"
 
 
 def network_drain() -> MlpAdversary:
-    """Build the network that learned against cc_probe_drain."""
     return load_adversary(FOLDER / "network_drain.safetensors")
 
 
 def network_nominal() -> MlpAdversary:
-    """Build the network that learned against learned_nominal."""
     return load_adversary(FOLDER / "network_nominal.safetensors")

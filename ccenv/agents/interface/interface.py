@@ -86,7 +86,6 @@ class Interface(StrictModel):
 
     @model_validator(mode="after")
     def _check_action_parameters(self) -> Interface:
-        """Check the parameters of the action and its inner CCA."""
         row = action(self.action)
         for name, value in self.parameters.items():
             if name not in row.parameters:

@@ -48,7 +48,6 @@ class UserFunction(StrictModel):
 
     @property
     def label(self) -> str:
-        """Name of the function."""
         return str(getattr(self._function, "__name__", self.usual))
 
 
@@ -220,7 +219,6 @@ class ExtraSignals:
 
     @property
     def elements(self) -> tuple[str, ...]:
-        """Names of the elements."""
         return tuple(name for part in self.parts for name in part.elements)
 
     @property

@@ -51,7 +51,6 @@ class PolicyCard(Card):
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Type of each stage."""
         return self.stages or super().stage_kinds
 
     @model_validator(mode="after")

@@ -96,7 +96,6 @@ class Observation:
         return np.asarray(seen @ self.matrix.T + self.offset, np.float32)
 
     def space(self) -> Any:
-        """Return the Gymnasium space of the features."""
         from gymnasium.spaces import Box
 
         return Box(self.low, self.high, dtype=np.float32)

@@ -78,7 +78,6 @@ def read_onnx(file: FilePath, output: str = "") -> list[Step]:
 
 
 def _follow_chain(graph: _Graph, output: str, file: FilePath) -> list[Step]:
-    """Follow the graph back from an output to the input."""
     makers = {name: node for node in graph.nodes for name in node.outputs}
     constants = graph.constants | {
         node.outputs[0]: node.tensors["value"] for node in graph.nodes if node.operation == "Constant" and "value" in node.tensors

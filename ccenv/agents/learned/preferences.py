@@ -119,5 +119,4 @@ def _mix(weights: tuple[float, ...], slopes: np.ndarray) -> np.ndarray:
 
 
 def describe_preference(sender: PreferenceSender) -> dict[str, Any]:
-    """Return the preference as in a card."""
     return {"preference": Preference(objectives=sender.objectives, default=sender.preference).model_dump(mode="json")}

@@ -93,7 +93,6 @@ def build_stages(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
 
 
 def output_width(steps: Sequence[Step], n_inputs: int) -> int:
-    """Return the number of outputs of the steps."""
     for step in reversed(steps):
         if isinstance(step, Linear):
             return int(step.weight.shape[1])
@@ -121,7 +120,6 @@ _ALLOWED = "Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"
 
 
 def is_recurrent(sender: PolicySender) -> bool:
-    """Tell whether a policy is recurrent."""
     return bool(sender.hidden_weights)
 
 

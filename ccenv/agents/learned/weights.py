@@ -52,7 +52,6 @@ class Card(StrictModel):
 
     @property
     def stage_kinds(self) -> tuple[str, ...]:
-        """Type of each stage."""
         return ("dense",) * (len(self.layers) - 1)
 
 
@@ -201,5 +200,4 @@ def _stages(agent: LearnedPlayer) -> tuple[str, ...]:
 
 
 def _cells(agent: LearnedPlayer) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return weights and biases of the state of each cell."""
     return list(zip(agent.hidden_weights, agent.hidden_biases, strict=True)) if isinstance(agent, PolicySender) else []

@@ -97,7 +97,6 @@ class Pattern:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         return {"values": [round(value, 6) for value in self.values], "hold_s": self.hold_ticks * TICK_S}
 
 
@@ -120,7 +119,6 @@ class TwoPhases:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         data = {name: [round(value, 6) for value in getattr(self, name)] for name in ("first", "second")}
         return {**data, "hold_s": self.hold_ticks * TICK_S, "switch_s": self.switch_tick * TICK_S}
 
@@ -145,7 +143,6 @@ class BoxPolicy:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         weights = {name: round(weight, 6) for name, weight in zip(INPUTS, self.weights, strict=True)}
         return {"weights": weights, "hold_s": self.hold_ticks * TICK_S}
 
@@ -163,7 +160,6 @@ class Stored:
         return np.array(self.state or np.zeros(ADVERSARY_SLOTS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON holds."""
         return self.data
 
 

@@ -46,11 +46,9 @@ class PacketArena(BoxGame):
 
     @property
     def name(self) -> str:
-        """The scenario."""
         return self.scenario.name
 
     def searches(self, specs: Sequence[str]) -> dict[str, Search]:
-        """Return the searches of some specs, by spec."""
         return {spec: SEARCHES[spec] if spec in SEARCHES else Scripted(scripted(spec)) for spec in specs}
 
     def replay(self, found: Found) -> Replayed:

@@ -176,7 +176,6 @@ def _rate_delay(measured: Converged) -> list[dict[str, float]]:
 
 
 def scene_dt_s(game: Game) -> float:
-    """Return the length of a step."""
     return game.scene.path.flows[0].rtt_s / game.scene.steps_per_rtt
 
 

@@ -57,7 +57,6 @@ class Look:
     horizon_rtts: int
 
     def flow_steps(self, game: Game) -> int:
-        """Return the largest cost."""
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
         decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
         played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt

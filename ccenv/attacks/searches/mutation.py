@@ -83,7 +83,6 @@ class Mutation:
         return self.look.least_flow_steps(game)
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst sequence."""
         before = game.flow_steps
         look = self.look
         for share in (BEAM_SHARE, 1.0):

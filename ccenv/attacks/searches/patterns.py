@@ -34,7 +34,6 @@ class Shape:
 
     @property
     def n_values(self) -> int:
-        """Values per move."""
         return self.period_rtts * self.values_per_rtt
 
     def moves(self, game: Game, values: np.ndarray) -> np.ndarray:
@@ -86,7 +85,6 @@ class Corners:
         return int(len(LEVELS) ** len(game.open_moves)) * game.run_flow_steps
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst constant."""
         patterns = constants(game)
         moves = game.moves(patterns)
         utilisation = game.play(moves)
@@ -96,7 +94,6 @@ class Corners:
 
 
 def search_corners() -> Corners:
-    """Build the search."""
     return Corners()
 
 
@@ -107,7 +104,6 @@ class RandomSearch:
     weight: float = 1.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst of the patterns that the budget allows."""
         draw = generator(seed, "random_search")
         all_shapes = shapes(game)
         left = affordable(game, budget_flow_steps, "random_search")
@@ -127,5 +123,4 @@ class RandomSearch:
 
 
 def search_random() -> RandomSearch:
-    """Build the search."""
     return RandomSearch()

@@ -48,7 +48,6 @@ class PolicyShape:
     decision_steps: int
 
     def n_values(self, game: Game) -> int:
-        """Return the number of parameters of a policy."""
         n_in, n_out = len(_inputs(game)), len(game.open_moves)
         return (n_in + 1) * self.hidden + (self.hidden + 1) * n_out if self.hidden else (n_in + 1) * n_out
 

@@ -83,7 +83,6 @@ class CmaEs:
     weight: float = 2.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst pattern."""
         draw = generator(seed, "cma_es")
         runs = affordable(game, budget_flow_steps, "cma_es")
         start = constants(game, (0.0, 1.0))[:runs]
@@ -235,7 +234,6 @@ class Cem:
     weight: float = 4.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst pattern."""
         draw = generator(seed, "cem")
         runs = affordable(game, budget_flow_steps, "cem")
         population = choose_population(runs, self.population)

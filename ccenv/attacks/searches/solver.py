@@ -51,7 +51,6 @@ class Solver:
     weight: float = 4.0
 
     def _continuation_starts(self, game: Game) -> range:
-        """Return the Rm at which continuations begin."""
         return range(max(1, game.scene.calm_rtts), game.scene.warmup_rtts + game.scene.window_rtts, self.steps)
 
     def least_flow_steps(self, game: Game) -> int:
@@ -157,7 +156,6 @@ def _worst_corner(twin: Game, game: Game, moves: np.ndarray, row: int, length: i
 
 
 def encode_program(sender: Sender) -> SmtSender:
-    """Return the encoding of a belief program."""
     from ccenv.proofs.senders.program import ProgramSmtSender
 
     if not isinstance(sender, ProgramSender):
@@ -166,7 +164,6 @@ def encode_program(sender: Sender) -> SmtSender:
 
 
 def round_to_grid(value: float) -> Fraction:
-    """Return a number on the grid of states."""
     return Fraction(round(value * GRID), GRID)
 
 

@@ -38,7 +38,6 @@ class Phases:
         return 1 + (self.first.n_values + self.second.n_values) * len(game.open_moves)
 
     def switch_step(self, game: Game, value: float) -> int:
-        """Return the step at which the second phase begins."""
         return game.calm_steps + round(value * (game.n_steps - game.calm_steps))
 
     def moves(self, game: Game, values: np.ndarray) -> np.ndarray:
@@ -73,7 +72,6 @@ class TwoPhase:
     weight: float = 5.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst sequence."""
         draw = generator(seed, "two_phase")
         runs = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "two_phase")))
         population = choose_population(runs, self.population)

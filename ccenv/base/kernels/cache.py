@@ -143,7 +143,6 @@ class Store:
         return CompileResult._rebuild(target_context, *loads(content))
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep the result for a signature."""
         from numba.core.serialize import dumps
 
         path = self._path(signature, result.codegen, self.bare)

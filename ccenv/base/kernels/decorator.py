@@ -16,7 +16,6 @@ class Lazy:
 
     @cached_property
     def made(self) -> Any:
-        """The dispatcher."""
         from ccenv.base.kernels.dispatcher import Kernel
 
         return Kernel(self.py_func, targetoptions=self.targetoptions)

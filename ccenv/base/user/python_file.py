@@ -35,7 +35,6 @@ class Spec:
 
     @property
     def where(self) -> str:
-        """Its name in messages."""
         return f"{self.file}:{self.attribute}" if self.attribute else self.file
 
 

@@ -189,7 +189,6 @@ class Cell(ABC):
         return hash_value({**data, "code": self.code})[:32]
 
     def record(self, model: str, path: dict[str, Any], **results: Any) -> dict[str, Any]:
-        """Return the record of a run: identity of the cell, then its results."""
         return {
             "key": self.key,
             "code_sha256": self.code,

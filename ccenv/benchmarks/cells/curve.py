@@ -42,7 +42,6 @@ class CurveCell(TraceCell):
     per_task: ClassVar[int] = 8  # few enough to lose little when a worker dies, enough to hide the exchange with it
 
     def run(self) -> dict[str, Any]:
-        """Play the cell and return its record."""
         return self.record(self.model, self.path, metrics=self.values(self.trace()))
 
     def trace(self, adversary: Adversary | None = None) -> Trace:

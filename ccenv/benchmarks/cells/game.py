@@ -33,7 +33,6 @@ class GameCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network."""
         return self.network
 
     def run(self) -> dict[str, Any]:
@@ -56,7 +55,6 @@ class GameCell(Cell):
 
 @lru_cache(maxsize=2)
 def _solved(game: str) -> Solved:
-    """Return a game, given as JSON, solved."""
     return Solved(explore(validate(Game, parse_json(game, "game"), "game")))
 
 

@@ -42,7 +42,6 @@ class LiveCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network itself."""
         return NETWORK
 
     def run(self) -> dict[str, Any]:

@@ -51,7 +51,6 @@ class PacketCell(Cell):
 
     @property
     def opponent(self) -> str:
-        """The network itself."""
         return NETWORK
 
     def run(self) -> dict[str, Any]:

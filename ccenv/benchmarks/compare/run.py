@@ -64,7 +64,6 @@ class Comparison(TableResult):
         return [*defined, *((name, title) for name, title in further.items() if name not in dict(defined))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the setting and the rows as plain data."""
         return {"setting": self.setting.to_dict(), "senders": [asdict(row) for row in self.rows]}
 
     row_name = "sender"
@@ -389,7 +388,6 @@ class Setting:
         return WARMUP_SHARE * self.duration_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self) | {"warmup_s": self.warmup_s}
 
     def scenario(self, spec: str) -> dict[str, Any]:
@@ -490,7 +488,6 @@ ALLOWED = (*SUFFIXES, ".pdf")
 
 
 def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]) -> Figure:
-    """Draw the runs of all senders."""
     from matplotlib import rc_context
 
     with rc_context({"font.size": 8, "pdf.fonttype": 42}):

@@ -60,7 +60,6 @@ class Measure(StrictModel):
 
     @property
     def bounded(self) -> bool:
-        """Whether it has a threshold."""
         return any(bound is not None for bound in (self.at_least, self.at_most, self.at_most_baseline))
 
 
@@ -186,7 +185,6 @@ MEETS, FAILS, REPORTED, NOT_MEASURED = "meets", "does not meet", "reported", "no
 def judge_criteria(
     criteria: Criteria, suite: PacketSuite, records: list[CellData], sender: str, missing: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return each criterion with its numbers and verdict."""
     judged = []
     for criterion in criteria.criteria:
         measures = [_measure(m, criteria, suite, records, sender, missing) for m in criterion.measures]

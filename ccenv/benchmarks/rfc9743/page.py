@@ -125,7 +125,6 @@ _HEAD = (
 
 
 def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
-    """Return the page."""
     e, name = html.escape, data["sender"]["name"]
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",

@@ -150,11 +150,9 @@ class Figure(StrictModel):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The metrics of the figure."""
         return self.metrics or ((self.metric,) if self.metric else ())
 
     def quantity(self, metric: str) -> Quantity:
-        """Return the quantity that the figure shows of a metric."""
         return Quantity(
             metric=metric, divided_by=self.divided_by, aggregate=self.aggregate, scenario=self.scenario, where=self.where
         )

@@ -243,7 +243,6 @@ class Suite(SuiteBase):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """The adversaries."""
         return self.adversaries
 
     @property

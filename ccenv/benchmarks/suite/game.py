@@ -77,7 +77,6 @@ class GameSuite(SuiteBase):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """The networks."""
         return self.networks
 
     @property

@@ -190,7 +190,6 @@ class PacketSuite(SuiteBase):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """Only the network itself."""
         return (NETWORK,)
 
     @property
@@ -254,7 +253,6 @@ class LiveSuite(SuiteBase):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """Only the network itself."""
         return (NETWORK,)
 
     @property

@@ -52,7 +52,6 @@ def substitute(template: Any, values: dict[str, Any]) -> Any:
 
 
 def find_parameters(template: Any) -> set[str]:
-    """Return the names of all parameters that a template uses."""
     if isinstance(template, dict):
         return set().union(*map(find_parameters, template.values())) if template else set()
     if isinstance(template, (list, tuple)):

@@ -197,7 +197,6 @@ RECIPROCALS = 1 << 16
 
 
 def reciprocal_table() -> np.ndarray:
-    """Return the table of reciprocals that the scans read."""
     return 1.0 / np.arange(RECIPROCALS, 0, -1)
 
 

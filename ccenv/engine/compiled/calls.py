@@ -144,7 +144,7 @@ def _emit_call(context: Any, builder: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def call_1(typing_context, address, record_0):  # noqa: D103
+def call_1(typing_context, address, record_0):
     def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 
@@ -152,7 +152,7 @@ def call_1(typing_context, address, record_0):  # noqa: D103
 
 
 @intrinsic
-def call_2(typing_context, address, record_0, record_1):  # noqa: D103
+def call_2(typing_context, address, record_0, record_1):
     def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 
@@ -160,7 +160,7 @@ def call_2(typing_context, address, record_0, record_1):  # noqa: D103
 
 
 @intrinsic
-def call_3(typing_context, address, record_0, record_1, record_2):  # noqa: D103
+def call_3(typing_context, address, record_0, record_1, record_2):
     def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 

@@ -125,7 +125,6 @@ def rate_in(lo: float, hi: float, position: float) -> float:
 
 @kernel
 def _leaf_at(nodes_at: int, first_row: int, inputs_at: int) -> int:
-    """Return where the row of the leaf starts that the inputs lead to."""
     at = first_row * WIDTH
     while load(nodes_at, at + KIND) != LEAF:
         node = load(nodes_at, at + KIND)
@@ -154,7 +153,6 @@ def _positive(nodes_at: int, at: int, inputs_at: int) -> bool:
 
 @kernel
 def _weighted_sum(nodes_at: int, coefficients: int, inputs_at: int) -> float:
-    """Return a sum whose coefficients start at an index of the nodes."""
     total = 0.0
     for i in range(N_COEFFICIENTS):
         coefficient = load(nodes_at, coefficients + i)

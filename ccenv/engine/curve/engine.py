@@ -457,5 +457,4 @@ class CurveEngine:
         raise InputError("a CurveEngine cannot be copied or pickled: build another one and restore a snapshot into it")
 
     def path(self, env: int) -> Path:
-        """Return the path of an environment as data."""
         return self._arrays.path(env)

@@ -188,7 +188,6 @@ class PathArrays:
                 getattr(self, field.name)[which] = getattr(paths, field.name)
 
     def path(self, env: int) -> Path:
-        """Return one row as a Path."""
         dt = float(self.dt_s[env])
         flows = tuple(
             FlowPath(

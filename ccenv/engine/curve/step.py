@@ -123,7 +123,6 @@ def locate(a, run, ev, b, scratch):
 
 @kernel(inline="always")
 def rings_of(here, i):
-    """Return the rings of flow i."""
     return flow_rings(here.ring, (here.first_flow + i) * FLOW_RINGS * (here.mask + 1), here.mask)
 
 

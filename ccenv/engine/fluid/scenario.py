@@ -83,7 +83,6 @@ class Link(FiniteModel):
         return -(-self.capacity_Bps * self.delay_s // mss_bytes) * mss_bytes
 
     def buffer_bytes(self, mss_bytes: float) -> float:
-        """Return the buffer in bytes."""
         return self.buffer_bdp * self.bdp_bytes(mss_bytes)
 
 
@@ -192,7 +191,6 @@ class Scenario(Experiment):
 
     @property
     def agents(self) -> list[int]:
-        """The agent number of each flow."""
         return [flow.agent if flow.agent is not None else i + 1 for i, flow in enumerate(self.flows)]
 
     @property

@@ -69,7 +69,6 @@ def class_words(ln, n_flows):
 
 @kernel
 def clear_classes(ln, n_flows):
-    """Empty all queues."""
     queues = n_classes(ln, n_flows)
     if queues == 0:
         return
@@ -87,7 +86,6 @@ def clear_classes(ln, n_flows):
 
 @kernel(inline="always")
 def get(ln, queue, field):
-    """Return a field of a queue's record."""
     return load(ln.classes_at, ln.mask + 1 + queue * CLASS_STRIDE + field)
 
 
@@ -99,7 +97,6 @@ def put(ln, queue, field, value):
 
 @kernel
 def push(ln, queue, flow, tx, hop, now_s):
-    """Put a packet at the end of a queue."""
     entry = ln.free_entry
     ln.free_entry = int(load(ln.classes_at, entry))
     at = entry * QUEUE_STRIDE
@@ -237,7 +234,6 @@ def _can_mark(flows, ln):
 
 @kernel
 def _append(ln, queue, which):
-    """Put a queue at the end of a list."""
     put(ln, queue, ROUND, which)
     put(ln, queue, AFTER, NOTHING)
     if which == NEW:
@@ -256,7 +252,6 @@ def _append(ln, queue, which):
 
 @kernel
 def _remove_first(ln, which):
-    """Take the first queue out of its list."""
     if which == NEW:
         queue = ln.new_first
         ln.new_first = int(get(ln, queue, AFTER))

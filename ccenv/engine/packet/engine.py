@@ -218,7 +218,6 @@ class PacketEngine:
 
     @property
     def events(self) -> int:
-        """Events processed so far."""
         return int(self._run["events"][0])
 
     def flow(self, name: str) -> np.ndarray:

@@ -79,7 +79,6 @@ class PacketArrays(NamedTuple):
 
 @kernel(inline="always")
 def network_of(a, b):
-    """Return the arrays of one network of a batch."""
     return PacketArrays(
         a.run[b], a.links[b], a.flows[b], a.pipes[b], a.boxes[b], a.grids[b], a.beliefs[b], a.monitors[b], a.measures[b],
         a.states[b], a.words[b], a.templates, a.sender_calls, a.acks[b], a.losses[b], a.ticks[b], a.views[b], a.moves[b],

@@ -94,7 +94,6 @@ def packet_bytes(fl, hop):
 
 @kernel(inline="always")
 def waiting_bytes(ln, mss_bytes):
-    """Return the bytes that wait at a link."""
     return ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes
 
 
@@ -173,7 +172,6 @@ def has_token(ln, now_s, size_bytes):
 
 @kernel(forceinline=True)
 def append(ln, flow, tx, hop, now_s):
-    """Put a packet at the end of the queue."""
     at = (ln.tail & ln.mask) * QUEUE_STRIDE
     store(ln.queue_at, at + Q_FLOW, float(flow))
     store(ln.queue_at, at + Q_TX, float(tx))
@@ -184,7 +182,6 @@ def append(ln, flow, tx, hop, now_s):
 
 @kernel(forceinline=True)
 def serve_head(run, flows, ln, now_s):
-    """Take the head of the queue into service."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
     ln.serving_flow = int(load(ln.queue_at, at + Q_FLOW))
     ln.serving_tx = int(load(ln.queue_at, at + Q_TX))
@@ -202,7 +199,6 @@ def serve_head(run, flows, ln, now_s):
 
 @kernel
 def drop_taken(run, flows, ln, now_s):
-    """Drop the packet that was taken out of a queue."""
     fl = flows[ln.serving_flow]
     size_bytes = run.mss_bytes
     if ln.mixed == 1:

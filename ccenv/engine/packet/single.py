@@ -128,8 +128,6 @@ def fits(known: Mapping[str, float]) -> Any:
 
 @intrinsic
 def put_back(typing_context, local, record):
-    """Write a local copy back into its record."""
-
     def generate(context, builder, signature, arguments):
         _copy_local(builder, arguments[1], arguments[0], record.size)
         return context.get_dummy_value()

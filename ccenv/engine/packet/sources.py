@@ -56,7 +56,6 @@ _first_of_few, _first_of_span = smallest_of(FEW), smallest_of(_SPAN)
 
 @kernel(inline="always")
 def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
-    """Return the numbers of the sources of a run."""
     flows = FIRST_LINK + n_links
     pipes = flows + n_flows
     boxes = pipes + n_pipes
@@ -79,7 +78,6 @@ def _look_at_all(tree, leaves, left_out):
 
 @kernel(inline="always")
 def next_event(run):
-    """Return time and number of the source whose event comes next."""
     tree, leaves = run.tree_at, run.tree_leaves
     if leaves == FEW:
         return _first_of_few(tree, leaves, UNKNOWN)
@@ -139,7 +137,6 @@ def _play_matches(run, source, time_s):
 
 @kernel(forceinline=True)
 def flow_time_s(fl):
-    """Return when a flow has something to do next."""
     if fl.started == 0:
         return fl.start_s
     time_s = min(fl.wake_s, fl.rto_deadline_s)

@@ -575,7 +575,6 @@ class FlowSpec(StrictModel):
 
     @property
     def codepoint(self) -> str:
-        """Return the ECN codepoint of its packets."""
         return self.ecn or ("l4s" if self.sender.partition(":")[0] in L4S_SENDERS else "classic")
 
     @property
@@ -655,7 +654,6 @@ class NetworkSpec(StrictModel):
         return [names.index(name) for name in path.route] if path else []
 
     def mss_of(self, flow: int) -> float:
-        """Return the size of a flow's packets."""
         return self.flows[flow].mss_bytes or self.mss_bytes
 
     def is_mixed(self, link: int) -> bool:

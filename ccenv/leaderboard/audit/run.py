@@ -70,7 +70,6 @@ class Survey:
         return [record for record in chosen if subject in (None, record.subject)]
 
     def file(self, sha256: str) -> bytes:
-        """Return a file by its hash."""
         return self.read(sha256)
 
 
@@ -322,7 +321,6 @@ class Sampled:
 
     @property
     def record(self) -> Stored:
-        """The record that it is part of."""
         return self.item.record
 
     @property
@@ -332,7 +330,6 @@ class Sampled:
 
 
 def make_title(record: Stored) -> str:
-    """Return the name of a record for messages."""
     return f"record {record.number} ({record.content['name']}, {record.content['stage']})"
 
 
@@ -344,7 +341,6 @@ def rebuild_suite(board: Readable, home: Home, content: PlayedContent, where: st
 
 
 def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, folder: FilePath) -> Work:
-    """Return the work of repeating a run."""
     content, record, place = sampled.item.content, sampled.record, sampled.place
     if not isinstance(content, (Evaluation, Damage)):
         raise CcenvError(f"{sampled.title}: not a run")
@@ -387,7 +383,6 @@ class RepeatedRun:
     cpu_s = 0.0
 
     def run(self, progress: Progress) -> Content:
-        """Play it."""
         del progress
         cell = make_cells(self.played, [agent_player(self.spec, self.classic)])[self.place]
         again = parse_json(canonical_json(cell.run()), "run")
@@ -410,7 +405,6 @@ class RepeatedPanelRun:
     cpu_s = 0.0
 
     def run(self, progress: Progress) -> Content:
-        """Play it."""
         del progress
         adversary: Any = parse_submission(self.files, self.title).player
         again, trace = measure_damage(undisturbed_cells(cast(Suite, self.played))[self.place], adversary)
@@ -432,7 +426,6 @@ class RepeatedProof:
         return self.time_limit_s
 
     def run(self, progress: Progress) -> Content:
-        """Decide it."""
         from ccenv.proofs.claims.envelope import EnvelopeRun, check_bound
 
         del progress

@@ -80,7 +80,6 @@ class Damage(PlayedContent):
         return min(self.cells, key=lambda cell: (cell.utilisation, cell.sender, cell.scenario, cell.seed))
 
     def of_sender(self, name: str) -> list[DamageCell]:
-        """Return the runs against a sender."""
         return [cell for cell in self.cells if cell.sender == name]
 
 

@@ -100,7 +100,6 @@ def attempt(work: Work, progress: Progress) -> Content | Failed:
 
 
 def failure_slot(slot: str, attempt: int = 1) -> str:
-    """Return the slot of a failure to fill another slot."""
     return f"{FAILURE}/{slot}" if attempt == 1 else f"{FAILURE}/{slot}/{attempt}"
 
 

@@ -46,7 +46,6 @@ class Job:
 
     @property
     def head(self) -> dict[str, Any]:
-        """The fields of every record of a stage."""
         record = self.entrant.record
         return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
 
@@ -105,7 +104,6 @@ class SuiteStage:
 
     @property
     def name(self) -> str:
-        """The suite's name."""
         return self.suite.name
 
     def slots(self, submission: str) -> tuple[str, str]:
@@ -221,7 +219,6 @@ class EnvelopeWork:
         return float(self.content["budget_s"]) * self.workers
 
     def run(self, progress: Progress) -> Content:
-        """Compute the table."""
         from ccenv.proofs.claims.envelope import EnvelopeRun, run_envelope
 
         content, done = self.content, 0

@@ -114,7 +114,6 @@ def _rtts_s(trace: Trace, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def view_json(trace: Trace) -> bytes:
-    """Return the view of a trace as one line of JSON."""
     return json_bytes(make_view(trace), indent=None)
 
 

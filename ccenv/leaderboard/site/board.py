@@ -41,12 +41,10 @@ class Finding:
 
     @property
     def suite(self) -> str:
-        """Name of the suite."""
         return self.record.suite.name
 
     @property
     def metric(self) -> Metric:
-        """The metric of its value."""
         return self.record.suite.measure(self.case.metric)
 
 
@@ -136,7 +134,6 @@ class Board:
     by_author: dict[str, int]
 
     def entry(self, player: PlayerRecord) -> Entry:
-        """Return the entry of a sender."""
         return self.entries[player.label, player.sha256]
 
 

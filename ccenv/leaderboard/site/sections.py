@@ -134,7 +134,6 @@ def read_leagues(files: list[FilePath]) -> list[League]:
 
 
 def league_view(league: League) -> dict[str, Any]:
-    """Return the data of a league's page section."""
     record = league.record
     matrix = np.array(record.payoffs)
     low, high = float(matrix.min()), float(matrix.max())

@@ -85,7 +85,6 @@ def from_store(store: BoardStore, home: Home) -> Records:
 
 
 def from_contents(contents: Contents, read: ReadFile, local_audits: Collection[str] = ()) -> Records:
-    """Return the records of checked contents."""
     submissions = [submission for digest, submission in contents.submissions.items() if digest not in contents.withdrawn]
     secrets = contents.rounds.secrets
     return Records(

@@ -197,7 +197,6 @@ def display_unit(metric: Metric) -> str:
 
 
 def rank(first: int, last: int) -> str:
-    """Return a range of ranks."""
     return str(first) if first == last else f"{first}{DASH}{last}"
 
 
@@ -213,7 +212,6 @@ def suite_page(table: Table) -> str:
 
 
 def index_rows(board: Board) -> list[dict[str, Any]]:
-    """Return the rows of the senders' track for the index."""
     table = board.tables[0]
     raw = raw_columns(table)
     return [

@@ -303,7 +303,6 @@ def make_row(record: Stored) -> dict[str, Any]:
 
 
 def record_hash(kind: str, subject: str, slot: str, text: str) -> str:
-    """Return the hash of a record."""
     return hashlib.sha256("\n".join((kind, subject, slot, text)).encode()).hexdigest()
 
 
@@ -332,7 +331,6 @@ def parse_row(row: Mapping[str, Any]) -> Stored:
 
 
 def sqlite_url(file: FilePath) -> str:
-    """Return the URL of a SQLite file."""
     return f"sqlite:///{file}"
 
 

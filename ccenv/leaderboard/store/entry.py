@@ -68,7 +68,6 @@ def build_classic_sender(spec: str) -> ClassicSender:
 
 
 def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
-    """Return the record content of a classic CCA."""
     summary = AGENTS.entry(spec.partition(":")[0]).summary
     card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
     submission = hash_value({"format": SUBMISSION, "spec": spec})
@@ -76,7 +75,6 @@ def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
 
 
 def make_card(document: Document) -> dict[str, Any]:
-    """Return the card of a document."""
     fields = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
     return {"track": document.track, **fields}
 

@@ -62,7 +62,6 @@ class Expected:
 
 
 def current_head(store: Readable, signed_with: str | None = None) -> Head:
-    """Return the head of a board."""
     records = store.records()
     return _head(len(records), records[-1].chain if records else START, signed_with)
 

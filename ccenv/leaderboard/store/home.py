@@ -80,7 +80,6 @@ class Home:
         return self.folder / "audits.txt"
 
     def exists(self) -> bool:
-        """Tell whether there is a board."""
         return self.database is not None or (self.folder / DATABASE).is_file()
 
     def open_existing(self) -> BoardStore:
@@ -90,7 +89,6 @@ class Home:
         return self.open()
 
     def work(self, submission: str) -> FilePath:
-        """Return the folder of unfinished work on a submission."""
         return self.folder / WORK / submission[:16]
 
     def publishing(self) -> AbstractContextManager[None]:
@@ -207,7 +205,6 @@ def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: s
 
 
 def open_round(store: BoardStore, home: Home) -> int:
-    """Return the number of the open round; the first one begins here."""
     rounds = store.records(ROUND)
     if not rounds:
         return _begin(store, home, 1)

@@ -252,7 +252,6 @@ class Verification(StrictModel):
 
     @property
     def question(self) -> str:
-        """The question in a line."""
         excuse = "or any progress, one trace of " if self.excused else ""
         return f"{excuse}{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
 

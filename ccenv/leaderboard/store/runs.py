@@ -21,7 +21,6 @@ Run = tuple[str, str, str, int]
 
 
 def list_runs(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
-    """Return the runs of a suite as its cells are called, in its order."""
     cases = [case.name for case in getattr(suite, "cases", ())]
     if isinstance(suite, PacketSuite):
         return [(case, name, NETWORK, seed) for case, name, seed in product(cases, senders, suite.seeds)]

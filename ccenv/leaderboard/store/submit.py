@@ -59,7 +59,6 @@ class Entrant:
         return parse_submission(self.files, self.record.card.name, bounded=False).player
 
     def write_player(self, folder: FilePath) -> str:
-        """Write the player to a folder and return its spec."""
         return write_sender(self.player, self.record.card.name, self.record.card.spec, self.files, folder)
 
 
@@ -209,7 +208,6 @@ def withdraw_by_operator(store: BoardStore, name: str, reason: str = "") -> Stor
 
 
 def withdrawn_submissions(store: Readable) -> set[str]:
-    """Return the hashes of withdrawn submissions."""
     return {record.subject for record in store.records(WITHDRAWAL)}
 
 

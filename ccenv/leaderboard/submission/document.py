@@ -280,7 +280,6 @@ class Document(StrictModel):
 
     @property
     def track(self) -> str:
-        """``sender`` or ``adversary``."""
         return TRACKS[self.kind]
 
     @property
@@ -317,7 +316,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def short_name(text: str) -> str:
-    """Turn a text into a valid name of a submission."""
     return re.sub("[^A-Za-z0-9]+", "_", text).strip("_")[:40].strip("_") or "entry"
 
 

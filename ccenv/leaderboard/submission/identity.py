@@ -164,7 +164,6 @@ def name_claim(name: str) -> str:
 
 
 def player_claim(canonical_sha256: str) -> str:
-    """Return the claim of an entry on its player."""
     return f"player/{canonical_sha256}"
 
 

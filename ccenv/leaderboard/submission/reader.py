@@ -87,7 +87,6 @@ def _check_signer(document: Document, files: dict[str, bytes], where: str) -> st
 
 
 def build_player(document: Document, files: dict[str, bytes], where: str, bounded: bool = True) -> tuple[Sender | Adversary, str]:
-    """Return the sender or adversary of a submission's files and its hash."""
     content, folder, where = files[document.payload], where, f"{where}/{document.payload}"
     if document.kind == "program":
         program, sha256 = _program(content, document.name, where, bounded)

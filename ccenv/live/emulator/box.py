@@ -232,7 +232,6 @@ def step_to(m, now_s):
 
 @kernel
 def play_network(m, now_s):
-    """Play the network up to now; return when it is due next."""
     run = m.run[0]
     if run.model == CCAC:
         return step_to(m, now_s)

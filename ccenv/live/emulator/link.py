@@ -60,7 +60,6 @@ def give_back(m, slot):
 
 @kernel
 def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
-    """Write a packet at the tail of a ring."""
     packet = ring[tail & (ring.shape[0] - 1)]
     packet.sent_s = sent_s
     packet.entered_s = entered_s
@@ -280,7 +279,6 @@ def acknowledge(m, i, slot, tcp, now_s):
 
 @kernel
 def send_kept(m, i, now_s):
-    """Send the ACK that is kept."""
     fl = m.flows[i]
     slot = fl.kept_slot
     fl.kept_slot = -1

@@ -67,7 +67,6 @@ class ExportError(CcenvError):
     """A program, or an assumption about the path, that cannot be exported."""
 
     def __init__(self, message: str) -> None:
-        """Prefix the message with ``export``."""
         super().__init__(f"export: {message}")
 
 

@@ -62,7 +62,6 @@ class WholePolicy:
         return WholePolicy(layers, policy.activation == "relu")
 
     def text(self) -> str:
-        """Return the policy as C."""
         flat = [int(n) for weights, bias in self.layers for n in (*bias, *weights.ravel())]
         lines = [
             f"#define WIDEST {WIDEST}",

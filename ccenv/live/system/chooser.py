@@ -152,7 +152,6 @@ class Bell:
     """The kernel ring that signals decisions; its content is not read."""
 
     def __init__(self, ring_fd: int) -> None:
-        """Map the ring."""
         page = mmap.PAGESIZE
         self._heard = np.frombuffer(mmap.mmap(ring_fd, page, mmap.MAP_SHARED), np.uint64, 1)
         self._rung = np.frombuffer(mmap.mmap(ring_fd, page, mmap.MAP_SHARED, mmap.PROT_READ, offset=page), np.uint64, 1)

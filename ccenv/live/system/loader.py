@@ -40,7 +40,6 @@ class Refusal(LiveError):
     """
 
     def __init__(self, message: str, log: str) -> None:
-        """Store the log."""
         super().__init__(message)
         self.log = log
 
@@ -155,7 +154,6 @@ class Program:
         return Refusal(f"the kernel refused {self.name}: {last}", log)
 
     def record(self, socket_fd: int) -> None:
-        """Record the flow of a socket."""
         lanes = self._library.bpf_object__find_map_by_name(self._object, b"lanes")
         self._set(self._library.bpf_map__fd(lanes), socket_fd, np.array([0, len(self.records)], np.uint32))
 

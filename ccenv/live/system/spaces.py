@@ -198,7 +198,6 @@ class Ends:
     kept: list[Any] = field(default_factory=list)
 
     def dropped(self) -> int:
-        """Return how many packets the devices have dropped."""
         total = 0
         for space, name in zip(self.spaces, ("live0", "live1"), strict=True):
             enter(space)

@@ -122,7 +122,6 @@ def _read_chunks(stream: Any, where: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_columns(stream: Any, width: int, header: bool, where: str) -> tuple[list[np.ndarray], int]:
-    """Return the columns of numbers, and the number of rows."""
     parts: list[np.ndarray] = []
     for line, chunk in _read_chunks(stream, where):
         text = chunk.lstrip(b"\xef\xbb\xbf") if line == 1 else chunk
@@ -316,7 +315,6 @@ def load_trace(name: str) -> LinkTrace:
 
 
 def save_trace(path: str | os.PathLike[str], trace: LinkTrace, notes: str = "") -> None:
-    """Write a trace as JSON; reading it gives the same numbers."""
     value = "rate_Bps" if trace.kind == "rate" else "bytes"
     chosen = [ROW_TIME_S, ROW_VALUE, *([ROW_DELAY_S] if trace.has_delays else [])]
     data: dict[str, Any] = {

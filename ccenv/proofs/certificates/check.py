@@ -101,7 +101,6 @@ class Report:
         self.refusals.append(Refusal(kind, place, text))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
         return {
             "verdict": self.verdict,
             "refusals": [refusal._asdict() for refusal in self.refusals],

@@ -102,7 +102,6 @@ def parts_of(formula: Read) -> Iterator[Read]:
 
 
 def features(formula: Read) -> frozenset[str]:
-    """Return the features that a formula reads."""
     if formula[0] == "cmp":
         return frozenset(formula[1]) - {""}
     parts = [formula[1]] if formula[0] == "not" else formula[1]

@@ -33,7 +33,6 @@ class Stored:
 
 
 def shipped_folder() -> FilePath:
-    """Return the folder of the shipped certificates."""
     return data_folder("ccenv.proofs.certificates.shipped")
 
 

@@ -61,7 +61,6 @@ class Program:
     window: int
 
     def leaves(self) -> Iterator[Leaf]:
-        """Yield the leaves."""
         yield from _leaves(self.rule)
 
     @property

@@ -51,7 +51,6 @@ class Boards:
     target: Ints
 
     def __len__(self) -> int:
-        """Return the number of boards."""
         return len(self.inflight)
 
     @cached_property
@@ -72,7 +71,6 @@ class Boards:
 
     @property
     def actions(self) -> Ints:
-        """How many actions each board has."""
         return np.diff(self.first_action).astype(np.int32)
 
     def members(self, board: int) -> list[tuple[int, ...]]:
@@ -96,7 +94,6 @@ class Boards:
         return np.concatenate([self.region(), shares], axis=1, dtype=np.float32)
 
     def answers(self, board: int, action: int) -> range:
-        """Return the edges of an action."""
         place = self.first_action[board] + action
         return range(int(self.first_edge[place]), int(self.first_edge[place + 1]))
 

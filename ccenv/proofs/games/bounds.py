@@ -98,7 +98,6 @@ class BoundsSender:
     program: Program
 
     def sends(self, bounds: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the packets that it sends at each row of bounds."""
         rows, places = np.unique(bounds, axis=0, return_inverse=True)
         exact = ([Fraction(min(x, UNLIMITED)).limit_denominator(_FINEST) for x in row] for row in rows.tolist())
         sent = [sends(self.program, dict(zip(FIELDS, row, strict=True))) for row in exact]

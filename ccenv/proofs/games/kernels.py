@@ -48,7 +48,6 @@ def step(model, jitter, path, inflight, sent):
 
 @kernel(inline="always")
 def digest(bits, inflight, pending):
-    """Return a hash of a board."""
     h = np.uint64(1469598103934665603)
     for w in range(bits.shape[0]):
         h = (h ^ bits[w]) * np.uint64(1099511628211)
@@ -79,7 +78,6 @@ def larger(array):
 
 @kernel
 def members(bits, tuples, out):
-    """Write the tuples of a board to out; returns their number."""
     n = 0
     for t in range(tuples.shape[0]):
         if (bits[t >> 6] >> np.uint64(t & 63)) & np.uint64(1):

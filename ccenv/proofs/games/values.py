@@ -71,7 +71,6 @@ class Solved:
         return np.asarray(np.minimum.reduceat(places, starts[:-1]), dtype=np.int64)
 
     def best(self, left: int) -> NDArray[np.bool_]:
-        """Return which actions are best ones with so many steps left."""
         return np.asarray(self.worst(self.table[left - 1]) == np.repeat(self.table[left], self.boards.actions))
 
     def best_actions(self) -> Ints:

@@ -94,7 +94,6 @@ class Run:
 
     @property
     def each(self) -> list[Run]:
-        """Return the run of every flow."""
         return self.flows or [self]
 
     def enqueued(self, t: int) -> Fraction:
@@ -398,7 +397,6 @@ def observe(run: Run, t: int) -> None:
 
 
 def update_beliefs(run: Run, t: int, probe_window: int) -> None:
-    """Append the beliefs at sample t."""
     beliefs = run.beliefs
     if run.setting.beliefs.tighter and t > run.d:
         run.extra[f"sent_windows_{t}"] = _compute_sent_windows(run, t)

@@ -33,7 +33,6 @@ class EmptyInterval:
 
     @property
     def text(self) -> str:
-        """The same in words."""
         at = ", ".join(f"{name} = {value}" for name, value in self.belief.items())
         ends = ", ".join(expression_text(end) for end in self.leaf.ends)
         return f"rate in [{ends}] has its lower end {self.lo} above its upper end {self.hi} at {at} (Rm = 1)"
@@ -89,7 +88,6 @@ def _domain(inputs: dict[str, Any]) -> Iterator[Formula]:
 
 
 def _leaves(rule: Rule, inputs: dict[str, Any], so_far: tuple[Formula, ...] = ()) -> Iterator[tuple[Leaf, tuple[Formula, ...]]]:
-    """Yield each leaf with the conditions that lead to it."""
     if not isinstance(rule, Branch):
         yield rule, so_far
         return

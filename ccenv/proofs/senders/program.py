@@ -30,11 +30,9 @@ class ProgramSmtSender:
 
     @property
     def name(self) -> str:
-        """Name of the program."""
         return self.program.name
 
     def needs(self, setting: Setting) -> Needs:
-        """Return the bounds and delays that the program reads."""
         require_oracle(setting, self.name)
         inputs = self.program.inputs()
         bounds: set[str] = {name for name in ("C_L", "C_U", "C_L_lambda") if name in inputs}
@@ -56,7 +54,6 @@ class ProgramSmtSender:
             view.extra["utilised_before"] = [make.boolean("utilised_before")]
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield the program's formulas."""
         return sends(view, self.program)
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
@@ -110,7 +107,6 @@ def delay_thresholds(program: Program, jitter_steps: int, steps_per_rtt: int = 1
 
 
 def longest_hold(program: Program) -> int:
-    """Return the largest ``hold_rtts`` of the program."""
     return max(rule.hold_rtts for rule in program.rules() if isinstance(rule, Leaf))
 
 

@@ -35,11 +35,9 @@ class RateDelay(RateSender):
     name: str = "rate_delay"
 
     def needs(self, setting: Setting) -> Needs:
-        """Return the delays that the map distinguishes."""
         return Needs(delays=frozenset(range(1, self.rmax_steps + 2)))
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare rate and mu_minus."""
         super().declare(view, make)
         view.extra["mu_minus"] = [make.real("mu_minus")]
 
@@ -112,11 +110,9 @@ class Bbr(WindowSender):
         yield window_of(view)[t] == 2 * estimate + view.alpha
 
     def start(self, run: Run) -> dict[str, Any]:
-        """Return the starting phase."""
         return {"phase": next((k for k in range(len(self.GAINS)) if run.values.get(f"phase_{k}")), 0)}
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
-        """Compute rate and window from the filter."""
         before = number(run.values, f"bw_before_{t}")
         require_law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
         estimate = max([run.alpha, before, *(run.S[x] - run.S[x - 1] for x in range(1, t))])
@@ -137,7 +133,6 @@ class Constant(WindowSender):
     name = "constant"
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
-        """Keep the rate."""
         yield view.rate[t] == view.rate[t - 1]
         yield view.rate[t] >= view.alpha
         yield window_of(view)[t] == window.inflight_known(view, t) + view.rate[t]
@@ -200,7 +195,6 @@ class AnySender(RateSender):
     name: str = "any"
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield rate >= MSS/Rm."""
         for rate in view.rate:
             yield rate >= (view.alpha if view.setting.plain_grid else view.setting.step * view.alpha)
 

@@ -80,11 +80,9 @@ class ReluSender(RateSender):
 
     @property
     def name(self) -> str:
-        """Name of the policy."""
         return self.policy.name
 
     def needs(self, setting: Setting) -> Needs:
-        """Return the bounds that the net reads."""
         require_oracle(setting, self.name)
         return Needs(frozenset(set(self.policy.inputs) & {"C_L", "C_U", "C_L_lambda"}))
 
@@ -96,7 +94,6 @@ class ReluSender(RateSender):
                 view.extra[f"hidden_{depth}_{unit}"] = make.series(f"hidden_{depth}_{unit}", view.setting.samples)
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield the net of every step."""
         yield view.rate[0] >= view.alpha
         for t in range(1, view.setting.samples):
             values: list[Term] = [_read(view, name, t - 1) for name in self.policy.inputs]

@@ -133,7 +133,6 @@ class RateSender:
     """Base of rate-based senders: declares the rate, which is what a step sends, and knows no bound of it."""
 
     def needs(self, setting: Setting) -> Needs:
-        """Need nothing by default."""
         return Needs()
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
@@ -141,7 +140,6 @@ class RateSender:
         return None
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare the rate."""
         view.rate = make.series("rate", view.setting.samples)
         view.sent = [None, *view.rate[1:]]
 
@@ -244,7 +242,6 @@ class Aimd(WindowSender):
         return {"recover": run.S[0]}
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
-        """Compute the window."""
         if losses.timed_out:
             return run.alpha, UNPACED, {"recover": run.E[t - 1]}
         if losses.new and state["recover"] <= run.S[t - 1]:

@@ -251,7 +251,6 @@ class Store:
         write_atomic(self._answer_file(text, answer.solver), data)
 
     def query_file(self, text: str) -> FilePath:
-        """Return the file of a query's text."""
         return self.folder / f"{query_hash(text)[:32]}.smt2"
 
     def _answer_file(self, text: str, solver: str) -> FilePath:

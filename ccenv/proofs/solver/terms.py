@@ -18,7 +18,6 @@ Formula: TypeAlias = Any
 
 
 def all_of(parts: Iterable[Formula]) -> Formula:
-    """Return the conjunction; true for no parts."""
     terms = [part for part in parts if part is not True]
     if any(part is False for part in terms):
         return False
@@ -30,7 +29,6 @@ def all_of(parts: Iterable[Formula]) -> Formula:
 
 
 def any_of(parts: Iterable[Formula]) -> Formula:
-    """Return the disjunction; false for no parts."""
     terms = [part for part in parts if part is not False]
     if any(part is True for part in terms):
         return True
@@ -65,7 +63,6 @@ def same_truth(left: Formula, right: Formula) -> Formula:
 
 
 def choose(condition: Formula, then: Any, otherwise: Any) -> Any:
-    """Return if-then-else, of terms or of formulas."""
     if isinstance(condition, bool):
         return then if condition else otherwise
     if then is otherwise:
@@ -85,12 +82,10 @@ def real(value: Term) -> Any:
 
 
 def larger(left: Term, right: Term) -> Term:
-    """Return the larger of two terms."""
     return choose(left >= right, left, right)
 
 
 def smaller(left: Term, right: Term) -> Term:
-    """Return the smaller of two terms."""
     return choose(left <= right, left, right)
 
 

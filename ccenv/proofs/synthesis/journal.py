@@ -54,7 +54,6 @@ def is_line(data: Any) -> bool:
 
 
 def list_classes(line: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of all classes that a line names."""
     named = [line] if "class" in line else line.get("decisions", [])
     return [number for item in named for number in (item["class"], *item.get("dropped", ()))]
 
@@ -119,7 +118,6 @@ class Journal(Lines):
 
 
 def trace_data(trace: np.ndarray) -> dict[str, Any]:
-    """Return a TRACE record as JSON-ready integers."""
     return {name: np.asarray(trace[name]).tolist() for name in TRACE.names or ()}
 
 

@@ -132,7 +132,6 @@ def _source(query: Query) -> str:
 
 
 def summary(data: dict[str, Any]) -> str:
-    """Return the answer in one line."""
     text = f"{data['query']}: {data['keys']} solutions by belief coefficients ({data['raw']} raw, {data['canonical']} functions)"
     if not data["complete"]:
         return f"{text} so far; {data['funnel']['unknown']} classes are undecided"

@@ -50,17 +50,14 @@ def at_most(left: Linear, right: Linear) -> Comparison:
 
 
 def below(left: Linear, right: Linear) -> Comparison:
-    """Return left < right."""
     return Comparison(left.plus(right, Fraction(-1)), strict=True)
 
 
 def feature(name: str, times: Fraction | int = 1) -> Linear:
-    """Return a multiple of a feature."""
     return Linear(((name, Fraction(times)),), Fraction(0))
 
 
 def number(value: Fraction | int) -> Linear:
-    """Return a constant."""
     return Linear((), Fraction(value))
 
 
@@ -72,18 +69,15 @@ def primed(node: Node) -> Node:
 
 
 def primed_linear(expression: Linear) -> Linear:
-    """Return an expression at the end of a trace."""
     terms = ((f"{name}'" if name in START else name, c) for name, c in expression.terms)
     return Linear(tuple(sorted(terms)), expression.constant)
 
 
 def both(*parts: Node) -> Node:
-    """Return a conjunction."""
     return Joined("all", parts)
 
 
 def either(*parts: Node) -> Node:
-    """Return a disjunction."""
     return Joined("any", parts)
 
 
@@ -148,7 +142,6 @@ def stays(rank: ReadRank) -> Node:
 
 
 def at_end(rank: ReadRank) -> Node:
-    """Return "the rank has reached its end"."""
     now, until = feature(rank.of), number(rank.until)
     return at_most(until, now) if rank.law in ("times", "by_mss") else at_most(now, until)
 
@@ -200,7 +193,6 @@ def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
 
 
 def list_features(nodes: tuple[Node, ...]) -> list[str]:
-    """Return the features in formulas, sorted."""
     return sorted(frozenset[Any]().union(*(list_features_read(node) for node in nodes)))
 
 
@@ -235,7 +227,6 @@ def lemma_queries(loaded: LoadedTheorem) -> Iterator[LemmaQuery]:
 
 
 def build_queries(loaded: LoadedTheorem, lemma: ReadLemma) -> Iterator[LemmaQuery]:
-    """Yield the queries of one lemma."""
     for part, conclusion in enumerate(lemma.conclusions, start=1):
         yield LemmaQuery(lemma.name, part, _build_query(loaded, lemma, part, conclusion))
 

@@ -180,7 +180,6 @@ def _read_term(text: str, at: int, where: str, constants: Mapping[str, Fraction]
 
 
 def list_features_read(node: Node) -> frozenset[str]:
-    """Return the features that a formula reads."""
     if isinstance(node, Comparison):
         return frozenset(name for name, _ in node.left.terms)
     return frozenset().union(*(list_features_read(part) for part in node.parts))

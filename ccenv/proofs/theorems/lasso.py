@@ -55,7 +55,6 @@ class Lasso:
     loaded: LoadedTheorem
 
     def text(self) -> str:
-        """Return the SMT-LIB text."""
         return to_smtlib([formula for formula in self.formulas if formula is not True])
 
     def confirm(self, answer: Answer) -> list[View]:

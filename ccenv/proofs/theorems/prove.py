@@ -188,7 +188,6 @@ class Prover:
             yield Decided(claim.name, 1, verdict, text, answer, reason=answer.reason, view=next(iter(views), None), views=views)
 
     def imply(self, step: Implication) -> Step:
-        """Decide an implication of the composition."""
         import z3
 
         nodes = (*step.facts, Joined("not", (step.goal,)))

@@ -88,11 +88,9 @@ class LoadedTheorem:
 
     @property
     def sender(self) -> SmtSender:
-        """The program as a sender for the solver."""
         return ProgramSmtSender(self.program)
 
     def held_beliefs(self) -> frozenset[str]:
-        """Return the beliefs in any query of the theorem."""
         formulas = (node for lemma in self.lemmas for node in (lemma.premise, *lemma.granted, *lemma.conclusions))
         held = frozenset().union(*(beliefs_in(node) for node in (self.start, self.invariant, *formulas)))
         held |= {name.removesuffix("/Rm") for name in self.program.inputs()} & BELIEFS

@@ -52,22 +52,18 @@ class ProgramControl(QuicCongestionControl):
         self._sender: Any = None
 
     def on_packet_sent(self, *, packet: Any) -> None:
-        """Count."""
         self.bytes_in_flight += packet.sent_bytes
         self.sent += 1
 
     def on_packet_acked(self, *, now: float, packet: Any) -> None:
-        """Count."""
         self.bytes_in_flight -= packet.sent_bytes
         self.delivered += packet.sent_bytes
 
     def on_packets_expired(self, *, packets: Iterable[Any]) -> None:
-        """Count."""
         for packet in packets:
             self.bytes_in_flight -= packet.sent_bytes
 
     def on_packets_lost(self, *, now: float, packets: Iterable[Any]) -> None:
-        """Count."""
         for packet in packets:
             self.bytes_in_flight -= packet.sent_bytes
             self.lost += 1
@@ -90,7 +86,6 @@ class RatePacer:
     """Sends at the program's rate, in place of ``QuicPacketPacer``."""
 
     def __init__(self, control: ProgramControl) -> None:
-        """Pace a control."""
         self.control, self.next_s = control, 0.0
         self.packet_time: float | None = None
 
@@ -99,7 +94,6 @@ class RatePacer:
         return self.next_s if self.control.pacing_Bps and now < self.next_s - 1e-9 else None
 
     def update_after_send(self, now: float) -> None:
-        """Count a packet."""
         if self.control.pacing_Bps:
             self.next_s = max(now, self.next_s) + self.control.size / self.control.pacing_Bps
 

@@ -88,7 +88,6 @@ class Aioquic(Stack):
     ack_delay_s = 0.001
 
     def flow(self, settings: FlowSettings) -> Flow:
-        """Begin a flow."""
         from aioquic.quic import logger
         from aioquic.quic.configuration import QuicConfiguration
         from aioquic.quic.congestion.base import register_congestion_control

@@ -133,7 +133,6 @@ class PicoquicEnd:
         self.fed, self.draws = 0, settings.seed << 32
 
     def connect(self) -> None:
-        """Begin the connection."""
         nothing = _ConnectionId()
         self.connection = self.library.picoquic_create_cnx(
             self.context, nothing, nothing, self.addresses[1], self.time_us.value, 0, b"localhost", b"ccenv", b"\x01"
@@ -142,7 +141,6 @@ class PicoquicEnd:
             raise QuicError("picoquic starts no connection")
 
     def receive(self, data: bytes, now_s: float) -> None:
-        """Take a datagram."""
         now_us = self.time_us.value = round(1e6 * now_s)
         c.memmove(self.incoming, data, len(data))
         to, sender = self.addresses if self.sends else self.addresses[::-1]
@@ -216,7 +214,6 @@ class Picoquic(Stack):
         return None
 
     def flow(self, settings: FlowSettings) -> Flow:
-        """Begin a flow."""
         library = _load()
         _check_places()
         sender, receiver = (PicoquicEnd(settings, sends) for sends in (True, False))

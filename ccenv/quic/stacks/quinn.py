@@ -101,7 +101,6 @@ class QuinnFlow(Flow):
     """A flow of quinn; its event heap runs in Rust."""
 
     def __init__(self, control: int, settings: FlowSettings) -> None:
-        """Begin."""
         self._library, at = _load(), None
         cert, key = (base64.b64decode(re.sub(rb"-----.*?-----", b"", file.read_bytes())) for file in certificate_files())
         if not isinstance(settings.control, str):
@@ -117,7 +116,6 @@ class QuinnFlow(Flow):
 
     @property
     def packets(self) -> int:
-        """Packets of both ends."""
         return int(self._library.ccenv_quinn_packets(self._flow))
 
     def advance(self, until_s: float) -> Sequence[tuple[float, int]]:
@@ -135,7 +133,6 @@ class QuinnFlow(Flow):
         self._library.ccenv_quinn_deliver(self._flow, slots, len(packets), round(_NS * now_s))
 
     def __del__(self) -> None:
-        """Free the flow."""
         if getattr(self, "_flow", None):
             self._library.ccenv_quinn_free(self._flow)
 
@@ -155,6 +152,5 @@ class Quinn(Stack):
         return None if library_file().is_file() else f"quinn is not built; {self.how}"
 
     def flow(self, settings: FlowSettings) -> QuinnFlow:
-        """Begin a flow."""
         control = settings.control
         return QuinnFlow(self.controls.index(control) if isinstance(control, str) else 0, settings)

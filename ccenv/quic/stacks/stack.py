@@ -30,7 +30,6 @@ class QuicError(CcenvError):
     """A stack that is missing, of another version, or that cannot do what it is asked for."""
 
     def __init__(self, message: str) -> None:
-        """Prefix the message with ``quic``."""
         super().__init__(f"quic: {message}")
 
 

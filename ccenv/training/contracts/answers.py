@@ -79,7 +79,6 @@ class AnswerStore(ResultFolder):
 
     @property
     def answers(self) -> int:
-        """Number of answers."""
         return len(self.rows.lines)
 
     @property
@@ -224,7 +223,6 @@ def _end_allows(bound: Expression, end: int, inputs: Mapping[str, Any], rate: Fr
 
 
 def allows_trace(obstacle: Obstacle, sides: Mapping[Side, tuple[int, int]]) -> bool:
-    """Tell whether a contract allows the trace of an obstacle."""
     return all(bool(table[sides[side]]) for side, table in obstacle.items())
 
 

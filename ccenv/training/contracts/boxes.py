@@ -38,12 +38,10 @@ class Direction:
 
     @property
     def most(self) -> int:
-        """Largest level."""
         return SCALE_LEVELS if self.kind == "scale" else OFFSET_LEVELS
 
     @property
     def name(self) -> str:
-        """Name in reports."""
         return f"leaf {self.leaf} {'hi' if self.end else 'lo'} {self.kind}"
 
 
@@ -54,7 +52,6 @@ def directions(program: Program) -> tuple[Direction, ...]:
 
 
 def widen_program(program: Program, levels: Levels, name: str) -> Program:
-    """Return the contract of a vector of levels around a program."""
     all_directions = directions(program)
     if len(levels) != len(all_directions):
         raise InputError(f"{len(levels)} levels; {program.name!r} has {len(all_directions)}")

@@ -79,7 +79,6 @@ class Guide(Protocol):
 
 
 def make_guide(teacher: PolicySender, world: EnvSettings, n: int) -> Guide:
-    """Return n flows in a world with a policy as their teacher."""
     return BeliefGuide(teacher, world, n) if teacher.is_first_version else WatchedGuide(teacher, world, n)
 
 
@@ -90,17 +89,14 @@ class BeliefGuide:
         self._teacher, self._task = teacher, SenderTask(n, world)
 
     def reset(self, seed: int) -> None:
-        """See ``Guide``."""
         self._task.core.reset(seed=seed)
 
     def ask(self) -> tuple[np.ndarray, np.ndarray]:
-        """See ``Guide``."""
         observations = self._task.observe()
         features = make_features(observations)
         return features, action_rates(policy_actions(self._teacher, observations), features[:, 2])
 
     def play(self, rates: np.ndarray) -> None:
-        """See ``Guide``."""
         self._task.step((np.log2(rates) / ACTION_RANGE_LOG2)[:, None])
         ended = self._task.core.truncated()
         if ended.any():
@@ -122,12 +118,10 @@ class WatchedGuide:
         self._teacher = PolicyBatch(teacher, n)
 
     def reset(self, seed: int) -> None:
-        """See ``Guide``."""
         self._task.core.reset(seed=seed)
         self._teacher.states[:] = 0.0
 
     def ask(self) -> tuple[np.ndarray, np.ndarray]:
-        """See ``Guide``."""
         actions = self._teacher.actions(self._task.observe())[:, None]
         rates_Bps = self._task.rates_Bps(actions)[:, 0]
         core, flow = self._task.core, int(self._task.flows[0])
@@ -136,7 +130,6 @@ class WatchedGuide:
         return features, teacher_rates
 
     def play(self, rates: np.ndarray) -> None:
-        """See ``Guide``."""
         core = self._task.core
         self._task.drive(np.maximum(rates * core.flow("C_L_Bps")[:, int(self._task.flows[0])], 1.0)[:, None])
         ended = core.truncated()

@@ -190,7 +190,6 @@ class Teacher:
 
     @property
     def name(self) -> str:
-        """Name of the policy."""
         return self.policy.name
 
 

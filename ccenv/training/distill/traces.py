@@ -56,7 +56,6 @@ class Traces:
 
 
 def join(parts: Sequence[Traces]) -> Traces:
-    """Return all traces of several sets."""
     return Traces(np.concatenate([p.starts for p in parts]), np.concatenate([p.moves for p in parts]))
 
 

@@ -31,7 +31,6 @@ class Guard:
     high: Fraction = Fraction(0)
 
     def condition(self, number: float) -> Expression | str:
-        """Return the condition with its number on the grid."""
         if self.step is None:
             return self.name
         x = min(self.high, max(self.low, on_grid(number, self.step)))
@@ -78,7 +77,6 @@ def parts(template: Template) -> Iterator[Template]:
 
 
 def size(template: Template) -> int:
-    """Return the number of open numbers of a template."""
     return sum(2 if isinstance(p, Slot) else int(p.guard.step is not None) for p in parts(template))
 
 

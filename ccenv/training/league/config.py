@@ -171,12 +171,10 @@ class LeagueConfig(StrictModel):
 
     @property
     def attacked_envs(self) -> int:
-        """Environments of the training that are attacked."""
         return round(self.share * self.training.num_envs)
 
     @property
     def nominal_distribution(self) -> PathDistribution:
-        """Distribution of the nominal paths."""
         paths = self.training.environment.paths
         return paths if isinstance(paths, PathDistribution) else PathDistribution()
 

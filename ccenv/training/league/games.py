@@ -79,7 +79,6 @@ class MixedGame(AttackedPath):
 
 
 def make_scene(config: LeagueConfig, sender: Sender, path: Path) -> Scene:
-    """Return the game of one sender on a path."""
     K, warmup, window = config.steps_per_rtt, config.warmup_rtts, config.window_rtts
     return Scene(sender, path, MODEL, steps_per_rtt=K, warmup_rtts=warmup, window_rtts=window)
 

@@ -73,7 +73,6 @@ class Population:
     attacked: list[list[np.ndarray]] = field(default_factory=list)
 
     def payoffs(self, share: float) -> Payoffs:
-        """Return the empirical game."""
         return Payoffs(np.array(self.nominal), np.array(self.attacked), share)
 
 

@@ -79,7 +79,6 @@ def network_part(round_: int, scene: int) -> str:
 
 
 def hold_out_part(round_: int, scene: int) -> str:
-    """Return the name of the part of the hold-outs of a scene."""
     return f"{NETWORKS}/{round_name(round_)}-hold-out-{scene:02d}"
 
 
@@ -128,7 +127,6 @@ class LeagueFolder(ResultFolder):
         return all((self.path / f"{part}.part.json").is_file() for part in parts)
 
     def sender_folder(self, name: str) -> FilePath:
-        """Return the folder of a sender of the league."""
         return self.path / SENDERS / name
 
     def save_network(self, name: str, adversary: Adversary, config: LeagueConfig, path: Path, about: dict[str, Any]) -> str:

@@ -70,7 +70,6 @@ class DecisionBuffer(RolloutBuffer):
     """A rollout of T steps in which only some rows decide at each step."""
 
     def reset(self) -> None:
-        """Clear the buffer."""
         super().reset()
         shape = (self.buffer_size, self.n_envs)
         self.decides, self.closes, self.dones = (np.zeros(shape, np.bool_) for _ in range(3))

@@ -93,7 +93,6 @@ class AttackedPaths:
         self._given, self._given_share = list(given), given_share
 
     def attack(self, sender: PolicySender | ContractSender, round_: int) -> list[Finding]:
-        """Draw the paths of a round and attack a sender on each of them."""
         drawn, K, findings = self._drawn, self._settings.steps_per_rtt, []
         for place, path in enumerate(self._draw_paths(round_, 0, drawn.count)):
             scene = Scene(sender, path, MODEL, "engine", K, ATTACK_RTTS, ATTACK_RTTS)

@@ -53,7 +53,6 @@ class ReplayedPaths(PathSource):
         self._begun: list[list[tuple[int, int]]] = [[] for _ in range(num_envs)]
 
     def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
-        """Draw episodes, of new or stored levels."""
         for seed, lane, episode in zip(seeds.tolist(), lanes.tolist(), episodes.tolist(), strict=True):
             if tuple(self._keys[lane].tolist()) != (seed, episode):
                 self._keys[lane] = seed, episode
@@ -111,7 +110,6 @@ class ReplayedPaths(PathSource):
         self._played[level] = self._segments
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return a copy of the state as named arrays."""
         return {
             "levels": np.array([*self._scores], np.int64).reshape(-1, 2),
             "scores": np.array([*self._scores.values()]),

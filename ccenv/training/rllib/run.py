@@ -449,7 +449,6 @@ class RllibConfig(StrictModel):
 
     @property
     def is_packet(self) -> bool:
-        """Whether the environment is a packet environment."""
         return self.plays in {"packet", "packet_flows"}
 
     def packet_settings(self) -> PacketSettings:
@@ -457,5 +456,4 @@ class RllibConfig(StrictModel):
         return read_packet_settings(self.environment, "environment")
 
     def settings(self) -> EnvSettings:
-        """Return the checked arguments of the environment."""
         return read_settings(self.environment, "environment")

@@ -51,7 +51,6 @@ class Bottleneck:
 
     @property
     def flows(self) -> int:
-        """Number of flows N."""
         return len(self.rtt_s)
 
     @property
@@ -396,7 +395,6 @@ def _rtts_s(scenario: Scenario, queues: list[float]) -> list[float]:
 
 
 def propagation_s(scenario: Scenario, flow: Flow) -> float:
-    """Return a flow's propagation RTT."""
     return 2e-3 * (flow.access_delay_ms + sum(scenario.links[k].delay_ms for k in scenario.path_links(flow)))
 
 

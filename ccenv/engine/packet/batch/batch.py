@@ -136,7 +136,6 @@ class PacketBatch:
 
     @property
     def bytes_per_network(self) -> float:
-        """Memory of the batch, in bytes per network."""
         arrays = [getattr(self.arrays, name) for name in _STATE] + list(self._memory)
         return float(sum(array.nbytes for array in arrays)) / self.size
 

@@ -277,7 +277,6 @@ CONDITION_FIELDS = RATE_FIELDS | {"C_U": "C_U", "qdel_L": "qdel", "Rm": "Rm"}
 
 
 def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    """Return conditions as records."""
     out = np.zeros(len(conditions), dtype=CONDITION)
     for row, terms in zip(out, conditions, strict=True):
         for name, value in terms:
@@ -287,7 +286,6 @@ def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.
 
 
 def rate_records(rates: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    """Return rates as records."""
     out = np.zeros(len(rates), dtype=RATE)
     for row, terms in zip(out, rates, strict=True):
         for name, value in terms:

@@ -117,7 +117,6 @@ class Amount:
         return self.bdp * (1 + jitter_steps) + self.rtt + self.mss * alpha
 
     def __str__(self) -> str:
-        """Return the amount as in queries."""
         parts = [(self.bdp, "C*(Rm+D)"), (self.rtt, "C*Rm"), (self.mss, "MSS")]
         return " + ".join(f"{value} {unit}" for value, unit in parts if value) or "0 MSS"
 
@@ -148,7 +147,6 @@ class Objectives:
     fairness: Fraction | None = None
 
     def small_steps(self, v: View) -> Formula:
-        """Return "no step has a large loss"."""
         if self.large_loss is None or not v.setting.has_loss:
             return True
         most = self.large_loss.of(v.setting.jitter_steps, v.alpha)
@@ -185,7 +183,6 @@ class Objectives:
         return all_of(holds(v) for _, holds in self.parts())
 
     def probing(self, v: View) -> Formula:
-        """Return the transient objective."""
         if self.transient == "none" or not v.setting.has_loss:
             return True
         if self.transient == "falls":

@@ -206,7 +206,6 @@ class Query(StrictModel):
         return self
 
     def setting(self) -> Setting:
-        """Return the encoding's setting."""
         timeout = None if self.beliefs.timeouts == "none" else TIMEOUT_PRESETS[self.beliefs.timeouts]
         past = self.network.sent_before
         jitter = 0 if self.network.model == "ideal" else 1
@@ -226,7 +225,6 @@ class Query(StrictModel):
         )
 
     def goals(self) -> Objectives:
-        """Return the objectives."""
         o = self.objectives
         return Objectives(
             o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient, o.transient_buffer, o.fairness

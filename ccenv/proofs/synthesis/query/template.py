@@ -56,7 +56,6 @@ class Template:
 
     @property
     def branches(self) -> int:
-        """Number of conditions."""
         return self.rates - 1
 
     def rate_terms(self) -> list[Terms]:
@@ -75,7 +74,6 @@ class Template:
         return size
 
     def inputs(self) -> frozenset[str]:
-        """Return all inputs that may occur."""
         return frozenset(self.rate_domains) | {name for group in self.condition_domains for name in group}
 
 

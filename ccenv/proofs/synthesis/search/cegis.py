@@ -135,7 +135,6 @@ class Run:
 
 
 def make_candidate(row: np.ndarray, rates: int) -> Candidate:
-    """Return a simulator row as a candidate."""
     return Candidate(tuple(int(c) for c in row[: rates - 1]), tuple(int(e) for e in row[rates - 1 :]))
 
 

@@ -382,7 +382,6 @@ class Cover:
 
 
 def volume(boxes: np.ndarray) -> int:
-    """Return the number of programs in boxes."""
     return int(np.bitwise_count(boxes).astype(np.int64).prod(axis=1).sum())
 
 
@@ -419,7 +418,6 @@ class Families:
     cpu_s: float
 
     def family(self, number: int) -> Family:
-        """Return all rows of a function."""
         return Family(self.space, self.groups[number])
 
 

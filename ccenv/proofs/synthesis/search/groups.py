@@ -37,7 +37,6 @@ class _Group(RateSender):
     name: str = "group"
 
     def needs(self, setting: Setting) -> Needs:
-        """Return the needs of all programs together."""
         out = Needs()
         for program in self.programs:
             out = out | ProgramSmtSender(program).needs(setting)
@@ -75,7 +74,6 @@ class Choice(_Group):
         return choose(self.bits[bit], self._pick_rate(rates[half:], bit - 1), self._pick_rate(rates[:half], bit - 1))
 
     def find_picked(self, model: dict[str, Any]) -> int:
-        """Return the number of the program that a solver model picks."""
         rest, offset = len(self.programs), 0
         for bit in reversed(range(len(self.bits))):
             half = 1 << bit
@@ -158,7 +156,6 @@ class GroupTask:
     any_start: bool = False
 
     def task(self, index: int) -> Task:
-        """Return the question about one of them."""
         return Task(self.setting, self.objectives, self.programs[index], self.seconds, self.seed, self.full, self.any_start)
 
 

@@ -211,12 +211,10 @@ class Simulator:
 
     @cached_property
     def conditions(self) -> np.ndarray:
-        """Conditions as records."""
         return condition_records(self.space.conditions)
 
     @cached_property
     def rates(self) -> np.ndarray:
-        """Rates as records."""
         return rate_records(self.space.rates)
 
     @property
