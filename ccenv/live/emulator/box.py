@@ -23,7 +23,7 @@ from ccenv.live.emulator.link import ON_TIME_S, count_services, drop, note, put,
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
 
-@kernel
+@kernel(_nrt=False)
 def watch(m, time_s):
     """Advance the flows' beliefs to a time."""
     run = m.run[0]
@@ -41,7 +41,7 @@ def watch(m, time_s):
                 beliefs.rate_Bps = max(run.mss_bytes, beliefs.sent_last_interval_bytes) / beliefs.rtt_s
 
 
-@kernel
+@kernel(_nrt=False)
 def learned_moves(m, step, time_s):
     """Set the moves of a learned adversary after a number of steps; between its decisions they stay."""
     run, ev = m.run[0], m.env[0]
@@ -60,7 +60,7 @@ def learned_moves(m, step, time_s):
     )
 
 
-@kernel
+@kernel(_nrt=False)
 def note_ack(m, i, packet):
     """Record an ACK of flow i that reaches the sender now."""
     path = m.paths[i]
@@ -73,7 +73,7 @@ def note_ack(m, i, packet):
 WHOLE = 1e-9  # of a packet: tolerance for whole packets
 
 
-@kernel
+@kernel(_nrt=False)
 def recorded_moves(m, step):
     """Set the moves of a recorded adversary for a step, counted from 0; the last row is repeated."""
     row = m.recorded[min(step, m.recorded.shape[0] - 1)]
@@ -86,7 +86,7 @@ def recorded_moves(m, step):
         move.loss = row[FIRST_SERVICE + n + i]
 
 
-@kernel
+@kernel(_nrt=False)
 def held(m, i, time_s):
     """Return the number of packets of flow i in its delay element at a time."""
     fl = m.flows[i]
@@ -97,7 +97,7 @@ def held(m, i, time_s):
     return n
 
 
-@kernel
+@kernel(_nrt=False)
 def let_go(m, i, time_s):
     """Release the packets of flow i that may be held no longer at a time; return when the next one is due."""
     fl = m.flows[i]
@@ -111,7 +111,7 @@ def let_go(m, i, time_s):
     return math.inf
 
 
-@kernel
+@kernel(_nrt=False)
 def share_of(m, i, time_s, count):
     """Return the share of the held packets that the adversary releases now."""
     run, move = m.run[0], m.moves[i]
@@ -130,7 +130,7 @@ def share_of(m, i, time_s, count):
     return unit(move.service) if move.service >= 0.0 else 1.0
 
 
-@kernel
+@kernel(_nrt=False)
 def open_boxes(m, now_s):
     """Play all decisions up to now; return the next due time."""
     run = m.run[0]
@@ -158,7 +158,7 @@ def open_boxes(m, now_s):
         run.play_steps += 1
 
 
-@kernel
+@kernel(_nrt=False)
 def step_tokens(m, k, time_s):
     """Take step k of ccac: its arrivals, tokens, losses and service."""
     run, ev = m.run[0], m.env[0]
@@ -208,7 +208,7 @@ def step_tokens(m, k, time_s):
     run.queue_byte_s += max(0.0, ev.enqueued_bytes - ev.tokens_bytes) * run.step_s
 
 
-@kernel
+@kernel(_nrt=False)
 def _ring_mask(length):
     size = 1
     while size < length:
@@ -216,7 +216,7 @@ def _ring_mask(length):
     return size - 1
 
 
-@kernel
+@kernel(_nrt=False)
 def step_to(m, now_s):
     """Take all steps of ccac that have ended; return when the next one ends."""
     run = m.run[0]
@@ -230,7 +230,7 @@ def step_to(m, now_s):
         step_tokens(m, run.steps, time_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def play_network(m, now_s):
     run = m.run[0]
     if run.model == CCAC:

@@ -35,7 +35,7 @@ from ccenv.live.emulator.layout import CCAC
 ON_TIME_S = 1e-9  # tolerance for events at an instant, because sums are rounded
 
 
-@kernel
+@kernel(_nrt=False)
 def note(m, event, time_s, flow, link, tx):
     """Add a row to the packet log if there is room; all rows are counted."""
     run = m.run[0]
@@ -50,7 +50,7 @@ def note(m, event, time_s, flow, link, tx):
     run.event_rows += 1
 
 
-@kernel
+@kernel(_nrt=False)
 def give_back(m, slot):
     """Free a packet's slot."""
     run = m.run[0]
@@ -58,7 +58,7 @@ def give_back(m, slot):
     run.n_free += 1
 
 
-@kernel
+@kernel(_nrt=False)
 def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
     packet = ring[tail & (ring.shape[0] - 1)]
     packet.sent_s = sent_s
@@ -68,7 +68,7 @@ def put(ring, tail, sent_s, entered_s, due_s, slot, tx):
     packet.tx = tx
 
 
-@kernel
+@kernel(_nrt=False)
 def rate_at(m, time_s):
     """Return the link's rate for a packet whose service begins at a time; times of calls must not decrease."""
     run = m.run[0]
@@ -78,7 +78,7 @@ def rate_at(m, time_s):
     return run.link_rate_Bps
 
 
-@kernel
+@kernel(_nrt=False)
 def count_services(m, now_s):
     """Count the packets whose service has begun and ended by now."""
     run = m.run[0]
@@ -90,7 +90,7 @@ def count_services(m, now_s):
         run.served_bytes += run.mss_bytes
 
 
-@kernel
+@kernel(_nrt=False)
 def send(m, i, slot, now_s):
     """Take a packet of flow i from its sender."""
     run, fl = m.run[0], m.flows[i]
@@ -108,7 +108,7 @@ def send(m, i, slot, now_s):
         arrive(m, i, slot, tx, now_s, now_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def drop(m, i, slot, tx, now_s):
     """Lose a packet at the full queue."""
     run, fl = m.run[0], m.flows[i]
@@ -118,7 +118,7 @@ def drop(m, i, slot, tx, now_s):
     give_back(m, slot)
 
 
-@kernel
+@kernel(_nrt=False)
 def arrive(m, i, slot, tx, sent_s, now_s):
     """Bring a packet to the link; in ccac it waits there for the end of the step."""
     run, fl = m.run[0], m.flows[i]
@@ -157,7 +157,7 @@ def arrive(m, i, slot, tx, sent_s, now_s):
         release(m, i, due_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def release(m, i, due_s):
     """Schedule the next packet of flow i to reach its receiver at a time."""
     fl = m.flows[i]
@@ -171,7 +171,7 @@ def release(m, i, due_s):
     note(m, DELIVER, due_s, i, -1, packet.tx)
 
 
-@kernel
+@kernel(_nrt=False)
 def leave_access(m, now_s):
     """Bring packets from the flows' access paths to the link, in order of time."""
     while True:
@@ -195,7 +195,7 @@ END_OF_OPTIONS, NO_OPERATION, SACK = 0, 1, 5
 HEADER_BYTES = 20  # of TCP without options
 
 
-@kernel
+@kernel(_nrt=False)
 def word_at(m, slot, at, n_bytes):
     """Return a big-endian number in a packet."""
     value = 0
@@ -204,7 +204,7 @@ def word_at(m, slot, at, n_bytes):
     return value
 
 
-@kernel
+@kernel(_nrt=False)
 def reports_gap(m, slot, tcp, end):
     """Tell whether the options of a TCP header report packets beyond the acknowledged ones."""
     at = tcp + HEADER_BYTES
@@ -223,7 +223,7 @@ def reports_gap(m, slot, tcp, end):
     return False
 
 
-@kernel
+@kernel(_nrt=False)
 def send_back(m, i, slot, now_s):
     """Send an ACK from the receiver; it reaches the sender after the return path and its ACK aggregation."""
     fl, path = m.flows[i], m.paths[i]
@@ -241,7 +241,7 @@ def send_back(m, i, slot, now_s):
         fl.finished_s = due_s
 
 
-@kernel
+@kernel(_nrt=False)
 def forget_kept(m, i):
     """Drop the ACK that is kept, if there is one, because a newer one covers it."""
     fl = m.flows[i]
@@ -251,7 +251,7 @@ def forget_kept(m, i):
     fl.kept_packets = 0.0
 
 
-@kernel
+@kernel(_nrt=False)
 def acknowledge(m, i, slot, tcp, now_s):
     """Send an ACK of the kernel's receiver now, or keep it."""
     fl = m.flows[i]
@@ -277,7 +277,7 @@ def acknowledge(m, i, slot, tcp, now_s):
         send_kept(m, i, now_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def send_kept(m, i, now_s):
     fl = m.flows[i]
     slot = fl.kept_slot
@@ -286,7 +286,7 @@ def send_kept(m, i, now_s):
     send_back(m, i, slot, now_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def end_waits(m, now_s):
     """Send the ACKs whose time is over; return when the next one is due."""
     next_s = math.inf

@@ -57,7 +57,7 @@ READING_S = 0.01  # between two readings of schedstat
 _ZERO, _SPACE = 48, 32
 
 
-@kernel
+@kernel(_nrt=False)
 def clock_s(m):
     """Return the time of the run; record its delay after the time that the loop expected."""
     run = m.run[0]
@@ -68,7 +68,7 @@ def clock_s(m):
     return now_s
 
 
-@kernel
+@kernel(_nrt=False)
 def note_error(m, late_s):
     """Count a packet written with a delay."""
     run = m.run[0]
@@ -78,7 +78,7 @@ def note_error(m, late_s):
     run.written += 1
 
 
-@kernel
+@kernel(_nrt=False)
 def read_queued_s(m):
     """Return the time that the thread has been ready and waited for a core; -1 if the kernel does not report it."""
     run = m.run[0]
@@ -94,7 +94,7 @@ def read_queued_s(m):
     return value * 1e-9 if field >= 2 else -1.0
 
 
-@kernel
+@kernel(_nrt=False)
 def judge_turn(m, now_s):
     """Record a stall if this turn wrote packets late; its cause had the core for at least half of the delay."""
     run = m.run[0]
@@ -136,7 +136,7 @@ INFO_UNACKED, INFO_SACKED, INFO_LOST, INFO_RESENT = 6, 7, 8, 9
 INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
 
 
-@kernel
+@kernel(_nrt=False)
 def flow_of(m, slot, length, port_at):
     """Return the flow of a packet by its sender's port; -1 for other packets."""
     at = m.run[0].header_bytes
@@ -147,7 +147,7 @@ def flow_of(m, slot, length, port_at):
     return i if 0 <= i < m.run[0].n_flows and tcp + 20 <= length else -1
 
 
-@kernel
+@kernel(_nrt=False)
 def read_packet(m, fd):
     """Read a packet into a slot; return the slot and the length, which is at most 0 without a packet."""
     run = m.run[0]
@@ -158,16 +158,22 @@ def read_packet(m, fd):
     return slot, length
 
 
-@kernel
+@kernel(_nrt=False)
+def number_at(m, slot, at, n_bytes):
+    """Return a little-endian number in a packet."""
+    value = np.int64(0)
+    for j in range(n_bytes):
+        value |= np.int64(m.slab[slot, at + j]) << 8 * j
+    return value
+
+
+@kernel(_nrt=False)
 def sent_ns(m, slot):
     """Return when a guest has sent a packet (virtual/clock.c)."""
-    time_ns = np.int64(0)
-    for j in range(6):
-        time_ns |= np.int64(m.slab[slot, SOURCE_AT + j]) << 8 * j
-    return time_ns
+    return number_at(m, slot, SOURCE_AT, 6)
 
 
-@kernel
+@kernel(_nrt=False)
 def read_guest(m):
     """Read the packets that a guest has sent since its last question, each at its time."""
     run = m.run[0]
@@ -186,7 +192,7 @@ def read_guest(m):
                 take_back(m, slot, length, time_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def fill_info(m, i, log):
     """Write m.info, a TCP_INFO of flow i, into a row of the log."""
     run, words = m.run[0], m.info.view(np.uint32)
@@ -202,22 +208,23 @@ def fill_info(m, i, log):
     log.timeouts = float(words[INFO_TIMEOUTS] & 0xFFFF)
 
 
-@kernel
+@kernel(_nrt=False)
 def take_report(m, slot, length):
     """Take a datagram of the agent of a virtual run: the hello sets time 0, others have a TCP_INFO (virtual/agent.c)."""
     run, at = m.run[0], m.run[0].header_bytes
     if length < at + 28 + REPORT_BYTES or m.slab[slot, at] != 0x45 or m.slab[slot, at + 9] != UDP:
         return
-    words = m.slab[slot, at + 28 : at + 28 + REPORT_BYTES].copy().view(np.uint32)
-    flow, row = words[0], words[1]
+    at += 28
+    flow, row = number_at(m, slot, at, 4), number_at(m, slot, at + 4, 4)
     if flow == HELLO:
-        run.base_ns = sent_ns(m, slot) + (np.int64(words[2]) | np.int64(words[3]) << 32)
+        run.base_ns = sent_ns(m, slot) + number_at(m, slot, at + 8, 8)
     elif flow < run.n_flows and row < m.flow_log.shape[0]:
-        m.info.view(np.uint32)[: INFO_BYTES // 4] = words[4:]
+        for j in range(INFO_BYTES // 4):
+            m.info[j] = number_at(m, slot, at + 16 + 4 * j, 4)
         fill_info(m, flow, m.flow_log[row, flow])
 
 
-@kernel
+@kernel(_nrt=False)
 def take_forward(m, slot, length, now_s):
     """Take a packet from a sender: data go to the link, packets without data bypass it."""
     run = m.run[0]
@@ -249,14 +256,14 @@ def take_forward(m, slot, length, now_s):
         give_back(m, slot)
 
 
-@kernel
+@kernel(_nrt=False)
 def order_room(m):
     """Tell whether the link's rings have room for a packet."""
     run = m.run[0]
     return run.order_tail - run.order_head < m.order.shape[0] and run.accepted - run.departed < m.service.shape[0]
 
 
-@kernel
+@kernel(_nrt=False)
 def take_back(m, slot, length, now_s):
     """Take a packet from a receiver: count the data that it acknowledges, and send it back."""
     run = m.run[0]
@@ -282,7 +289,7 @@ def take_back(m, slot, length, now_s):
         send_back(m, i, slot, now_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def read_devices(m, now_s):
     """Read the waiting packets at both ends."""
     run = m.run[0]
@@ -307,7 +314,7 @@ def read_devices(m, now_s):
         take_back(m, slot, length, now_s)
 
 
-@kernel
+@kernel(_nrt=False)
 def write_packet(m, fd, slot, due_s, now_s):
     """Write a packet to a device and record its delay."""
     run = m.run[0]
@@ -319,7 +326,7 @@ def write_packet(m, fd, slot, due_s, now_s):
     give_back(m, slot)
 
 
-@kernel
+@kernel(_nrt=False)
 def write_due(m, now_s):
     """Write the due packets at both ends; return when the next one is due."""
     run = m.run[0]
@@ -353,7 +360,7 @@ def write_due(m, now_s):
     return next_s
 
 
-@kernel
+@kernel(_nrt=False)
 def run_applications(m, now_s):
     """Write and read for the applications; return when one begins or ends."""
     run = m.run[0]
@@ -384,7 +391,7 @@ def run_applications(m, now_s):
     return next_s
 
 
-@kernel
+@kernel(_nrt=False)
 def sample(m, i, log):
     """Write the kernel's TCP_INFO of flow i and the counts into a row of the log; a closed flow keeps its last counts."""
     run, fl = m.run[0], m.flows[i]
@@ -405,7 +412,7 @@ def sample(m, i, log):
     log.one_way_samples = fl.one_way_samples
 
 
-@kernel
+@kernel(_nrt=False)
 def write_logs(m, now_s):
     """Write the rows of the log up to now; return the time of the next one."""
     run = m.run[0]
@@ -437,7 +444,7 @@ def write_logs(m, now_s):
     return math.inf
 
 
-@kernel
+@kernel(_nrt=False)
 def turn(m, now_s):
     """Do everything that is due now; return the next due time."""
     next_s = end_waits(m, now_s)
@@ -449,7 +456,7 @@ def turn(m, now_s):
     return min(next_s, run_applications(m, now_s))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, _nrt=False)
 def run_until(m, until_s):
     """Run in real time until a time."""
     run = m.run[0]

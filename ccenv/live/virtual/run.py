@@ -302,5 +302,5 @@ def _why(code: int, console: Path, cpu_s: float) -> str:
     if code == NEVER_DUE:
         return "the guest waits for nothing: no timer and no packet is due"
     lines = [line for line in console.read_text(errors="replace").splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("ccenv: ")] or lines or ["no message"]
+    told = [line for line in lines if line.startswith(("ccenv: ", "Kernel panic"))] or lines or ["no message"]
     return f"the guest ended early (code {code}): {told[-1].removeprefix('ccenv: ')[:200]}"
