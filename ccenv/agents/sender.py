@@ -132,7 +132,6 @@ class ContractSender:
     stays within what was proved of the contract.
 
     Attributes:
-        program: the contract.
         chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
         policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
 

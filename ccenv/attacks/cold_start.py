@@ -95,7 +95,6 @@ class ColdStart:
         legal: the independent checker accepts its trace.
         none_below: by the solver no window that ends at one of ``ends_rtts`` uses less; None: not asked.
         bound: no window of any run from a cold start uses less, at any time; None: undecided.
-        seconds: of the solver.
     """
 
     utilisation: float | None
@@ -116,7 +115,6 @@ class Questions:
         spec: name of the sender's encoding.
         buffer: name of the solver's buffer; its size is the path's.
         time_limit_s: per solver call.
-        seconds: of all answers.
     """
 
     scene: Scene

@@ -99,7 +99,6 @@ class Game:
 
     Attributes:
         flow_steps: engine steps of flows spent so far.
-        report: receives them.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -133,7 +132,6 @@ class Game:
 
     @property
     def first_row(self) -> int:
-        """Row at which the measured window starts."""
         return self.scene.warmup_rtts * self.scene.steps_per_rtt
 
     @property

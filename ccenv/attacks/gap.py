@@ -96,7 +96,6 @@ class GapRow:
         found_in_any_window: the worst of all windows, whatever the premise.
         holds: found is not below bound, and no finding from a cold start is below cold_bound.
         legal: the independent checker accepts all traces, including the counterexample's.
-        flow_steps: of the searches.
         seconds: of proof and searches.
     """
 

@@ -25,7 +25,6 @@ class Goal:
     Attributes:
         name: in commands and suites.
         metric: the reported one of ``ccenv.network.metrics``.
-        least_flows: number of flows that it needs.
         value: of several runs by their counts, (n,).
         summary: one line.
         application: type of the applications that it is about; None: it is about flows.

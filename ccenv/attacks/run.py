@@ -99,7 +99,6 @@ class Arena(Protocol[PlaceT_co]):
 
     Attributes:
         flow_steps: engine steps of flows spent so far.
-        report: receives them.
     """
 
     flow_steps: int
@@ -146,10 +145,8 @@ class AttackResult(TableResult, Generic[PlaceT_co]):
     """The result of an attack.
 
     Attributes:
-        sender: its name.
         scene: what it was attacked in: a Scene, or a Scenario with the sender's name.
         name: the same in a word.
-        seed: of the searches.
         by_adversary: name -> finding, in the order given; if several specs have one name, spec -> finding.
         described: the scene as keys of the JSON object.
     """
@@ -258,11 +255,9 @@ class CurveArena(Game):
         return None if finding.moves is None else Found(RecordedAdversary(finding.adversary, finding.moves))
 
     def check(self, trace: Trace) -> Sequence[Violation]:
-        """Check a trace against the laws of its model."""
         return check_trace(trace)
 
     def describe(self) -> dict[str, Any]:
-        """Return the scene as keys of a result in JSON."""
         scene, scene_name = self.scene, scene_of(self.scene.path)
         names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
         return {
@@ -363,7 +358,6 @@ def play_attack(
     known: Mapping[str, Finding] | None = None,
     older: Mapping[str, Finding] | None = None,
 ) -> AttackResult[PlaceT_co]:
-    """Attack a sender in an arena; see :func:`attack`."""
     searches = build_searches(arena, adversaries)
     specs = dict(zip(searches, adversaries, strict=True))
     least = least_budget(arena, searches)

@@ -27,7 +27,6 @@ class Samples:
     """Rows of a run, one per Rm; every array is (rows, B).
 
     Attributes:
-        S: delivered.
         inflight: sent, neither delivered nor lost.
         queue: waiting for the link.
         C_L, C_U, C_L_lambda, q_U: beliefs after the row was seen.

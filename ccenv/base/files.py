@@ -118,10 +118,8 @@ class Format:
 
     Attributes:
         name: value of the key ``format``.
-        version: the one that is written, and read.
         what: the document in a message, such as ``"a record of a training run"``.
         version_key: ``"version"`` or ``"format_version"``.
-        rules: bounds of what is read.
         older: advice for documents of older versions, such as ``"--restart trains it again"``.
         also: further versions that are read.
         indent, sort_keys, ensure_ascii: as of ``json.dumps``.

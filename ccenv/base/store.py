@@ -40,7 +40,6 @@ class ResultFolder:
     """A folder that one process at a time fills, and that the same command resumes; a context that holds its lock.
 
     Attributes:
-        path: of the folder.
         stored: the record as the context found it; None: there was none.
     """
 
@@ -237,7 +236,6 @@ class Journal:
     """Results as lines of JSON, each on disk before the next is made.
 
     Attributes:
-        file: JSON lines.
         lines: those that are finished, without the head.
         left_out: whether the file had lines under another head.
     """

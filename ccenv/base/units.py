@@ -21,7 +21,6 @@ class Units:
         factors: unit -> its size in the unit that the caller gets.
         plain: unit of a number without one.
         spellings: further units that are read, such as those of tc and iperf; messages do not list them.
-        whole: only whole numbers are allowed.
         infinite: ``inf`` is allowed.
         usual: usual range, in the unit that the caller gets; values outside are accepted with a warning.
     """

@@ -112,7 +112,6 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 
 
 def policy_text(sender: PolicySender | ContractSender) -> str:
-    """Describe a policy: its network, interface, and contract if it has one."""
     from ccenv.agents.identity import FIRST_OBSERVATION
     from ccenv.agents.learned.weights import layer_widths
     from ccenv.agents.programs import pseudo_code
@@ -187,8 +186,6 @@ class Item:
     """One line of ``ccenv list``.
 
     Attributes:
-        name: for commands.
-        kind: a key of KINDS.
         summary: one line.
         tags: free labels.
         text: returns it in full.
@@ -421,7 +418,6 @@ def all_plugins() -> list[Plugin]:
 
 
 def plugin_table() -> None:
-    """Print the plugins of installed packages."""
     rows = [(plugin.name, plugin.kind, plugin.package, plugin.target, plugin.problem or "usable") for plugin in all_plugins()]
     print_table("plugins of installed packages (docs/own-code.md)", ["name", "kind", "package", "target", "state"], rows)
 

@@ -32,7 +32,6 @@ class Plan:
     Attributes:
         config: training run, about a minute.
         attack: suite with all scripted adversaries.
-        suite: benchmark suite.
         program: belief program to verify.
         samples: T of the verification.
     """

@@ -30,7 +30,6 @@ class Check:
     """One finding.
 
     Attributes:
-        name: of the check.
         status: ``"ok"``, ``"missing"`` (optional, ccenv works without) or ``"broken"``.
         found: version, path or value found.
         advice: how to fix it; empty if nothing is wrong.

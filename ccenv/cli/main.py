@@ -27,8 +27,6 @@ class Group:
     """One line of the table of commands.
 
     Attributes:
-        name: of the command.
-        module: that defines it.
         help: one line for ``ccenv --help``; the command's own help is its docstring.
         attribute: of the module: a Typer application with sub-commands (``app``), or the function of a single command.
     """

@@ -124,7 +124,6 @@ class Recording:
     """Inputs and decisions of an exported program in a run.
 
     Attributes:
-        sender: the program and its assumptions.
         records: ``ccenv.live.system.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
         cost_ns: mean time per call of its hooks.
     """

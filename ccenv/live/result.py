@@ -101,7 +101,6 @@ class LiveResult:
     """The outcome of ``run_live``.
 
     Attributes:
-        scenario: of the run.
         run: time series and packet log, as of a packet run (``ccenv.simulation.Result``).
         header: device, privileges, realtime and kernel of the run.
         error_us: release errors that occurred, in whole microseconds; the last bin holds larger ones.
@@ -112,7 +111,6 @@ class LiveResult:
         lost_rows: rows missing in the packet log.
         tokens: (steps + 1,) G of ccac.
         recordings: per flow, of its exported program; None for other senders.
-        tries: number of tries allowed.
         earlier: ``why_not_valid``, ``release_error_us`` and ``stalls`` of each earlier try.
     """
 

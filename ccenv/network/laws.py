@@ -136,7 +136,6 @@ class Law:
     """One law of the network, or of what makes a trace.
 
     Attributes:
-        meaning: one sentence.
         formula: for messages and documentation.
         source: paper and equation.
         measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.

@@ -198,7 +198,6 @@ class Trace(TableResult):
 
     @staticmethod
     def load(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> Trace:
-        """Read and check a trace; see :func:`load_trace`."""
         return load_trace(path, max_bytes)
 
 

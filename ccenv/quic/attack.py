@@ -35,7 +35,6 @@ class QuicGame(Game):
         sender: as :func:`compile_sender` returns it.
         stored: moves, whose path, grid and window hold.
         worst: of all runs so far.
-        runs: played.
         illegal: what the law checker said about them.
     """
 

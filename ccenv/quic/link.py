@@ -73,7 +73,6 @@ class Queue:
     """The packets of several flows at a token link.
 
     Attributes:
-        link: their link.
         rows: per step A, L and S of each flow.
     """
 

@@ -31,7 +31,6 @@ class CompiledProgram:
     """A program with its assumptions.
 
     Attributes:
-        program: the program, or a contract.
         jitter_s: D that it assumes.
         rtt_s: Rm if known; None: the smallest RTT measured.
         chooser: of a contract, see ``export_portable``.

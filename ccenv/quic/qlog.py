@@ -40,7 +40,6 @@ class SenderLog:
         sent: time in s, bytes on the wire, asks for an ACK.
         acks: time in s, packets newly acknowledged, of each ACK.
         lost: time in s at which the sender gave it up, unless it was acknowledged after all.
-        events: read.
         unknown: events of other names.
     """
 

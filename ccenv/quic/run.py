@@ -41,7 +41,6 @@ class QuicResult:
         first_row: after which utilisation is measured.
         flows: of the stack, with their records.
         programs: per flow, None for a control of the stack.
-        cpu_s: CPU time.
         bypass: the handshake bypassed the link.
     """
 

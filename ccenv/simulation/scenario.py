@@ -81,7 +81,6 @@ class Scenario(NetworkSpec):
 
 
 def carrier(application: Application) -> str:
-    """Return the name of the flows that carry an application."""
     return application.flows if isinstance(application, Page) else application.flow
 
 

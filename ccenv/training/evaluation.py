@@ -38,7 +38,6 @@ class Evaluation:
         loss: bytes lost of the evaluated flows / bytes that the link could carry.
         delay_rtts: mean queueing and jitter delay of the evaluated flows / Rm.
         score_p5: 5th percentile of the score over paths.
-        n_paths: number of paths.
         n_flows: flows that share each path.
         share: share of the evaluated flows in all bytes delivered; 1 alone.
         jain: Jain's index of the flows' bytes delivered in the measured time; 1 alone.

@@ -113,7 +113,6 @@ class EvaluationLog:
                 video.unlink()
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Add a line if something was evaluated."""
         if look.video is not None:
             make_folder(self._folder / VIDEOS)
             write_atomic(self._folder / VIDEOS / f"{progress.steps}.gif", look.video)
@@ -163,7 +162,6 @@ class TensorBoardLog:
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
 
     def write(self, progress: Progress, look: Look) -> None:
-        """Write one scalar per number, and a video as an image."""
         for name, value in (_measured_values(progress) | look.values).items():
             self._writer.add_scalar(name, value, progress.steps)
         if look.video is not None:

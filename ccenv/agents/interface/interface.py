@@ -106,7 +106,6 @@ class Interface(StrictModel):
 
     @property
     def rows(self) -> tuple[Signal, ...]:
-        """Rows of the signals' table, in the order of the observation."""
         return tuple(signal(name) for name in self.signals)
 
     @property

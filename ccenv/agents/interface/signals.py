@@ -28,7 +28,6 @@ class Signal:
         high: largest value (clipped).
         formula: over the fields of MEASURES.
         source: paper or text; empty: common knowledge.
-        engines: those that provide it.
         needs: what a flow must have: ``"beliefs"`` (and so a known Rm), ``"finite"`` (bytes of an application that ends),
             ``"truth"`` (for critics only), or nothing.
     """

@@ -192,7 +192,6 @@ class ExtraSignals:
     """All elements that functions add to one observation.
 
     Attributes:
-        parts: one for each function.
         n_seen: length of the table part of the observation.
         failure: exception of a function within a call of an engine, until ``raise_failure``.
     """

@@ -29,10 +29,8 @@ class PolicyReference:
     """NumPy reference of a flow's policy, which the kernels are tested against.
 
     Attributes:
-        sender: the policy.
         states: of its recurrent cells, one array each; an LSTM's holds output and cell.
         history: observed intervals, each a list of signals; empty before the first decision.
-        action: the last one.
     """
 
     def __init__(self, sender: PolicySender) -> None:

@@ -53,7 +53,6 @@ class PreferenceSender(PolicySender):
     """The policy of one preference, with the arrays that turn it into that of another.
 
     Attributes:
-        objectives: names.
         preference: weights of the objectives, which ``biases[0]`` holds.
         slopes: (objectives, n) the first layer's weights of the preference.
         base: (n,) the first layer's bias without it.

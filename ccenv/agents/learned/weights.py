@@ -75,8 +75,6 @@ class LearnedKind(Generic[CardT, AgentT]):
 
     Attributes:
         stem: name of the pair of files in a folder.
-        form: of the card.
-        card: model of the card.
         describe: fields of an agent's card, without ``sha256`` and ``notes``; its argument ``layers`` are the widths.
     """
 

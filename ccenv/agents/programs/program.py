@@ -109,7 +109,6 @@ class Branch:
     Attributes:
         condition: an expression that must be > 0 (strictly), or one of BOOLEANS.
         then: rule if the condition holds.
-        otherwise: rule if it does not.
     """
 
     condition: Expression | str

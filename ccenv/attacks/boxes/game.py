@@ -60,11 +60,9 @@ class BoxGame:
         goal: a name of ``ccenv.attacks.goals.PACKET_GOALS``.
 
     Attributes:
-        goal: of the adversaries.
         scenario: with the length of a run.
         end_s: length of a run.
         flow_steps: cost of the runs so far.
-        report: receives it.
 
     Raises:
         UnknownNameError: for an unknown goal.

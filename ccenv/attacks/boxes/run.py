@@ -75,7 +75,6 @@ class PacketArena(BoxGame):
         return check_packet_trace(trace)
 
     def describe(self) -> dict[str, Any]:
-        """Return the scenario as keys of a result in JSON."""
         scenario = self.scene.model_dump(mode="json", exclude_defaults=True)
         return {"kind_utilisation": self.kind_utilisation, "scenario": scenario}
 
@@ -121,7 +120,6 @@ def senders_of(scenario: Scenario, player: Sender) -> tuple[list[Sender], list[i
 
 
 def replace_sender(scenario: Scenario, attacked: Sequence[int], name: str) -> Scenario:
-    """Return a scenario with another sender's name in some flows."""
     flows = tuple(
         flow.model_copy(update={"sender": name}) if index in attacked else flow for index, flow in enumerate(scenario.flows)
     )

@@ -67,7 +67,6 @@ class _Link:
     """A shared link, its departures before the start, and the moves of the delay elements.
 
     Attributes:
-        rate_Bps: of the link.
         queue_bytes: waiting in it at the start.
         departed_bytes: (2,) P_i at the start.
         service: (steps, 2) moves.

@@ -381,7 +381,6 @@ class PolicyPpo:
 
 
 def _extract_policy(game: Game, model: Any) -> MlpAdversary:
-    """Return the means of a trained policy as moves."""
     linear = [*[layer for layer in model.policy.mlp_extractor.policy_net if hasattr(layer, "weight")], model.policy.action_net]
     weights = [layer.weight.detach().numpy().T.astype(np.float64) for layer in linear]
     biases = [layer.bias.detach().numpy().astype(np.float64) for layer in linear]

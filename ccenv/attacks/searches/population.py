@@ -130,7 +130,6 @@ class Normal:
     deviation are those of the elite.
 
     Attributes:
-        mean, deviation: of each number, arrays of one shape.
         play: outcomes of several points, lower is worse for the sender: (n, *shape) to (n,).
         least_deviation: keeps exploring.
         limits: points are clipped to them.

@@ -81,8 +81,6 @@ class JsonRules:
     """Bounds of a document.
 
     Attributes:
-        max_bytes: length of the text.
-        max_depth: nesting of objects and lists.
         max_values: objects, lists and members together; bounds the memory.
         plain_numbers: no exponents, at most 18 digits, as decimal at most 9 on either side of the point.
     """

@@ -36,7 +36,6 @@ class _Compiler(_FunctionCompiler):
         return flags
 
     def compile_part(self, args: Any) -> Any:
-        """Return the result for a function that is part of others."""
         target = self.targetdescr.target_context
         flags = Flags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)

@@ -68,7 +68,6 @@ class Loaded(Generic[T]):
         label: for tables: name of the plugin, or of the file without suffix, with the attribute if it is not the usual one.
         file, sha256: the source and its hash.
         attribute: that the user named.
-        parameters: for the call of the definition.
         module: of a file; None: a plugin.
     """
 

@@ -125,7 +125,6 @@ class UserAdditions:
     metrics: tuple[OwnMetric, ...] = ()
 
     def without(self, specs: Sequence[str]) -> list[str]:
-        """Return the adversaries of a suite that are not the user's."""
         labels = {player.label for player in self.adversaries}
         return [spec for spec in specs if spec not in labels]
 
@@ -142,8 +141,6 @@ class Cell(ABC):
         scenario: name of the case.
         engine_seed: keys the random numbers; follows from suite, case and seed.
         agent: the sender under test.
-        own_metrics: of the user.
-        per_task: cells per task of a worker.
     """
 
     suite: str

@@ -71,7 +71,6 @@ class CurveCell(TraceCell):
         return trace
 
     def window(self, trace: Trace) -> Window:
-        """Return the rows after the warm-up."""
         return Window(trace, self.first_row, self.steps)
 
 

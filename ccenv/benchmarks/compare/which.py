@@ -56,7 +56,6 @@ class Choices:
 
 
 def networks() -> dict[str, str]:
-    """Return the network classes: name -> summary."""
     return {scenario.name: scenario.summary for scenario in _suite().scenarios}
 
 

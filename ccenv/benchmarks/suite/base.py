@@ -225,7 +225,6 @@ class SuiteBase(StrictModel):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """Names of the adversaries of the cells."""
         raise NotImplementedError
 
     @property

@@ -145,7 +145,6 @@ def _verdict(reference: Reference, measured: float | None, published: float | No
 
 
 def check_all(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
-    """Compare all published values of a suite, in its order."""
     return [check(records, reference) for reference in suite.references]
 
 

@@ -156,7 +156,6 @@ def move_network(a, run, ev, here, k, first_of_call):
 
 @kernel(inline="always")
 def take_moves(flow_moves, first_flow, N, moves, row):
-    """Copy a row of moves to an environment's flows."""
     for i in range(N):
         move = flow_moves[first_flow + i]
         move.waste = moves[row, WASTE]

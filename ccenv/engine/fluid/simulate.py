@@ -245,7 +245,6 @@ class Metrics:
 
 
 def metrics_of(arrays: Arrays) -> Metrics:
-    """Compute the metrics from the sums that the kernel kept."""
     cfg, flows, links = arrays.cfg[0], arrays.flows, arrays.links
     n_steps = int(cfg["steps"] - cfg["measure_step"])
     time_s = n_steps * float(cfg["step_s"])

@@ -91,7 +91,6 @@ def get(ln, queue, field):
 
 @kernel(inline="always")
 def put(ln, queue, field, value):
-    """Set a field of a queue's record."""
     store(ln.classes_at, ln.mask + 1 + queue * CLASS_STRIDE + field, value)
 
 

@@ -195,7 +195,6 @@ def draw(ln, seed, counter):
 
 @kernel
 def put_row(ln, row, time_s, value, delay_s):
-    """Write a row of the trace of a link."""
     at = row * ROW_WIDTH
     store(ln.trace_at, at + ROW_TIME_S, time_s)
     store(ln.trace_at, at + ROW_VALUE, value)

@@ -103,7 +103,6 @@ class Contents:
     """The records of a board, parsed in order; each may refer only to earlier ones. ``read`` returns a file by its hash.
 
     Attributes:
-        submissions: by hash.
         claims: claim -> number of the record that holds it.
         withdrawn: hashes of withdrawn submissions.
     """

@@ -364,7 +364,6 @@ def _file(board: Readable, record: Stored, name: str) -> bytes | None:
 
 
 def proof_work(entrant: Entrant, sampled: Sampled, time_limit_s: float, folder: FilePath) -> Work:
-    """Return the work of deciding a proved bound again."""
     spec = entrant.write_player(folder / entrant.record.submission[:16])
     content = sampled.record.content
     return RepeatedProof(spec, content["T"], time_limit_s, content["rows"][sampled.place])

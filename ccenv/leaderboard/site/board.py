@@ -101,7 +101,6 @@ class Table:
     """One suite on the board.
 
     Attributes:
-        suite, sha256: as published.
         superseded: a newer version of the suite or its series is on the board.
         rows: (first, last possible rank, result), best nominal score first; senders whose intervals overlap share ranks.
         reference: label of the baseline of comparisons: the best classic CCA, else the last row.

@@ -53,7 +53,6 @@ def build_site(
 
 
 def site_files(board: Board, leagues: Sequence[League] = ()) -> dict[str, bytes]:
-    """Return file name -> content of a site."""
     return _pages(board, leagues) | _copies(board) | {league.link: league.content for league in leagues}
 
 

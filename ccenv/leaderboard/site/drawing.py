@@ -28,7 +28,6 @@ def _clip(value: float) -> float:
 
 
 def line(xs: Sequence[float] | np.ndarray, ys: Sequence[float] | np.ndarray) -> str:
-    """Return a path through points."""
     points = [f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True)]
     return "M" + "L".join(points) if points else ""
 

@@ -207,7 +207,6 @@ def metrics_of(board: Board) -> list[Metric]:
 
 
 def suite_page(table: Table) -> str:
-    """Return the file name of a suite's page."""
     return f"suites/{table.suite.name}-{table.suite.version}-{table.sha256[:8]}.html"
 
 

@@ -123,7 +123,6 @@ class BoardStore:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._engine.dispose()
 
     @contextmanager

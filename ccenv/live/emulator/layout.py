@@ -193,7 +193,6 @@ class Memory(NamedTuple):
         tokens: (ring,) G by step, for ccac: a ring that holds the whole run.
         beliefs: (N,) records of the packet engine's beliefs, for a learned adversary.
         mlp_weights, mlp_shapes, mlp_moves: of the learned adversary (``AdversaryTable``).
-        observation, mlp_scratch: its scratch.
     """
 
     run: np.ndarray

@@ -258,7 +258,6 @@ def take_forward(m, slot, length, now_s):
 
 @kernel(_nrt=False)
 def order_room(m):
-    """Tell whether the link's rings have room for a packet."""
     run = m.run[0]
     return run.order_tail - run.order_head < m.order.shape[0] and run.accepted - run.departed < m.service.shape[0]
 

@@ -81,7 +81,6 @@ class Constants:
         shortest_rtt_us: a smaller RTT counts as this one, so that D has at most MAX_JITTER_STEPS steps.
         probe_steps: T*.
         window_steps: longest window of C_L and C_U.
-        period_steps: length of a period.
         ring: steps of history, a power of two.
         tight: a time-out requires C_U <= tight C_L.
         expand: factor by which C_U grows.
@@ -321,7 +320,6 @@ class Exported(NamedTuple):
     """The exportable part of a sender.
 
     Attributes:
-        program: the program, or the contract.
         chooser: of a contract, see ``export_bpf``.
         contract: of a contract, the sender with the policy that may answer outside the kernel.
     """
@@ -375,7 +373,6 @@ class Compiler(NamedTuple):
 
     Attributes:
         name: ``clang``, or ``ziglang`` for that of the Python package.
-        command: command line.
         version: major version of clang.
     """
 

@@ -66,7 +66,6 @@ class Twin:
     """The reference of one flow.
 
     Attributes:
-        constants: of the export.
         served: S by step: packets delivered, unwrapped.
         entered: lower and upper bound of E, by step.
         busy: steps in which the link was certainly utilised.

@@ -29,7 +29,6 @@ class Sockets:
     """The sockets of all flows.
 
     Attributes:
-        senders: by flow.
         listeners: by flow, in the receivers' namespace.
         sinks: by flow, once connected.
     """

@@ -281,7 +281,6 @@ _kept: dict[tuple[str, int, int], LinkTrace] = {}
 
 
 def shipped_traces() -> dict[str, FilePath]:
-    """Return the files of the traces that ccenv ships, by name."""
     return {file.stem: file for file in sorted(data_folder(SHIPPED).glob("*.json"))}
 
 

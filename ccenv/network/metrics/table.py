@@ -19,11 +19,9 @@ class Metric:
     """One line of the table.
 
     Attributes:
-        label: for tables and plots.
         unit: of the value, ``""`` for a ratio.
         direction: whether higher or lower is better; ``neither`` for a mere description.
         of_trace: computes it from a window of a trace; None: undefined there. Its docstring names the source.
-        of_run: the same for a packet run.
     """
 
     name: str

@@ -37,7 +37,6 @@ class Window:
         return Window(trace, math.ceil(warm_up_s / trace.header.dt_s - 1e-9), trace.n_steps)
 
     def change(self, curve: np.ndarray) -> np.ndarray:
-        """Return how much a cumulative curve of the trace grew over the window."""
         return np.asarray(curve[self.last_row] - curve[self.first_row])
 
     @cached_property

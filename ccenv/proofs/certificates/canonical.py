@@ -105,7 +105,6 @@ class Reader:
         return forms
 
     def boolean(self, body: Sexpr, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Form:
-        """Return the form of a formula."""
         value = self._read(body, sorts, names, where)
         if not isinstance(value, tuple):
             raise InputError(f"{where}: {str(body)[:60]!r} is a number where a truth value is needed")

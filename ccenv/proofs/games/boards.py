@@ -29,7 +29,6 @@ class Boards:
     """The graph of a game: board 0 is the first, and the actions of a board are 0, 1, 2, ... packets.
 
     Attributes:
-        game: whose they are.
         tuples: the possible (C, beta, level, due, Rm, base), one a row (``ccenv.proofs.games.kernels``).
         bits: of each board, which tuples it holds.
         inflight: packets in flight.

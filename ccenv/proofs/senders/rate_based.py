@@ -138,7 +138,6 @@ class Constant(WindowSender):
         yield window_of(view)[t] == window.inflight_known(view, t) + view.rate[t]
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
-        """Keep the rate of sample 0."""
         return losses.inflight + run.rate[0], run.rate[0], {}
 
 

@@ -66,7 +66,6 @@ class ReluPolicy:
         return [_dot(row, values) + bias * mss_rate if bias else _dot(row, values) for row, bias in rows]
 
     def output(self, values: list[Any], mss_rate: Any) -> Any:
-        """Return the net's output for terms or numbers."""
         for depth in range(len(self.layers) - 1):
             values = [larger(0, total) for total in self.sums(depth, values, mss_rate)]
         return self.sums(len(self.layers) - 1, values, mss_rate)[0]

@@ -169,7 +169,6 @@ class WindowSender(RateSender):
             yield view.sent[t] == smaller(view.rate[t], allowed)
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
-        """Yield what cwnd and rate of step t may be."""
         raise NotImplementedError
 
     def decider(self) -> DecideStep:

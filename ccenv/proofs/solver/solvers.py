@@ -85,7 +85,6 @@ class Written:
 
 
 def write_formulas(formulas: Sequence[Any]) -> Written:
-    """Write formulas as SMT-LIB lines."""
     require_extra("z3", "verify")
     import z3
 
@@ -216,7 +215,6 @@ def default_folder() -> FilePath:
 
 
 def query_hash(text: str) -> str:
-    """Return the SHA-256 of a query's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -122,7 +122,6 @@ def trace_data(trace: np.ndarray) -> dict[str, Any]:
 
 
 def trace_from(data: dict[str, Any]) -> np.ndarray:
-    """Return the TRACE record of :func:`trace_data`."""
     out = np.zeros((), dtype=TRACE)
     for name in TRACE.names or ():
         out[name] = data[name]

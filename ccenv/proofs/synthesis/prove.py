@@ -53,7 +53,6 @@ class Decision:
     """The answer.
 
     Attributes:
-        calls: solver calls.
         seconds: wall time in the solver.
         claim: the query that refuted it or stayed open.
         reason: why it is unknown.

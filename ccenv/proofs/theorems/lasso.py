@@ -43,7 +43,6 @@ class Lasso:
     Attributes:
         query: of one trace, with its ``encoding``.
         views: one per trace, in its own variables.
-        formulas: all assertions.
     """
 
     name: str
@@ -202,7 +201,6 @@ class Periods:
 
     @property
     def first(self) -> View:
-        """The view of the run's start."""
         return self.views[0]
 
     def at(self, rtt: int) -> tuple[View, int]:

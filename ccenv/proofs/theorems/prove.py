@@ -43,7 +43,6 @@ class Decided:
 
     Attributes:
         twin: SMT-LIB of the query without the conclusion, which must be satisfiable.
-        twin_answer: with a model.
         reason: for ``unknown``.
         view: the counterexample in exact numbers, for ``refuted``; ``views``: all traces of a lasso.
         every_k: whether it is proved of every grid with this D.
@@ -258,7 +257,6 @@ class Prover:
         return Decided(asked.lemma, asked.part, "refuted", encoding.smtlib(*violation), answer, view=view)
 
     def ask(self, text: str, solver: str, name: str) -> Answer:
-        """Return the stored answer to a query, or the solver's."""
         stored = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
         if stored is not None:
             return stored

@@ -153,7 +153,6 @@ class AnswerStore(ResultFolder):
     def store(
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
     ) -> None:
-        """Keep an answer, in memory and on disk."""
         self._add(query, levels, answer, limit_s, values, seconds)
         row: dict[str, Any] = {"query": query.name, "levels": list(levels), "answer": answer, "limit_s": limit_s}
         row["seconds"] = round(seconds, 3)

@@ -260,7 +260,6 @@ class Search:
         return sum(float(self.gains[side][pair]) for side, pair in by_side(self.task.program, levels).items())
 
     def is_proved(self, levels: Levels, names: Sequence[str]) -> bool:
-        """Tell whether stored answers prove the queries for a contract."""
         return all(self.answers.answer(name, levels, self.task.call_s) == "proved" for name in names)
 
     def _gain(self, inside: Levels, around: Levels | None) -> float:

@@ -139,7 +139,6 @@ class Widened:
         width_log2: mean of log2(hi / lo) over the beliefs of a nominal run.
         width_at_most: upper bound on the width of contracts of these levels around this one: the wider ones are ruled out by
             counterexamples, or the solver gave up on them.
-        levels: of each direction.
         asked: queries that the solver answered, in all calls together, in ``solver_seconds``.
         finished: no direction adds LEAST_GAIN, and every query was proved for this very contract.
         reason: why nothing is verified.

@@ -250,7 +250,6 @@ class Objective:
 
     @property
     def under_attack(self) -> bool:
-        """Whether the worst case counts."""
         return self._worst is not None
 
     def values(self, programs: Sequence[Program]) -> np.ndarray:
@@ -258,7 +257,6 @@ class Objective:
         return self._evaluate(self._polish, programs)
 
     def select_value(self, program: Program) -> float:
-        """Return the value of a program on the paths for the choice of shapes."""
         return float(self._evaluate(self._select, [program])[0])
 
     def _evaluate(self, scorer: ProgramScorer, programs: Sequence[Program]) -> np.ndarray:

@@ -55,7 +55,6 @@ class Stages(ResultFolder):
 
     @property
     def key_hash(self) -> str:
-        """Hash of the key of all stages, for searches with a state of their own."""
         return hash_value(self._decisive)
 
     def run(

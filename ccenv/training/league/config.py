@@ -166,7 +166,6 @@ class LeagueConfig(StrictModel):
 
     @property
     def run_steps(self) -> int:
-        """Engine steps of one run on an attacked path."""
         return (self.warmup_rtts + self.window_rtts) * self.steps_per_rtt
 
     @property

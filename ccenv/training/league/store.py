@@ -74,7 +74,6 @@ def sender_part(round_: int | None) -> str:
 
 
 def network_part(round_: int, scene: int) -> str:
-    """Return the name of the part of the network's answers in a scene."""
     return f"{NETWORKS}/{round_name(round_)}-scene-{scene:02d}"
 
 

@@ -102,7 +102,6 @@ class DecisionBuffer(RolloutBuffer):
         self.returns = self.advantages + self.values
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
-        """Yield minibatches of the decisions in random order."""
         if not self.generator_ready:
             for name in ("observations", "actions", "values", "log_probs", "advantages", "returns"):
                 setattr(self, name, self.swap_and_flatten(getattr(self, name)))

@@ -452,7 +452,6 @@ class RllibConfig(StrictModel):
         return self.plays in {"packet", "packet_flows"}
 
     def packet_settings(self) -> PacketSettings:
-        """Return the checked arguments of the packet environment."""
         return read_packet_settings(self.environment, "environment")
 
     def settings(self) -> EnvSettings:

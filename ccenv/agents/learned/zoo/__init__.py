@@ -31,7 +31,6 @@ TEACHERS = {
 
 
 def build(name: str) -> PolicySender | ContractSender | ProgramSender:
-    """Build the sender of a pair of files, or of a program, in this folder."""
     weights = FOLDER / f"{name}.safetensors"
     if not weights.is_file():
         program = load_program(str(FOLDER / f"{name}.json"))

@@ -37,7 +37,6 @@ class Stability:
         theorem: 2, 3 or 5 of [BBR-fluid].
         verdict: `undetermined` means an eigenvalue on the imaginary axis.
         eigenvalues: of the closed form, from the printed solutions, in 1/s, sorted by real part, descending.
-        automatic: those of the automatic Jacobian.
         below: theorem 2 only: automatic eigenvalues of (y, q) on the other side of the kink, q < d C, for even shares.
             The printed proof treats q > d C alone.
         largest_difference: between both Jacobians, relative to the largest entry of each row.

@@ -110,7 +110,6 @@ class SenderTable:
     """Senders as rows of tables.
 
     Attributes:
-        senders: as given.
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the CCA of each; 0: it ignores the signal.
         templates: (n, STATE_SLOTS) its initial state.
         rows: (n,) SENDER_DTYPE.

@@ -68,7 +68,6 @@ class Run:
     families: Families | None = None
 
     def candidate(self, number: int) -> Candidate:
-        """Return a class's representative."""
         return make_candidate(self.simulator.rows[number], self.query.template.rates)
 
     @property
@@ -83,7 +82,6 @@ class Run:
         return alive[~np.isin(alive, [*self.proved, *self.unknown])]
 
     def task(self, number: int) -> Task:
-        """Return the question about one class."""
         program, limits = self.space.program(self.candidate(number), f"class{number}"), self.query.limits
         any_start = self.query.beliefs.start == "any"
         setting, goals = self.simulator.setting, self.simulator.objectives

@@ -59,7 +59,6 @@ class Choice(_Group):
         self.bits = [make.boolean(f"bit_{k}") for k in range((len(self.programs) - 1).bit_length())]
 
     def sends(self, view: View) -> Iterator[Formula]:
-        """Yield "the rate is that of the picked program"."""
         yield view.rate[0] >= view.alpha
         for t in range(1, view.setting.samples):
             rates = [formulas.rule_rate(program.rule, view, t - 1) for program in self.programs]
@@ -160,7 +159,6 @@ class GroupTask:
 
 
 def reads_time(program: Program) -> bool:
-    """Return whether a program's conditions read delays."""
     return bool(program.inputs() & (TIME_INPUTS - {"Rm"}))
 
 
