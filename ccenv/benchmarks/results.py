@@ -161,18 +161,6 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
         raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
 
 
-def read_parquet(file: FilePath) -> dict[str, list[Any]]:
-    """Read a Parquet file of cells as columns. Raises MissingExtraError without pyarrow, CcenvError for any other file."""
-    require_extra("pyarrow", "bench")
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return dict(parquet.read_table(file).to_pydict())
-    except (OSError, pyarrow.ArrowException) as error:
-        raise CcenvError(f"{file}: cannot be read as Parquet ({' '.join(str(error).split())})") from None
-
-
 def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Summarise the records of a suite, one entry per sender, best nominal score first.
 

@@ -28,9 +28,7 @@ from ccenv.cli.theorem import theorem
 
 if TYPE_CHECKING:
     from ccenv.base.workers import Workers
-    from ccenv.proofs.claims.report import Outcome
     from ccenv.proofs.claims.verifier import Query, Verifier
-    from ccenv.proofs.formulas.setting import Setting
 
 
 class _Commands(TyperGroup):
@@ -114,11 +112,8 @@ def property_command(
     ccenv verify property copa --property utilisation_or_rise --at-least 0.1 --T 10
     """
     from ccenv.base.workers import Workers
-    from ccenv.proofs.claims.ask import fraction, setting_of
-    from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
-    from ccenv.proofs.claims.endless import ramp
-    from ccenv.proofs.claims.report import decide_claim
-    from ccenv.proofs.senders.catalog import smt_sender
+    from ccenv.proofs.claims.ask import ask, fraction
+    from ccenv.proofs.claims.claims import Thresholds
 
     if prop == "fairness":
         raise InputError(f"fairness has a command of its own: ccenv verify fairness {sender} [OPTIONS]")
@@ -130,21 +125,13 @@ def property_command(
         if names_given := [option for option, is_given in unused.items() if is_given]:
             raise InputError(f"{prop} is a bound of the lemma suite, which says its own network: leave out {names_given[0]}")
         return _steady(sender, prop, samples, setting, limits, jobs, held, json)
-    thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
-    encoded, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = setting_of(encoded, model, buffer, T, setting, (held["upper"], held["lambda_form"], held["loss_detection"]))
-    queries = build_claim(prop, network, encoded, Thresholds(*thresholds))
-    if not json:
-        print_text(f"{encoded.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
+    thresholds = Thresholds(fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
+    rules = (held["upper"], held["lambda_form"], held["loss_detection"])
+    say = (lambda line: None) if json else print_text
     with Workers(jobs, held["backend"]) as workers:
-        outcome = decide_claim(prop, queries, _verifier(limits, workers, json), out)
-    threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
-    outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
-    about: dict[str, Any] = {"sender": encoded.name, "model": model, "buffer": buffer, "property": prop}
-    if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
-        about["ramp"] = ramp(queries[0].setting, encoded, thresholds[0])
-    about |= {"setting_name": chosen, "encoding": str(type(encoded).__doc__).split("\n", 1)[0]}
-    return _print_verdict(outcome, about, network, held, json)
+        verifier = _verifier(limits, workers, json)
+        data = ask(sender, prop, thresholds, model, buffer, samples, setting, verifier, out, rules=rules, say=say)
+    return _print_verdict(data, held, json)
 
 
 def _steady(
@@ -161,6 +148,7 @@ def _steady(
     from ccenv.base.workers import Workers
     from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
     from ccenv.proofs.claims.lemmas import load_suite, suite_setting
+    from ccenv.proofs.claims.report import about_run
 
     loaded = load_suite(name)
     suite = loaded.suite
@@ -171,7 +159,8 @@ def _steady(
         outcome = run_lemma(run, suite.properties[prop], workers)
     about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer}
     about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
-    return _print_verdict(outcome, about, suite_setting(loaded, run.setting, run.samples), held, json)
+    setting_asked = suite_setting(loaded, run.setting, run.samples)
+    return _print_verdict(outcome.to_dict() | about | about_run(setting_asked), held, json)
 
 
 @app.command()
@@ -239,7 +228,7 @@ def fairness(
     from ccenv.base.workers import Workers
     from ccenv.proofs.claims.ask import fraction
     from ccenv.proofs.claims.fairness import BELIEFS_OF_ONE, QUERIES, algorithm1_claims, program_query
-    from ccenv.proofs.claims.report import decide_claim
+    from ccenv.proofs.claims.report import about_run, decide_claim
     from ccenv.proofs.formulas.setting import Setting
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.proofs.senders.program import ProgramSmtSender
@@ -267,7 +256,7 @@ def fairness(
             if model != "cbr_delay":
                 raise InputError(f"-s model={model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
             outcome, about, network = late_start_outcome(sender, ratio, flows, out)
-            return _print_verdict(outcome, about, network, held, json)
+            return _print_verdict(outcome.to_dict() | about | about_run(network), held, json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, held["backend"]) as workers:
         verifier = _verifier(limits, workers, json)
@@ -293,7 +282,7 @@ def fairness(
         "flows": flows,
     }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
-    return _print_verdict(outcome, about, query.setting, held, json)
+    return _print_verdict(outcome.to_dict() | about | about_run(query.setting), held, json)
 
 
 @app.command()
@@ -358,15 +347,12 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
     return Verifier(**limits, store=Store(), progress=line_printer(json), workers=workers)
 
 
-def _print_verdict(outcome: Outcome, about: dict[str, Any], setting: Setting, held: dict[str, Any], json: bool) -> int:
-    from ccenv.proofs.claims.report import about_run
-
-    data = outcome.to_dict() | about | about_run(setting)
+def _print_verdict(data: dict[str, Any], held: dict[str, Any], json: bool) -> int:
     if json:
         print_json(data | {"settings": held})
     else:
         _print_outcome(data)
-    return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
+    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
 def _print_outcome(data: dict[str, Any]) -> None:

@@ -52,10 +52,6 @@ class Simulated:
     queue_packets: np.ndarray
 
 
-def simulated_summary(scenario: LiveScenario) -> dict[str, Any]:
-    return simulate_live(scenario).summary
-
-
 def simulate_live(scenario: LiveScenario) -> Simulated:
     """Run a live scenario in the engine that simulates it.
 

@@ -8,7 +8,13 @@ from numba import njit
 from signals_play import MSS, RTT_S, Steady, ack, compiled, fresh_state, loss
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic.fourcp import detector_root, false_positive_share, friendly_window_mss, window_bound_mss
+from ccenv.agents.classic.fourcp import detector_root, friendly_window_mss, window_bound_mss
+
+
+def false_positive_share(loss_ratio, tarp, mincwnd_mss, wndbnd_mss):
+    """Return the share of time that the detector is wrong in a bad phase of loss rate r tarp ([4CP] theorem 1)."""
+    intensity = mincwnd_mss * tarp * loss_ratio
+    return math.exp(-intensity * detector_root(loss_ratio) * (mincwnd_mss + wndbnd_mss))
 
 
 def avoiding(spec, pieces=50):

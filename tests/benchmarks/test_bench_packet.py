@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pyarrow import parquet
 
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError, InputError
@@ -16,7 +17,7 @@ from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.packet import PacketCell, make_packet_cells
 from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
-from ccenv.benchmarks.results import PARQUET, read_parquet
+from ccenv.benchmarks.results import PARQUET
 from ccenv.benchmarks.run.runner import evaluate, play_cells, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, validate_suite
@@ -119,7 +120,7 @@ def test_backends_pieces_and_parquet_give_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "whole" / "cells.jsonl").read_bytes() == (tmp_path / "pieces" / "cells.jsonl").read_bytes()
     assert (tmp_path / "whole" / PARQUET).read_bytes() == (tmp_path / "pieces" / PARQUET).read_bytes()
     records = [json.loads(line) for line in (tmp_path / "whole" / "cells.jsonl").read_text().splitlines()]
-    table = read_parquet(tmp_path / "whole" / PARQUET)
+    table = parquet.read_table(tmp_path / "whole" / PARQUET).to_pydict()
     assert table["metric.utilisation"] == [record["metrics"]["utilisation"] for record in records]
     assert table["parameter.buffer"] == [0.5, 0.5, 2, 2, None, None]
     again = evaluate(suite, "reno", seeds=[2])

@@ -6,8 +6,9 @@ A run that is not valid is repeated; nothing is written if no try is valid. A li
 import argparse
 from pathlib import Path
 
+from kernel_recording import append_record, make_record, parse_thinning, record_scenario
+
 from ccenv.base.units import MBPS, SECONDS, buffer_units, positive, quantity
-from ccenv.live.kernel_records import append_record, make_record, parse_thinning, record_scenario
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
 parser = argparse.ArgumentParser(description=__doc__)

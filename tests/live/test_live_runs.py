@@ -18,7 +18,7 @@ import pytest
 
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live import LiveError, LiveResult, live_needs, read_live_scenario, run_live, valid_run
-from ccenv.live.comparison import simulated_summary
+from ccenv.live.comparison import simulate_live
 from ccenv.live.requirements import bpf_needs
 from ccenv.live.system.sockets import available_controls
 from ccenv.network.laws import check_trace
@@ -211,7 +211,7 @@ def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
     assert len(result.beliefs(0)) > 1000
     assert recording.difference() is None
     if not jitter:
-        simulated = simulated_summary(read_live_scenario(data))["links"][0]["utilisation"]
+        simulated = simulate_live(read_live_scenario(data)).summary["links"][0]["utilisation"]
         assert utilisation(result) == pytest.approx(simulated, abs=0.03)
     assert not [name for name in available_controls() if name.startswith("live")]
 

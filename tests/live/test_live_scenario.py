@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_recording import append_record, parse_thinning, read_records, record_scenario
 
 from ccenv.agents.synthesized import shipped_program
 from ccenv.attacks.run import attack
@@ -29,18 +30,14 @@ from ccenv.live import (
     worker,
 )
 from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
-from ccenv.live.comparison import simulated_summary
+from ccenv.live.comparison import simulate_live
 from ccenv.live.emulator.layout import BACKLOG, FLOW_DTYPE, HOST, MACHINE, RUN_DTYPE, STALL_DTYPE, STALLS, UNKNOWN
 from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import (
     SENDERS,
     SUITE,
-    append_record,
     control_scenarios,
-    parse_thinning,
-    read_records,
-    record_scenario,
     run_suite,
     shipped_record,
 )
@@ -134,14 +131,14 @@ def test_controls_are_without_jitter_and_with_swapped_roles() -> None:
 
 
 def test_beside_runs_the_engine_that_simulates_it() -> None:
-    packets = simulated_summary(read_live_scenario(data()))
+    packets = simulate_live(read_live_scenario(data())).summary
     assert packets["engine"] == "packet"
     assert packets["flows"][0]["sender"] == "reno"
-    tokens = simulated_summary(read_live_scenario(data(flow={"jitter": BOX}, model="ccac")))
+    tokens = simulate_live(read_live_scenario(data(flow={"jitter": BOX}, model="ccac"))).summary
     assert tokens["engine"] == "curve"
     assert 0.2 < tokens["links"][0]["utilisation"] <= 1.1
     with pytest.raises(LiveError, match="nothing simulates 'kernel:nobody'"):
-        simulated_summary(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
+        simulate_live(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
 
 
 def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
@@ -155,7 +152,7 @@ def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
     assert again.header == stored.header
     scenario = attack_scenario("kernel:reno", file)
     assert (scenario.model, scenario.warmup_s, scenario.duration_s) == ("ccac", pytest.approx(2.4), pytest.approx(4.8))
-    assert simulated_summary(scenario)["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
+    assert simulate_live(scenario).summary["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
     calm = attack_scenario("kernel:reno", file, calm=True)
     assert (calm.model, calm.flows[0].jitter.kind) == ("cbr_delay", "none")
 

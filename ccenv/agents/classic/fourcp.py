@@ -107,13 +107,6 @@ def detector_root(loss_ratio: float) -> float:
 
 
 @kernel
-def false_positive_share(loss_ratio: float, tarp: float, mincwnd_mss: float, wndbnd_mss: float) -> float:
-    """Return the share of time that the detector is wrong in a bad phase of loss rate r tarp ([4CP] theorem 1)."""
-    intensity = mincwnd_mss * tarp * loss_ratio
-    return math.exp(-intensity * detector_root(loss_ratio) * (mincwnd_mss + wndbnd_mss))
-
-
-@kernel
 def window_bound_mss(state: Any) -> float:
     """Return wndbnd: as given, or by [4CP] eq. (9)."""
     if state.fixed_wndbnd_mss > 0.0:

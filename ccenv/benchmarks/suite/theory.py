@@ -93,11 +93,6 @@ def response_time(n: float, m: float, k: float, a: float) -> float:
     return n if a <= 1 / k - 1 / n else 1 / two_phase_rates(n, m, k, a)[0]
 
 
-def low_priority_response_time(n: float) -> float:
-    """Return n: the same where long flows have strict low priority ([4CP] s.4.3.2)."""
-    return n
-
-
 def best_response_time(n: float, m: float, k: float) -> float:
     """Return the smallest mean response time over all loads: n if k < n, else m ([4CP] proposition 1)."""
     return n if k < n else m
@@ -106,11 +101,6 @@ def best_response_time(n: float, m: float, k: float) -> float:
 def reference_rate(n_tcp: float, target_mbps: float, link_rate_mbps: float) -> float:
     """Return what each of n TCP flows gets beside 4CP with a fixed target: the target, or its share ([4CP] figure 2)."""
     return min(target_mbps, link_rate_mbps / n_tcp)
-
-
-def tcp_window_mss(loss_event_rate: float, ack_every: float = 1.0) -> float:
-    """Return sqrt(3/(2b))/sqrt(p), TCP's mean window in segments ([4CP] s.2.1.1, the SQRT formula)."""
-    return math.sqrt(1.5 / ack_every / loss_event_rate)
 
 
 # --- [Starvation] -------------------------------------------------------------------------------------------------------
@@ -122,16 +112,6 @@ def queue_keeper_delay_s(rate_Bps: float, rtt_s: float, alpha_bytes: float, base
     ``base_rtts`` is 1 for Vegas, FAST and Copa, 2 for BBR limited by its window ([Starvation] s.4.1, 5.1, 5.2).
     """
     return base_rtts * rtt_s + alpha_bytes / rate_Bps
-
-
-def vegas_figure_of_merit(delay_max_s: float, rtt_s: float, jitter_s: float, s: float) -> float:
-    """Return mu+/mu- of Vegas, FAST and Copa: (Rmax - Rm)/D (1 - 1/s) ([Starvation] eq. 1)."""
-    return (delay_max_s - rtt_s) / jitter_s * (1 - 1 / s)
-
-
-def exponential_figure_of_merit(delay_max_s: float, rtt_s: float, jitter_s: float, s: float) -> float:
-    """Return mu+/mu- of the exponential map: s^((Rmax - Rm - D)/D) ([Starvation] eq. 2, with mu+ at d = Rm + D)."""
-    return float(s ** ((delay_max_s - rtt_s - jitter_s) / jitter_s))
 
 
 # --- for figures: arguments are parameters of suites, values are in the units of the metrics -----------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
@@ -12,6 +13,7 @@ from ccenv.base.results import TableResult
 from ccenv.base.units import SECONDS, positive
 from ccenv.base.workers import Workers
 from ccenv.proofs.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
+from ccenv.proofs.claims.endless import ramp
 from ccenv.proofs.claims.report import about_run, decide_claim
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.formulas.setting import BUFFERS, BeliefRules, Setting, named_setting
@@ -80,16 +82,41 @@ def verify(
     require_extra("z3", "verify")
     if not isinstance(sender, str):
         raise InputError(f"verify: {shown(sender)} is no name; give a belief program by name or file (.json)")
-    thresholds = (fraction(at_least, "at_least", most=1), fraction(at_most, "at_most"))
+    limits = Thresholds(fraction(at_least, "at_least", most=1), fraction(at_most, "at_most"))
     limit_s = positive("time_limit", time_limit, SECONDS)
-    smt, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = setting_of(smt, model, str(buffer), T, setting, ("paper", "paper", "oracle"))
-    queries = build_claim(prop, network, smt, Thresholds(*thresholds))
     with Workers(jobs) as workers:
-        outcome = decide_claim(prop, queries, Verifier(limit_s, seed, store=Store(), workers=workers), FilePath(out))
-    threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
-    outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
-    about = {"sender": smt.name, "model": model, "buffer": buffer, "property": prop, "setting_name": chosen}
+        verifier = Verifier(limit_s, seed, store=Store(), workers=workers)
+        answer = ask(sender, prop, limits, model, str(buffer), samples, setting, verifier, FilePath(out))
+    return Answer(answer | {"buffer": buffer})
+
+
+def ask(
+    sender: str,
+    prop: str,
+    thresholds: Thresholds,
+    model: str,
+    buffer: str,
+    samples: int | None,
+    setting: str | None,
+    verifier: Verifier,
+    out: FilePath,
+    *,
+    rules: tuple[str, str, str] = ("paper", "paper", "oracle"),
+    say: Callable[[str], None] = lambda line: None,
+) -> Answer:
+    """Decide a property; ``rules`` are those of :func:`setting_of`, and ``say`` gets a line before the solver begins."""
+    smt, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
+    network, chosen = setting_of(smt, model, buffer, T, setting, rules)
+    queries = build_claim(prop, network, smt, thresholds)
+    say(f"{smt.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
+    outcome = decide_claim(prop, queries, verifier, out)
+    verified, at_least = outcome.verdict == "verified", thresholds.at_least
+    threshold = at_least if at_least is not None else thresholds.at_most
+    outcome.bound = float(threshold) if verified and threshold is not None else None
+    about: dict[str, Any] = {"sender": smt.name, "model": model, "buffer": buffer, "property": prop}
+    if verified and prop in ("utilisation", "utilisation_with_timeouts") and at_least is not None:
+        about["ramp"] = ramp(queries[0].setting, smt, at_least)
+    about |= {"setting_name": chosen, "encoding": str(type(smt).__doc__).split("\n", 1)[0]}
     return Answer(outcome.to_dict() | about | about_run(network))
 
 

@@ -22,7 +22,6 @@ from ccenv.engine.fluid.analysis.equilibria import (
     equilibrium,
     find_equilibrium,
     residual,
-    rtt_sensitivity,
 )
 from ccenv.engine.fluid.analysis.stability import (
     automatic_jacobian,
@@ -246,7 +245,7 @@ def test_equation_36_has_the_factor_q(x, others, d, queue):
 
     h = 1e-6 * d
     numeric = (delivery(d + h) - delivery(d - h)) / (2 * h)
-    ours = rtt_sensitivity(x, others, d, queue, c)
+    ours = 2 * x * queue * others / (2 * d * x + (d + queue / c) * others) ** 2
     assert ours == pytest.approx(numeric, rel=1e-5, abs=1e-7)
     printed = 2 * x * others / (2 * d * x + (d + queue / c) * others) ** 2
     if not 0.9 < queue < 1.1:

@@ -144,17 +144,6 @@ def limited(path: Bottleneck, queue: float, growth: float) -> float:
     return growth
 
 
-def rtt_sensitivity(x_btl: float, others: float, rtt_s: float, queue: float, capacity_Bps: float) -> float:
-    """Return the derivative of a window-limited BBRv1 flow's delivery rate by its own propagation RTT, in bytes/s^2.
-
-    Reference: [BBR-fluid] eqs. 34-36.
-    Deviation: the printed numerator 2 x_btl sum_j x_j lacks the factor q. Differentiating eq. 35 with
-    x_i = 2 d x_btl/(d + q/C) leaves 2 x_btl q sum_j x_j; with an empty queue the sensitivity is zero.
-    """
-    bottom = 2.0 * rtt_s * x_btl + (rtt_s + queue / capacity_Bps) * others
-    return 2.0 * x_btl * queue * others / bottom**2
-
-
 _TOLERANCE = 1e-8  # residual relative to C at which a state counts as an equilibrium
 _STARVED = 1e-6  # share of C below which a flow counts as starved
 
