@@ -30,6 +30,7 @@ app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.
 
 EXIT_FAILED = 1
 QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
+KERNEL = "kernel-v1"  # a kernel in virtual time beside the packet engine
 PARTS = {
     "ode": "the fluid models",
     "packet": "the packet engine",
@@ -72,9 +73,11 @@ def run(
     from ccenv.benchmarks.run.runner import as_suite, run_suite
 
     held = settings("bench run", set_)
-    if name in (LIVE, QUIC):
+    if name in (LIVE, QUIC, KERNEL):
         given = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
         others = [option for option, value in given.items() if value]
+        if name == KERNEL:
+            return _run_kernel(out or RUNS / KERNEL, only or (), others, held, json, fresh=fresh)
         if name == QUIC:
             return _run_quic(out or RUNS / QUIC, only or (), others, held, json, fresh=fresh)
         return _run_live(only, out, [*others, "--fresh"] if fresh else others, held, json)
@@ -179,6 +182,32 @@ def _run_quic(folder: Path, only: Sequence[str], given: list[str], held: dict[st
         for reason in record["missing"].values():
             print_text(reason)
     return EXIT_FAILED if any(False in (row["legal"], row["twin"]) for row in record["rows"]) else 0
+
+
+def _run_kernel(folder: Path, only: Sequence[str], given: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
+    """Run the suite of the kernel in virtual time, beside the packet engine."""
+    from ccenv.base.errors import InputError
+    from ccenv.base.files import make_folder
+    from ccenv.live.virtual.suite import QUANTITIES, run_suite
+
+    if given:
+        raise InputError(f"{KERNEL} plays the kernel's congestion controls: leave out {given[0]}")
+    make_folder(folder)
+    with progress_bar(f"suite {KERNEL}") as show:
+        record = run_suite(folder / "record.json", only, show, fresh=fresh)
+    if json:
+        print_json({"out": folder, **{key: value for key, value in record.items() if key != "runs"}, "settings": held})
+        return 0
+    sides = ("kernel", "engine")
+    columns = ["case", *(f"{name}, {side}" for name in QUANTITIES[:3] for side in sides), "beyond the bands"]
+    rows = [
+        [row["case"], *(row[side][name] if side in row else None for name in QUANTITIES[:3] for side in sides),
+         ", ".join(row["beyond"]) if "beyond" in row else "not simulated"]
+        for row in record["cases"]
+    ]  # fmt: skip
+    print_table(f"{KERNEL}: inside all bands in {record['inside']} of {record['of']} cases", columns, rows)
+    print_text("; ".join(f"{name} inside in {count}" for name, count in record["inside_per_quantity"].items()))
+    return 0
 
 
 @app.command()

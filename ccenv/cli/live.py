@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
-from ccenv.cli.output import print_json, print_table, print_text
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.live import LiveResult, LiveScenario
@@ -80,7 +80,7 @@ def run(
             return valid_run(one, held["tries"])
         from ccenv.live.virtual.run import run_virtual
 
-        return run_virtual(one, cpu_s=held["cpu_s"])
+        return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"])
 
     controls = [(name, play(one).summary()) for name, one in control_scenarios(tested)] if control else []
     result = play(tested)
@@ -107,21 +107,25 @@ def run(
 def attack(
     sender: Annotated[str, argument("NAME", "A kernel's congestion control or a program: reno, cc_qdel.")],
     *,
+    virtual: VirtualOption = False,
     plot: Annotated[Path | None, typer.Option(help="Draw live and simulated into a .png or .svg file.")] = None,
     set_: SettingsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Play an attack that was found in the engine against the real stack.
+    """Play an attack that was found in the engine against the real stack; with --virtual search against the kernel itself.
 
-    Exit code 1 if no try is valid.
+    A search in virtual time goes on where it was interrupted. Exit code 1 if no try is valid, or a found run is not legal.
 
     Example: ccenv live attack reno
+    Example: ccenv live attack cubic --virtual -s runs=100
     """
     from ccenv.live.attacks import moves_against, play_attack
     from ccenv.live.comparison import COUNTERPARTS
     from ccenv.live.scenario import KERNEL
 
     held = settings("live attack", set_)
+    if virtual:
+        return _search(sender, held, plot, json)
     file = moves_against(sender, held["moves"])
     data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=held["calm"], plot=plot)
     if json:
@@ -130,6 +134,24 @@ def attack(
         columns = [key for key in ("calm", "live", "simulated") if key in data]
         title = f"{sender}: share of a link of {data['link_rate_mbps']:g} Mbit/s, moves of {data['found_by']}"
         print_table(title, ["without jitter" if c == "calm" else c for c in columns], [[data[c] for c in columns]])
+    return exit_code(data["why_not_valid"])
+
+
+def _search(sender: str, held: dict[str, Any], plot: Path | None, json: bool) -> int:
+    """Search against the kernel in virtual time; return the exit code."""
+    from ccenv.base.errors import InputError
+    from ccenv.live.virtual.attack import ADVERSARIES, attack_virtual
+
+    if plot is not None:
+        raise InputError("--plot draws stored moves beside the engine; the worst trace of a search is in its folder")
+    with progress_bar(f"live attack {sender}") as show:
+        data = attack_virtual(sender, **{**held, "adversaries": held["adversaries"] or ADVERSARIES}, report=show)
+    if json:
+        print_json(data | {"settings": held})
+    else:
+        rows = [[name, one["worst_utilisation"], one["legal"]] for name, one in data["by_adversary"].items()]
+        calm = f", without jitter {data['calm']:.3f}" if "calm" in data else ""
+        print_table(f"{data['sender']}: worst utilisation {data['live']:.3f}{calm}", ["adversary", "worst", "legal"], rows)
     return exit_code(data["why_not_valid"])
 
 

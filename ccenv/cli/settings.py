@@ -161,12 +161,16 @@ SOURCES: dict[str, Source] = {
             "seed": _own(int | None, None, "of the emulator's random numbers, instead of the scenario's"),
             "duration_s": _own(float | None, None, "instead of the scenario's"),
             "cpu_s": _own(float | None, None, "limit of a virtual guest's CPU time; by default 30 s and .05 s per Mbit"),
+            "wall_s": _own(float | None, None, "limit of a virtual run's time; by default 20 times cpu_s"),
         }
     ),
     "live attack": Source(
         more={
             "calm": _own(bool, True, "also run without the moves"),
             "moves": _own(str | None, None, "a file of ccenv attack, instead of the shipped one"),
+            "runs": _own(int, 48, "with --virtual: runs of the kernel in all"),
+            "seed": _own(int, 0, "with --virtual: of the searches and the guest"),
+            "adversaries": _own(list[str] | None, None, "with --virtual: searches, scripted ones, and 'stored' moves, mutated"),
         }
     ),
     "live load": _EXPORT,
@@ -380,7 +384,7 @@ _READ_WHOLE = ("training",)
 EXAMPLES: dict[str, str] = {
     "environment.adversary": "kind", "environment.reward": "mine.py", "--against": "cubic", "--rtt": "40ms", "--jitter": "20ms",
     "--name": "mine", "--stack": "aioquic", "--rate": "24mbps", "--buffer": "2bdp", "--adversary": "kind", "--chooser": "middle",
-    "--tag": "classic",
+    "--tag": "classic", "wall_s": "600", "adversaries": "square,stored",
     "--moves": "runs/attack/cubic/corners.moves.npz",
     "--kind": "agents", "--out": "runs/mine", "--seeds": "0,1,2", "--set": "settings.yaml",
     "--only": "deep/*", "--limit": "100", "--jobs": "2", "--sign": "~/.ssh/id_ed25519", "--suite": "quick", "--seed": "1",

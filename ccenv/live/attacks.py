@@ -10,8 +10,8 @@ from ccenv.base.errors import unknown_name
 from ccenv.live.comparison import COUNTERPARTS, plot_beside, simulate_live
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
-from ccenv.network.adversary import SUFFIX, StoredMoves, load_moves
-from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.adversary import SUFFIX, MovesHeader, StoredMoves, load_moves
+from ccenv.network.path import MBPS_IN_BPS, Path
 
 TRIES = 6  # to make a valid run
 
@@ -44,23 +44,42 @@ def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveS
     stored = load_moves(file)
     header = stored.header
     _require_emulated(stored, file)
-    path, flow = header.path, header.path.flows[0]
-    flow_settings: dict[str, Any] = {"sender": sender, "rtt_s": flow.rtt_s}
-    if not calm:
-        flow_settings["jitter"] = {"kind": "adversary", "max_s": flow.jitter_s, "adversary": str(file)}
+    adversary = None if calm else str(file)
+    return path_scenario(sender, header.path, header.model, header.steps_per_rtt, len(stored.moves), header.first_row, adversary)
+
+
+def path_scenario(
+    sender: str, path: Path, model: str, steps_per_rtt: int, steps: int, first_row: int, adversary: str | None
+) -> LiveScenario:
+    """Return the scenario of a sender alone on a path of one flow, against an adversary; None: without jitter."""
+    flow = path.flows[0]
+    dt_s = flow.rtt_s / steps_per_rtt
+    jitter = {} if adversary is None else {"jitter": {"kind": "adversary", "max_s": flow.jitter_s, "adversary": adversary}}
     return read_live_scenario(
         {
-            "name": f"{sender.removeprefix(KERNEL)} {'alone' if calm else 'attacked'}",
-            "model": "cbr_delay" if calm else header.model,
-            "steps_per_rtt": header.steps_per_rtt,
-            "duration_s": len(stored.moves) * header.dt_s,
-            "warmup_s": header.first_row * header.dt_s,
-            "log_s": header.dt_s,
+            "name": f"{sender.removeprefix(KERNEL)} {'alone' if adversary is None else 'attacked'}",
+            "model": "cbr_delay" if adversary is None else model,
+            "steps_per_rtt": steps_per_rtt,
+            "duration_s": steps * dt_s,
+            "warmup_s": first_row * dt_s,
+            "log_s": dt_s,
             "mss_bytes": path.mss_bytes,
             "links": [{"rate_Bps": path.link_rate_Bps, "buffer_bytes": path.buffer_bytes}],
-            "flows": [flow_settings],
+            "flows": [{"sender": sender, "rtt_s": flow.rtt_s, **jitter}],
         }
     )
+
+
+def about_path(header: MovesHeader) -> dict[str, Any]:
+    """Return what an attack's JSON says about the path of some moves."""
+    path = header.path
+    return {
+        "model": header.model,
+        "link_rate_mbps": path.link_rate_Bps / MBPS_IN_BPS,
+        "rtt_ms": 1e3 * path.flows[0].rtt_s,
+        "jitter_ms": 1e3 * path.flows[0].jitter_s,
+        "buffer_bdp": path.buffer_bytes / path.bdp_bytes,
+    }
 
 
 def _require_emulated(stored: StoredMoves, file: FilePath) -> None:
@@ -83,11 +102,7 @@ def play_attack(
         "moves": str(file),
         "found_against": header.sender,
         "found_by": header.adversary,
-        "model": header.model,
-        "link_rate_mbps": header.path.link_rate_Bps / MBPS_IN_BPS,
-        "rtt_ms": 1e3 * header.path.flows[0].rtt_s,
-        "jitter_ms": 1e3 * header.path.flows[0].jitter_s,
-        "buffer_bdp": header.path.buffer_bytes / header.path.bdp_bytes,
+        **about_path(header),
     }
     engine = simulate_live(scenario)
     if plot is not None:

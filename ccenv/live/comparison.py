@@ -20,7 +20,10 @@ from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.simulation import Scenario, simulate
 
 # Simulated counterparts of the kernel's congestion controls.
-COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
+COUNTERPARTS = {
+    "bbr": "bbr1",
+    **{name: name for name in ("reno", "cubic", "vegas", "illinois", "westwood", "hybla", "dctcp")},
+}
 _LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime", "chooser")
 
 

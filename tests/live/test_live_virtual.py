@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import platform
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,14 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
+from ccenv.cli.main import main
 from ccenv.live import LiveError, LiveResult, read_live_scenario
 from ccenv.live.virtual import run as virtual
+from ccenv.live.virtual import suite
+from ccenv.live.virtual.attack import KernelArena
+from ccenv.network.adversary import MovesHeader, RecordedAdversary, StoredMoves
 from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
 from ccenv.simulation.packet_trace import packet_slack_bytes
 
 
@@ -118,3 +126,60 @@ def test_moves_act_on_the_kernel() -> None:
 def test_guest_ends_at_its_limit() -> None:
     with pytest.raises(LiveError, match="limit of 1 s of CPU time"):
         virtual.run_virtual(wanted("reno", duration_s=300), cpu_s=1)
+
+
+@pytest.mark.usefixtures("_kernel")
+def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, steps = make_path(link_rate_mbps=6, rtt_ms=20, jitter_ms=20, buffer_bdp=1), 240
+    header = MovesHeader(
+        path=path, model="ccac", steps_per_rtt=8, dt_s=0.0025, first_row=80, sender="mine", adversary="hand", utilisation=0.0
+    )
+    StoredMoves(header, np.tile([1.0, 1.0, 0.0, 0.0], (steps, 1))).save(tmp_path / "mine.moves.npz")
+    settings = {"moves": tmp_path / "mine.moves.npz", "runs": 3, "adversaries": "square,stored"}
+    command = ["live", "attack", "reno", "--virtual", "--json", *(w for k, v in settings.items() for w in ("-s", f"{k}={v}"))]
+    outcomes = []
+    for _ in range(2):
+        with contextlib.chdir(tmp_path):
+            assert main(command) == 0
+        outcomes.append(json.loads(capsys.readouterr().out))
+    found, again = outcomes
+    assert found["legal"] is found["valid"] is True
+    assert found["live"] == found["worst_utilisation"] == min(one["worst_utilisation"] for one in found["by_adversary"].values())
+    assert found["live"] < 0.8 < found["calm"]
+    assert found["by_adversary"] == again["by_adversary"]  # with the seconds of the first: nothing was played again
+    replayed = KernelArena("reno", Path(settings["moves"])).trace(
+        RecordedAdversary("again", np.tile([1.0, 1.0, 0.0, 0.0], (steps, 1)))
+    )
+    assert check_trace(replayed, slack_bytes=packet_slack_bytes(replayed)) == []
+
+
+def test_bands_are_wider_by_the_errors_of_both_sides() -> None:
+    exact = {**{f"{name}_error": 0.0 for name in suite.QUANTITIES}, "shares_error": [0.0, 0.0]}
+    kernel = exact | {"utilisation": 0.9, "queue": 10.0, "loss": 0.3, "shares": [0.6, 0.4]}
+    engine = exact | {"utilisation": 0.935, "queue": 11.4, "loss": 0.459, "shares": [0.64, 0.36]}
+    spread = {"utilisation_error": 0.0025, "loss_error": 0.004}
+    for theirs, ours, told in (
+        ({}, {}, ["utilisation", "loss"]),
+        ({"loss_error": 0.003}, spread, []),
+        ({}, spread | {"shares": [0.66, 0.34]}, ["loss", "shares"]),
+    ):
+        assert suite.beyond({"kernel": kernel | theirs, "engine": engine | ours}) == told
+
+
+def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    played: list[str] = []
+
+    def play(scenario: Any) -> dict[str, Any]:
+        played.append(f"{scenario.name}/{scenario.seed}")
+        return {"utilisation": 0.9, "queue": 10.0, "loss": 0.1, "shares": []}
+
+    monkeypatch.setattr(suite, "PLAYS", {"kernel": play, "engine": play})
+    run = partial(suite.run_suite, tmp_path / "record.json", shipped=tmp_path / "none.json")
+    assert run(["alone/reno/0"])["inside"] == 1
+    assert run(["alone/reno/[01]", "alone/bic/0"])["cases"][0]["kernel"]["seeds"] == 2
+    assert played == ["alone/reno/0"] * 2 + ["alone/reno/1"] * 2 + ["alone/bic/0"]
+    monkeypatch.setattr(suite, "codes", lambda: {"kernel": "newer", "engine": suite.code_hash(suite.simulate_live)[:16]})
+    run(["alone/reno/0"])
+    assert played[5:] == ["alone/reno/0"]
+    assert main(["bench", "run", "kernel-v1", "--only", "alone/tahoe/*", "--out", str(tmp_path)]) == 2
+    assert "no run matches ['alone/tahoe/*']" in capsys.readouterr().err

@@ -3,7 +3,7 @@
  * Every read of the clock and every trap costs the guest a seeded few hundred nanoseconds; when it idles, time jumps to its next
  * timer. Both network devices are sockets; the emulator holds the other ends. A packet carries when it was sent in place of its
  * hardware address. The emulator is asked when its next packet is due, or when one that the guest has sent could be, and answers
- * with the time at which it must be asked again. While it works the guest waits, with its signals blocked, so the order of all
+ * with the time at which it must be asked again, and what it has written. While it works the guest waits, with its signals blocked, so the order of all
  * events is that of virtual time.
  */
 #define _GNU_SOURCE
@@ -36,6 +36,7 @@ static int64_t now = SECOND, expiry = -1, interval, due = -1;
 static int64_t clock_cost = 200, trap_cost = 1000; /* nanoseconds, +-50 % */
 static int64_t ahead[2];                           /* from when a packet is sent until it can be due at the other end */
 static int64_t sent[2];                            /* packets since the last question */
+static int64_t waiting[2];                         /* packets that the guest has not read yet */
 static uint64_t state = 88172645463325252ULL;      /* of the random numbers */
 static int guest, asking;                          /* the kernel's process once it has its timer */
 
@@ -65,7 +66,7 @@ static void fire(void)
 static void ask(void)
 {
 	uint64_t all = ~0ULL, old;
-	int64_t question[] = { now, sent[0], sent[1] };
+	int64_t question[] = { now, sent[0], sent[1] }, answer[3];
 	int saved = errno;
 	if (asking)
 		return;
@@ -73,8 +74,11 @@ static void ask(void)
 	sent[0] = sent[1] = 0;
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof old);
 	if (syscall(SYS_write, QUESTION, question, sizeof question) != sizeof question ||
-	    syscall(SYS_read, ANSWER, &due, sizeof due) != sizeof due)
+	    syscall(SYS_read, ANSWER, answer, sizeof answer) != sizeof answer)
 		syscall(SYS_kill, 0, SIGKILL); /* the emulator has ended: so do all processes of the guest */
+	due = answer[0];
+	waiting[0] += answer[1];
+	waiting[1] += answer[2];
 	asking = 0;
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, 0, sizeof old);
 	errno = saved;
@@ -234,6 +238,22 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 		if (due <= now)
 			ask();
 	}
+	return done;
+}
+
+int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+	static int (*real)(int, struct mmsghdr *, unsigned, int, struct timespec *);
+	if (!real)
+		real = dlsym(RTLD_NEXT, "recvmmsg");
+	int device = fd == NEAR || fd == FAR;
+	if (device && !waiting[fd - NEAR]) {
+		errno = EAGAIN;
+		return -1;
+	}
+	int done = real(fd, messages, count, flags, timeout);
+	if (device && done > 0)
+		waiting[fd - NEAR] -= done;
 	return done;
 }
 

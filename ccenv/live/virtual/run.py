@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -38,6 +38,7 @@ INSTALL = "apt install user-mode-linux gcc libc6-dev (Debian 12, x86-64)"
 BUILT_IN = ("reno", "cubic")
 CLOCK_NS, TRAP_NS = 200, 1000  # what a reading of the clock and a trap cost the guest, on average
 CPU_S, CPU_S_PER_MBIT = 30.0, 0.05  # limit of a guest's CPU time: a constant, and per Mbit that the link could carry
+WALL = 20.0  # limit of a run's time, in limits of its CPU time
 MEMORY_MIB = 192
 SOCKET_BYTES = 64 << 20
 SOURCES = Path(__file__).parent
@@ -157,9 +158,16 @@ def _control(index: int, sender: str) -> str:
     name = kernel_cca(sender)
     if name is None:
         raise LiveError(f"virtual: flow {index}: {sender} is no sender of the kernel, kernel:NAME; 6.1 loads no programs")
-    if name not in controls():
-        raise LiveError(f"virtual: flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(controls())}")
+    require_controls([name], f"flow {index}: ")
     return name
+
+
+def require_controls(names: Iterable[str], where: str = "") -> None:
+    """Raise LiveError with the first requirement or congestion control that is missing."""
+    require_virtual()
+    for name in names:
+        if name not in controls():
+            raise LiveError(f"virtual: {where}the kernel has no congestion control {name!r}; it has {', '.join(controls())}")
 
 
 def run_virtual(
@@ -168,6 +176,7 @@ def run_virtual(
     duration_s: float | None = None,
     seed: int | None = None,
     cpu_s: float | None = None,
+    wall_s: float | None = None,
 ) -> LiveResult:
     """Run an experiment on user-mode Linux in virtual time: equal arguments give equal packets.
 
@@ -176,6 +185,7 @@ def run_virtual(
         duration_s: instead of the scenario's.
         seed: of the emulator, of the guest's random numbers and of what its traps cost, instead of the scenario's.
         cpu_s: limit of the guest's CPU time.
+        wall_s: limit of the run's time, which a guest reaches that is stopped, or waits; by default WALL times ``cpu_s``.
 
     Raises:
         InputError: if the scenario is not valid.
@@ -192,6 +202,7 @@ def run_virtual(
     if cpu_s is None:
         megabits = scenario.duration_s * max(link.rate_Bps for link in scenario.links) / 125_000
         cpu_s = CPU_S + CPU_S_PER_MBIT * megabits
+    wall_s = WALL * cpu_s if wall_s is None else wall_s
     begin, own = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix="ccenv-")))
@@ -205,6 +216,9 @@ def run_virtual(
         guest_ends = (near_guest, far_guest, question_guest, answer_guest)
         guest = _start_guest(folder, guest_ends, scenario, cpu_s)
         threading.Thread(target=_end_all, args=(guest.pid,), daemon=True).start()
+        watch = threading.Timer(wall_s, _kill, (guest.pid,))
+        watch.daemon = True
+        watch.start()
         try:
             for end in guest_ends:
                 end.close()
@@ -215,11 +229,13 @@ def run_virtual(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     guest.wait(5)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(guest.pid, signal.SIGKILL)
+            watch.cancel()
+            _kill(guest.pid)
             _, status, usage = _reap(guest)
         if not ended:
-            raise LiveError(f"virtual: {_why(status, folder / 'console', cpu_s)}")
+            late = time.perf_counter() - begin >= wall_s
+            told = f"the guest reached its limit of {wall_s:g} s and was ended; -s wall_s=N allows more"
+            raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s)}")
     used_s = usage.ru_utime + usage.ru_stime + time.process_time() - own
     header = {
         "device": "virtual", "privileges": "none", "realtime": False, "kernel": _find_kernel().found.split()[-1],
@@ -276,11 +292,17 @@ def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cp
     return guest
 
 
+def _kill(pid: int) -> None:
+    """End all processes of a guest."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def _end_all(pid: int) -> None:
     """Wait until the kernel's process has ended, and end the guest's others: they hold the pipes that the emulator reads."""
-    with contextlib.suppress(ChildProcessError, ProcessLookupError):
+    with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        os.killpg(pid, signal.SIGKILL)
+        _kill(pid)
 
 
 def _reap(guest: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_rusage]:

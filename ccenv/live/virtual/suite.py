@@ -1,0 +1,192 @@
+"""The suite kernel-v1: a real kernel in virtual time beside the packet engine with the profile ``linux``, and bands between them.
+
+Runs are kept by case and seed with the code that made them; those of the kernel are shipped, so the suite also works where no
+user-mode Linux is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ccenv.base.files import Format, hash_value
+from ccenv.base.foreign import read_yaml
+from ccenv.base.provenance import code_hash
+from ccenv.live.comparison import COUNTERPARTS, simulate_live
+from ccenv.live.emulator.loop import serve
+from ccenv.live.result import LiveResult
+from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
+from ccenv.live.virtual.run import SOURCES, run_virtual
+
+SUITE = "kernel-v1"
+FORMAT = Format("ccenv-kernel-suite", 1, "a record of the suite kernel-v1")
+SHIPPED = Path(__file__).parents[1] / "records" / f"{SUITE}.json"
+QUANTITIES = ("utilisation", "queue", "loss", "shares")
+UTILISATION, QUEUE, LOSS_FACTOR, LOSS_POINTS, SHARE = 0.03, 0.15, 1.5, 0.02, 0.05
+ERRORS = 2.0  # standard errors of the difference of both means, by which a band is wider
+SIDES = ("kernel", "engine")
+LISTS = ("rtt_ms", "start_s")  # keys of a family with an entry per flow
+
+
+def load_cases() -> dict[str, list[LiveScenario]]:
+    """Return the cases by name, each with a scenario per seed."""
+    data: Any = read_yaml(SOURCES / f"{SUITE}.yaml")
+    cases = {}
+    for family, given in data["families"].items():
+        held = data["common"] | given
+        for senders in given["senders"]:
+            name = f"{family}/{senders}"
+            cases[name] = [_scenario(name, senders.split("+"), held, seed) for seed in data["seeds"]]
+    return cases
+
+
+def _scenario(name: str, senders: Sequence[str], held: Mapping[str, Any], seed: int) -> LiveScenario:
+    """Return a case: the kernel's own delayed ACKs and bursts."""
+    shared = {key: held[key] for key in ("rtt_ms", "start_s", "jitter") if key in held}
+    flows = [
+        {"sender": f"{KERNEL}{sender}", **{k: v[i] if isinstance(v, list) else v for k, v in shared.items()}}
+        for i, sender in enumerate(senders)
+    ]
+    link = {key: held[key] for key in ("rate_mbps", "buffer_bdp")}
+    times = {key: held[key] for key in ("duration_s", "warmup_s")}
+    return read_live_scenario(
+        {"name": name, "seed": seed, **times, "quick_ack": False, "packets_per_burst": 0, "links": [link], "flows": flows}, name
+    )
+
+
+def measure(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the quantities of a run: utilisation, packets waiting, per cent lost, and of several flows their shares."""
+    (link,) = summary["links"]
+    rates = np.array([flow["throughput_mbps"] for flow in summary["flows"]])
+    shares = (rates / max(rates.sum(), 1e-9)).round(5).tolist() if len(rates) > 1 else []
+    values = {"utilisation": link["utilisation"], "queue": link["queue_packets"], "loss": 100 * (link["loss"] or 0.0)}
+    return {**{name: float(f"{value:.5g}") for name, value in values.items()}, "shares": shares}
+
+
+def play_kernel(scenario: LiveScenario) -> dict[str, Any]:
+    """Return the quantities of a run of the kernel and its hash. Raises LiveError for one that is not valid."""
+    result: LiveResult = run_virtual(scenario)
+    if not result.valid:
+        raise LiveError(f"{scenario.name}, seed {scenario.seed}: {result.why_not_valid[0]}")
+    summary = result.summary()
+    return measure(summary) | {"hash": summary["hash"][:16]}
+
+
+def play_engine(scenario: LiveScenario) -> dict[str, Any]:
+    """Return the quantities of the packet engine with the hosts' profile."""
+    return measure(simulate_live(scenario).summary)
+
+
+PLAYS: dict[str, Callable[[LiveScenario], dict[str, Any]]] = {"kernel": play_kernel, "engine": play_engine}
+
+
+def codes() -> dict[str, str]:
+    """Return the hash of what decides the runs of a side: of the kernel the guest's two sources and the emulator."""
+    sources = [(SOURCES / name).read_text(encoding="utf-8") for name in ("clock.c", "agent.c")]
+    return {"kernel": hash_value([*sources, code_hash(serve)])[:16], "engine": code_hash(simulate_live)[:16]}
+
+
+def is_simulated(scenario: LiveScenario) -> bool:
+    return all(flow.sender.removeprefix(KERNEL) in COUNTERPARTS for flow in scenario.flows)
+
+
+def run_suite(
+    file: Path,
+    only: Sequence[str] = (),
+    told: Callable[[int, int], None] | None = None,
+    *,
+    fresh: bool = False,
+    shipped: Path = SHIPPED,
+) -> dict[str, Any]:
+    """Play what is missing of the suite and judge all of it.
+
+    Args:
+        file: the record, written as runs end; runs of the same code and scenario are taken from it and from ``shipped``.
+        only: patterns of ``family/senders/seed`` with ``*``; empty: all.
+        told: receives the runs done and planned.
+        fresh: play all again.
+        shipped: a record to begin with.
+
+    Raises:
+        LiveError: if no run matches, a run is not valid, or a run of the kernel is missing and cannot be made here.
+    """
+    planned = [
+        (side, case, scenario)
+        for case, scenarios in load_cases().items()
+        for scenario in scenarios
+        if not only or any(fnmatch(f"{case}/{scenario.seed}", one) for one in only)
+        for side in SIDES
+        if side == "kernel" or is_simulated(scenario)
+    ]
+    if not planned:
+        raise LiveError(f"{SUITE}: no run matches {list(only)}; runs are called like 'two/reno+cubic/0'")
+    code, runs = codes(), {side: {} for side in SIDES}  # type: dict[str, str], dict[str, dict[str, Any]]
+    for old in (FORMAT.read(one) for one in (shipped, file) if one.exists() and not fresh):
+        for side in SIDES:
+            runs[side] |= old["runs"][side] if old["code"][side] == code[side] else {}
+    for number, (side, case, scenario) in enumerate(planned):
+        name, sha256 = f"{case}/{scenario.seed}", hash_value(scenario.model_dump(mode="json"))[:16]
+        if runs[side].get(name, {}).get("scenario") != sha256:
+            runs[side][name] = {"scenario": sha256, **PLAYS[side](scenario)}
+            FORMAT.write(file, {**FORMAT.head, "suite": SUITE, "code": code, "runs": runs})
+        if told is not None:
+            told(number + 1, len(planned))
+    record = {**FORMAT.head, "suite": SUITE, "code": code, **judge(runs, {case for _, case, _ in planned}), "runs": runs}
+    FORMAT.write(file, record)
+    return record
+
+
+def judge(runs: Mapping[str, Mapping[str, Any]], wanted: set[str]) -> dict[str, Any]:
+    """Return the cases with means, standard errors and what lies beyond the bands; the numbers of cases inside."""
+    rows = []
+    for case, scenarios in load_cases().items():
+        found = {side: [one for s in scenarios if (one := runs[side].get(f"{case}/{s.seed}"))] for side in SIDES}
+        if case not in wanted or not found["kernel"]:
+            continue
+        flows = [
+            {"sender": f.sender.removeprefix(KERNEL), "rtt_ms": 1e3 * f.rtt_s, "start_s": f.start_s} for f in scenarios[0].flows
+        ]
+        sides = {side: _spread(found[side]) for side in SIDES if found[side]}
+        rows.append({"case": case, "flows": flows, **sides, **({"beyond": beyond(sides)} if "engine" in sides else {})})
+    judged = [row for row in rows if "beyond" in row]
+    return {
+        "inside": sum(not row["beyond"] for row in judged),
+        "of": len(judged),
+        "inside_per_quantity": {name: sum(name not in row["beyond"] for row in judged) for name in QUANTITIES},
+        "cases": rows,
+    }
+
+
+def _spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return mean and standard error of each quantity, and the number of seeds."""
+    out: dict[str, Any] = {"seeds": len(runs)}
+    for name in QUANTITIES:
+        values = np.array([run[name] for run in runs])
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else 0.0 * values[0]
+        out[name], out[f"{name}_error"] = (np.round(one, 6).tolist() for one in (values.mean(axis=0), error))
+    return out
+
+
+def beyond(sides: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the quantities of the engine that lie beyond the band around the kernel's mean.
+
+    A band is wider by two standard errors of the difference of the means.
+    """
+    return [name for name in QUANTITIES if not all(inside for inside in _inside(name, sides))]
+
+
+def _inside(name: str, sides: Mapping[str, Mapping[str, Any]]) -> Iterator[bool]:
+    kernel, engine = (np.atleast_1d(sides[side][name]) for side in SIDES)
+    margin = ERRORS * np.hypot(*(np.atleast_1d(sides[side][f"{name}_error"]) for side in SIDES))
+    for theirs, ours, wider in zip(kernel, engine, margin, strict=True):
+        low, high = {
+            "utilisation": (theirs - UTILISATION, theirs + UTILISATION),
+            "queue": (theirs * (1 - QUEUE), theirs * (1 + QUEUE)),
+            "loss": (min(theirs / LOSS_FACTOR, theirs - LOSS_POINTS), max(theirs * LOSS_FACTOR, theirs + LOSS_POINTS)),
+            "shares": (theirs - SHARE, theirs + SHARE),
+        }[name]
+        yield bool(low - wider <= ours <= high + wider)
