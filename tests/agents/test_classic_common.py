@@ -11,12 +11,12 @@ from ccenv.agents.callbacks import ACK, LOSS, TICK
 from ccenv.agents.classic import common
 from ccenv.agents.classic.bbr import bbr2, bbr3
 from ccenv.agents.classic.bbr import common as bbr_model
-from ccenv.agents.classic.pcc import allegro
+from ccenv.agents.classic.pcc import allegro, vivace
 from ccenv.agents.classic.pcc import common as pcc
 from ccenv.base.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
-SHARED = (common, bbr_model, bbr2, bbr3, pcc, allegro)  # helpers of more than one CCA
+SHARED = (common, bbr_model, bbr2, bbr3, pcc, allegro, vivace)  # helpers of more than one CCA
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
 
 
@@ -54,8 +54,8 @@ def test_state_stays_finite_and_window_positive(name):
             assert state.pacing_rate_Bps > 0.0  # infinite: not paced
 
 
-# Not those with absolute rates: Vivace's utility is in Mbit/s, the first rate of the Linux modules is 512 KiB/s.
-@pytest.mark.parametrize("name", [name for name in CLASSIC if name not in {"vivace", "vivace_linux", "allegro_linux"}])
+# Not those with absolute rates: the utility of Vivace and Proteus is in Mbit/s, the first rate of the Linux modules is 512 KiB/s.
+@pytest.mark.parametrize("name", [name for name in CLASSIC if name not in {"vivace", "vivace_linux", "allegro_linux", "proteus"}])
 def test_state_does_not_depend_on_mss_unit(name):
     """Bytes and segments scaled together give the same window in segments."""
     sender = make_sender(name)

@@ -85,7 +85,10 @@ def test_fourcp_false_positives_follow_theorem_1(r, wndbnd):
 
 def test_fourcp_friendly_window():
     """f(p) = sqrt(3/2)/sqrt(p): 50 segments at 6e-4."""
-    assert friendly_window_mss(6e-4) == pytest.approx(50)
+    assert friendly_window_mss(6e-4, 0.0) == pytest.approx(50)
+    # Padhye et al. (2000) eq. (32) at b = 1 and T0 = 4 RTT, without its minimum, which is below 1 here
+    expected = 1 / (math.sqrt(2 * 0.02 / 3) + 4 * 3 * math.sqrt(3 * 0.02 / 8) * 0.02 * (1 + 32 * 0.02**2))
+    assert friendly_window_mss(0.02, 1.0) == pytest.approx(expected)
 
 
 def test_fourcp_auto_is_friendly_under_random_loss():

@@ -355,7 +355,7 @@ def followed(rates, gradients):
     out = []
     for gradient in gradients:
         before = float(state.rate_Bps)
-        vivace._follow.py_func(state, gradient)
+        vivace.follow.py_func(state, gradient)
         out.append(float(state.rate_Bps) / before - 1)
     return out
 

@@ -242,6 +242,33 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
      [rounds(3),
       lambda flow: (rate := float(flow.state.pacing_rate_Bps), flow.lose(timeout=1), state(pacing_rate_Bps=rate)(flow)),
       rounds(100, rtt_s=10.0, min_rtt_s=RTT_S), state(pacing_rate_Bps=0.01 * 0.1 * 1.25e5)]),
+    ("[Starvation] s.6.2: half when the queueing delay passes 50 ms, once per round trip", "aimd_delay:initial_window_mss=40", 50,
+     RTT_S, [AVOIDANCE, rounds(1, rtt_s=RTT_S + 0.049), window(41), step(rtt_s=RTT_S + 0.051), window(20.5),
+             step(rtt_s=RTT_S + 0.051), window(20.5), lose(), window(20.5), recover, lose(), window(10.25), lose(timeout=1.0),
+             window(1)]),
+    ("INFOCOM 2003 eqs. 1, 2: 1.2 RTT passes .15 of the range up to 2 RTT at 1 - .875^n > .75, the 13th of 41/50 segments; one"
+     " segment at the next sign within three round trips", "tcp_lp:initial_window_mss=40", 50, RTT_S,
+     [AVOIDANCE, rounds(1), window(41), put(max_rtt_s=2 * RTT_S), *repeated(12, step(rtt_s=1.2 * RTT_S)), window(41.24),
+      step(rtt_s=1.2 * RTT_S), window(20.62), rounds(1, rtt_s=1.2 * RTT_S), window(20.62), rounds(1, rtt_s=1.2 * RTT_S),
+      window(1)]),
+    *[
+        (f"OSDI 2002 s.3, largest queueing delay 40 ms, {queued} RTT: Vegas below .2 of it, half above",
+         "nice:initial_window_mss=40", 50, RTT_S,
+         [AVOIDING, put(max_rtt_s=2 * RTT_S), rounds(1, rtt_s=(1 + queued) * RTT_S), window(40),
+                     step(rtt_s=(1 + queued) * RTT_S), window(mss)])
+        for queued, mss in ((0.04, 41), (0.08, 40), (0.19, 39), (0.21, 20))
+    ],
+    ("OSDI 2002 s.3: below one segment down to 1/48, paced", "nice", 50, RTT_S,
+     [AVOIDING, rounds(1), put(window_mss=1.0), lose(), state(window_mss=0.5, pacing_rate_Bps=0.5 * MSS / RTT_S), window(1),
+      *repeated(9, lose()), state(window_mss=1 / 48)]),
+    *[
+        (f"SIGCOMM 2015 eq. 4: the delay to aim at goes {change_s:+} s", "verus", 1, RTT_S,
+         [rounds(1), put(slow_start=0.0, aim_s=1.5 * RTT_S, smooth_s=smooth * RTT_S, last_smooth_s=last * RTT_S, epoch_end_s=0.0),
+          step(rtt_s=smooth * RTT_S, min_rtt_s=RTT_S), state(aim_s=1.5 * RTT_S + change_s)])
+        for smooth, last, change_s in ((2.1, 2.1, -0.002), (1.5, 1.4, -0.001), (1.5, 1.6, 0.002))
+    ],
+    ("the rules of the table: 1.0 w + b per ACK below 1.1 RTT", "remy", 1, RTT_S,
+     [put(multiple_1=1.0, increment_mss_1=0.5, spacing_ms_1=0.25), step(), window(15), state(pacing_rate_Bps=4000 * MSS)]),
 ]  # fmt: skip
 
 

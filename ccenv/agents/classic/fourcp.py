@@ -13,7 +13,8 @@ the paper leaves to standard TCP; slow start ends at the first loss, from where 
 start runs up to the window in force (the paper: as standard TCP). The rate-based variant of s.5.1 is not specified in the
 paper: here it paces cwnd/srtt and allows twice the window in flight. In automatic mode, for whose gain the paper gives no
 numbers, a falls from 1e-5 to 1e-7 over 20,000 segments, so that at 50 segments (tarp 6e-4) tarp follows within 2 tarp/(a cwnd)
-round trips, 2.4 at first and 240 in the end; tarp stays within [1e-7, 0.1] and changes at most by a factor 2 per signal.
+round trips, 2.4 at first and 240 in the end; tarp stays within [1e-7, 0.1] and changes at most by a factor 2 per signal. With
+``pftk=1`` f is the simplified formula of Padhye et al., from whom its term of time-outs is taken (3 q/2; [4CP] prints q/2).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ccenv.base.kernels.decorator import kernel
 from ccenv.base.registry import number
 
 SQRT_LAW = 1.5  # [4CP] s.2.1.1: f(p) = sqrt(3/(2 b p)), one segment per ACK (b = 1)
+TIMEOUT_RTTS = 4.0  # q of the PFTK formula: time-out over RTT, as RFC 5348 takes it
 MIN_TARGET_LOSS, MAX_TARGET_LOSS = 1e-7, 0.1  # bounds of the adaptation
 MAX_STEP = 2.0  # tarp changes at most by this factor per signal
 RATE_WINDOWS = 2.0  # windows in flight when the rate is the control
@@ -62,6 +64,7 @@ SHARED = (
     Parameter("wndbnd_mss", 0.0, low=0, high=1e9, field="fixed_wndbnd_mss"),  # 0: by [4CP] eq. (9)
     switch("rate_based"),  # pace the window over the RTT; 0: window only
 )
+PFTK = switch("pftk", optional=True)  # f by the simplified PFTK formula ([4CP] s.2.1.1 (ii)); 0: the square-root formula
 
 
 def _check_windows(name: str, values: dict[str, float]) -> None:
@@ -72,7 +75,7 @@ sender = Cca(
     "fourcp_fixed",
     __name__,
     parameters=(initial_window(), TARGET, *SHARED),
-    fields=("first_gain", "last_gain", *FIELDS),
+    fields=("first_gain", "last_gain", "pftk", *FIELDS),
     check=_check_windows,
     gain_updates=1.0,
 )
@@ -87,6 +90,7 @@ automatic_sender = Cca(
         Parameter("last_gain", 1e-7, low=0, high=1),
         Parameter("gain_updates", 2e4, low=1, high=1e12),
         *SHARED,
+        PFTK,
     ),
     fields=FIELDS,
     check=_check_windows,
@@ -115,9 +119,12 @@ def window_bound_mss(state: Any) -> float:
 
 
 @kernel
-def friendly_window_mss(loss: float) -> float:
-    """Return f(p), the window of TCP at a loss event rate, in segments ([4CP] s.2.1.1, square-root formula)."""
-    return math.sqrt(SQRT_LAW / loss)
+def friendly_window_mss(loss: float, pftk: float) -> float:
+    """Return f(p), the window of TCP at a loss event rate, in segments ([4CP] s.2.1.1: square-root or PFTK formula)."""
+    root = math.sqrt(loss / SQRT_LAW)
+    if pftk > 0.0:
+        root += 1.5 * TIMEOUT_RTTS * SQRT_LAW * root * (loss + 32.0 * loss**3)
+    return 1.0 / root
 
 
 def init(state: Any) -> None:
@@ -155,7 +162,7 @@ def _adapt_target(state: Any, acked_mss: float) -> None:
     """Move tarp to where TCP's window at tarp is the mean window ([4CP] eq. 6); the gain falls linearly (s.3.3.3)."""
     left = max(0.0, 1.0 - state.updates / state.gain_updates)
     gain = state.last_gain + (state.first_gain - state.last_gain) * left
-    step = gain * acked_mss * (friendly_window_mss(state.tarp) - state.window_mss) / state.window_mss
+    step = gain * acked_mss * (friendly_window_mss(state.tarp, state.pftk) - state.window_mss) / state.window_mss
     tarp = min(max(state.tarp + step, state.tarp / MAX_STEP), MAX_STEP * state.tarp)
     state.tarp = min(max(tarp, MIN_TARGET_LOSS), MAX_TARGET_LOSS)
     state.updates = min(state.updates + acked_mss, state.gain_updates)

@@ -138,6 +138,14 @@ def _pyramid(height: float, k: float, t: float) -> tuple[float, float]:
     return phases_equilibrium(shares, int(k), int(t))
 
 
+def _switching(k: float, m: float, n: float, busy: float) -> tuple[float, float]:
+    """Shares of the link of a 4CP and a TCP flow: k of m long flows are 4CP, n short ones are there for a share of the time."""
+    shares = [1 - busy, *[0.0] * (int(n) - 1), busy]
+    if k == 0:
+        return math.nan, sum(p / (m + u) for u, p in enumerate(shares))
+    return phases_equilibrium(shares, int(k), int(m - k))
+
+
 def response_time_of_period(period_s: float, n: float, m: float, k: float, alone_s: float) -> float:
     """Return the mean response time, in seconds, where n transfers come every period; NaN where a batch outlasts the period.
 
@@ -195,6 +203,8 @@ THEORY: dict[str, tuple[str, Callable[..., float]]] = {
     "response_time_of_period": ("[4CP] s.4.3.2 with tau = period - response", response_time_of_period),
     "fourcp_of_phases": ("equilibrium over phases, [4CP] app. D", lambda height, k, t: _pyramid(height, k, t)[0]),
     "tcp_of_phases": ("equilibrium over phases, [4CP] app. D", lambda height, k, t: _pyramid(height, k, t)[1]),
+    "switched_rate": ("equilibrium over phases, [4CP] app. D", lambda k, m, n, busy: _switching(k, m, n, busy)[0]),
+    "unswitched_rate": ("equilibrium over phases, [4CP] app. D", lambda k, m, n, busy: _switching(k, m, n, busy)[1]),
     "best_response_time": ("[4CP] proposition 1", best_response_time),
     "reference_rate": ("reference system, [4CP] figure 2", reference_rate),
     "vegas_delay": ("Rm + alpha/C, [Starvation] s.5.1", _delay(1.0, 4.0)),

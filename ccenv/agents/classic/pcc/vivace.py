@@ -125,11 +125,11 @@ def _decide(state: Any) -> None:
     if abnormal:
         gradient = 0.5 * (gradient + state.doubted_gradient)
     state.checking = 0.0
-    _follow(state, gradient)
+    follow(state, gradient)
 
 
 @kernel
-def _follow(state: Any, gradient: float) -> None:
+def follow(state: Any, gradient: float) -> None:
     """Change the rate by m theta_0 gradient, at most by (omega_0 + k delta) of it (NSDI 2018 s.5)."""
     direction = 1.0 if gradient > 0.0 else -1.0
     if direction == state.direction:
