@@ -68,18 +68,18 @@ def jitter_units(rtt_s: float) -> Units:
     return Units({"rtt": rtt_s, **_TIMES}, "rtt", {"rtts": rtt_s, **_TIMES_OF_TC})
 
 
-def quantity(what: str, given: str | float, units: Units) -> float:
+def quantity(what: str, entry: str | float, units: Units) -> float:
     """Return a value in the unit of factor 1; an int if only whole numbers are allowed.
 
     Args:
         what: name for messages, such as ``--budget``.
-        given: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``, ``10``.
+        entry: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``, ``10``.
         units: allowed ones.
 
     Raises:
         InputError: one line with the name, the value seen and what is allowed.
     """
-    return _read(what, given, units, "of at least 0")
+    return _read(what, entry, units, "of at least 0")
 
 
 def _read(what: str, entry: str | float, units: Units, allowed: str) -> float:
@@ -98,14 +98,14 @@ def _read(what: str, entry: str | float, units: Units, allowed: str) -> float:
     raise InputError(f"{what} is {shown(entry)}; allowed: {number} {allowed} with a unit of {listed}; {plain}")
 
 
-def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float | None]:
+def steps_or_seconds(what: str, entry: str | float) -> tuple[int | None, float | None]:
     """Return a budget in engine steps of flows, or in seconds; the other one is None. Raises InputError as :func:`quantity`."""
-    match = _NUMBER.fullmatch(given) if isinstance(given, str) and len(given) <= _LONGEST else None
+    match = _NUMBER.fullmatch(entry) if isinstance(entry, str) and len(entry) <= _LONGEST else None
     unit = match[2].lower() if match else ""
     if unit in SECONDS.factors or unit in SECONDS.spellings:
-        return None, positive(what, given, SECONDS)
+        return None, positive(what, entry, SECONDS)
     steps = STEPS if match and unit in {"", *(name.lower() for name in STEPS.factors)} else _STEPS_OR_TIME
-    return int(positive(what, given, steps)), None
+    return int(positive(what, entry, steps)), None
 
 
 def _warn_unusual(what: str, entry: str | float, value: float, units: Units) -> None:
@@ -117,9 +117,9 @@ def _warn_unusual(what: str, entry: str | float, value: float, units: Units) -> 
         warnings.warn(text, CcenvWarning, stacklevel=4)
 
 
-def positive(what: str, given: str | float, units: Units) -> float:
+def positive(what: str, entry: str | float, units: Units) -> float:
     """Return a quantity as :func:`quantity` does. Raises InputError also for 0."""
-    value = _read(what, given, units, "above 0")
+    value = _read(what, entry, units, "above 0")
     if value <= 0:
-        raise InputError(f"{what} is {shown(given)}; it must be above 0")
+        raise InputError(f"{what} is {shown(entry)}; it must be above 0")
     return value

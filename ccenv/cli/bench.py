@@ -74,8 +74,8 @@ def run(
 
     held = settings("bench run", set_)
     if name in (LIVE, QUIC, KERNEL):
-        given = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
-        others = [option for option, value in given.items() if value]
+        excluded = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
+        others = [option for option, value in excluded.items() if value]
         if name == KERNEL:
             return _run_kernel(out or RUNS / KERNEL, only or (), others, held, json, fresh=fresh)
         if name == QUIC:
@@ -113,14 +113,14 @@ LIVE = "live-worst-case"
 """The suite of stored attacks against this kernel's senders and exported programs, which needs root and minutes."""
 
 
-def _run_live(only: list[str] | None, out: Path | None, given: list[str], held: dict[str, Any], json: bool) -> int:
+def _run_live(only: list[str] | None, out: Path | None, others: list[str], held: dict[str, Any], json: bool) -> int:
     """Run the live suite, of ``--only`` its senders; exit code 1 if a run is not valid after several tries."""
     from ccenv.base.errors import InputError
     from ccenv.cli.live import exit_code
     from ccenv.live.kernel_records import FORMAT, SENDERS, SUITE, run_suite
 
-    if given:
-        raise InputError(f"{LIVE} plays stored attacks on this machine's kernel: leave out {given[0]}")
+    if others:
+        raise InputError(f"{LIVE} plays stored attacks on this machine's kernel: leave out {others[0]}")
     record = run_suite(only or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
     if out is not None:
         FORMAT.write(out if out.suffix == ".json" else out / f"{SUITE}.json", record)
@@ -163,14 +163,14 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
 
 
-def _run_quic(folder: Path, only: Sequence[str], given: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
+def _run_quic(folder: Path, only: Sequence[str], others: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
     from ccenv.base.errors import InputError
     from ccenv.base.files import make_folder
     from ccenv.quic.suite import COLUMNS, plot, run_suite
 
-    if given:
-        raise InputError(f"{QUIC} plays the senders of QUIC stacks: leave out {given[0]}")
+    if others:
+        raise InputError(f"{QUIC} plays the senders of QUIC stacks: leave out {others[0]}")
     make_folder(folder)
     with progress_bar(f"suite {QUIC}") as show:
         record = run_suite(folder / "record.json", only, show, fresh=fresh)
@@ -184,14 +184,14 @@ def _run_quic(folder: Path, only: Sequence[str], given: list[str], held: dict[st
     return EXIT_FAILED if any(False in (row["legal"], row["twin"]) for row in record["rows"]) else 0
 
 
-def _run_kernel(folder: Path, only: Sequence[str], given: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
+def _run_kernel(folder: Path, only: Sequence[str], others: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of the kernel in virtual time, beside the packet engine."""
     from ccenv.base.errors import InputError
     from ccenv.base.files import make_folder
     from ccenv.live.virtual.suite import QUANTITIES, run_suite
 
-    if given:
-        raise InputError(f"{KERNEL} plays the kernel's congestion controls: leave out {given[0]}")
+    if others:
+        raise InputError(f"{KERNEL} plays the kernel's congestion controls: leave out {others[0]}")
     make_folder(folder)
     with progress_bar(f"suite {KERNEL}") as show:
         record = run_suite(folder / "record.json", only, show, fresh=fresh)

@@ -188,6 +188,8 @@ def _run_to_exit_code(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except OSError as error:
         return _fail(_describe_system_error(error))
+    except SyntaxError as error:  # a module of the package, as somebody is changing it
+        return _fail(f"{error.filename}:{error.lineno}: {error.msg}")
 
 
 def _describe_system_error(error: OSError) -> str:

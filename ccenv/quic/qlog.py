@@ -79,7 +79,11 @@ def read_qlog(file: FilePath) -> SenderLog:
     if content.lstrip()[:1] == bytes([RECORD]) or b'"JSON-SEQ"' in content[:4096] or b'"NDJSON"' in content[:4096]:
         log = _collect(_sequence_events(content, name), name)
     else:
-        log = _collect(_document_events(_parsed(content, name, RULES), name), name)
+        logs = [_collect(_trace_events(trace, name), name) for trace in _traces(_parsed(content, name, RULES), name)]
+        of_senders = [log for log in logs if log.acks]
+        if len(of_senders) > 1:
+            raise InputError(f"{name}: {len(of_senders)} of its {len(logs)} traces are of senders; give a log of one")
+        log = (of_senders or logs)[0]
     if not log.acks:
         raise InputError(
             f"{name}: {log.events} events, and no ACK of a data packet that the log's side has sent; give a sender's log"
@@ -101,12 +105,15 @@ def _require_version(head: dict[str, Any], name: str) -> None:
         raise InputError(f"{name}: qlog of version {version[:40]!r}; {', '.join(VERSIONS)} and {SCHEMA}... are read")
 
 
-def _document_events(document: Any, name: str) -> Iterator[tuple[float, str, Any]]:
+def _traces(document: Any, name: str) -> list[dict[str, Any]]:
     traces = document.get("traces") if isinstance(document, dict) else None
-    if not isinstance(traces, list) or not traces or not isinstance(traces[0], dict):
+    if not isinstance(traces, list) or not traces or not all(isinstance(trace, dict) for trace in traces):
         raise InputError(f"{name}: no qlog: it has no traces")
     _require_version(document, name)
-    trace = traces[0]
+    return traces
+
+
+def _trace_events(trace: dict[str, Any], name: str) -> Iterator[tuple[float, str, Any]]:
     unit_s = _UNITS_S.get(str(_dict(trace.get("configuration")).get("time_units", "ms")), 1e-3)
     fields, events = trace.get("event_fields"), trace.get("events")
     if not isinstance(events, list):

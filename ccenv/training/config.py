@@ -147,7 +147,8 @@ class TrainConfig(StrictModel):
             self.robust.check_drawn(self.environment, self.num_envs)
         reward = self.packet_settings().own_reward if self.packet is not None else self.environment.reward
         if isinstance(reward, OwnReward) and self.algorithm == "ppo" and self.ppo.rollouts == "kernel" and not self.own_times:
-            raise ValueError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
+            key = "environment.reward" if self.packet is None else "packet.reward"
+            raise ValueError(f"{key}: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         if self.replay is not None:
             self._check_replay()
         for path in fixed_paths(self.environment.paths):

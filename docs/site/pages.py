@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
-from tables import fill  # noqa: E402 - the folder above is no package
+from tables.contents import fill  # noqa: E402 - the folder above is no package
 
 # Pages of the repository outside docs/, and what they are called on the site.
 OUTSIDE = {"README.md": "readme.md", "CHANGELOG.md": "changelog.md"}

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parents[1])
 
 from ccenv.base.figure import markdown  # noqa: E402
-from tables import TABLES  # noqa: E402 - the folder above is no package
+from tables.contents import TABLES  # noqa: E402 - the folder above is no package
 
 names = sys.argv[1:]
 if unknown := [name for name in names if name not in TABLES]:

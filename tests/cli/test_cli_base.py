@@ -12,9 +12,11 @@ import typer
 from legal_traces import legal_trace
 
 from ccenv import __version__
+from ccenv.agents import AGENTS
 from ccenv.base.config import find_data
 from ccenv.base.errors import CcenvError
 from ccenv.base.files import plain
+from ccenv.base.registry import Entry
 from ccenv.cli import main as cli
 from ccenv.cli.output import print_table
 from ccenv.network.path import MODELS
@@ -87,6 +89,15 @@ class TestMain:
     def test_an_error_is_one_line_and_exit_code_2(self, capsys: Capture, arguments: list[str], message: str) -> None:
         code, out, err = run(capsys, *arguments)
         assert (code, out, err) == (2, "", f"ccenv: error: {message}\n")
+
+    def test_a_syntax_error_in_a_module_is_one_line(
+        self, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "broken_cca.py").write_text("def (:\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(AGENTS._entries, "broken", Entry("broken", "broken_cca:sender"))
+        code, out, err = run(capsys, "show", "broken", "--kind", "agents")
+        assert (code, out, err) == (2, "", f"ccenv: error: {tmp_path}/broken_cca.py:1: invalid syntax\n")
 
     def test_without_arguments_prints_help(self, capsys: Capture) -> None:
         code, out, err = run(capsys)

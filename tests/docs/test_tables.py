@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tables
-from tables import attacks, suites
+from tables import attacks, contents, suites
 
 from ccenv.agents import make_sender
 from ccenv.agents.identity import sender_hash
@@ -18,7 +17,7 @@ from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_json
 from ccenv.benchmarks.run.runner import as_suite
 
-DOCS = tables.DOCS
+DOCS = contents.DOCS
 SAVED: dict[str, list[dict[str, str]]] = {}
 # Table -> cells of one of its rows, which the text beside it relies on.
 CITED = {
@@ -41,11 +40,11 @@ CITED = {
 
 def build(name: str) -> list[dict[str, str]]:
     if name not in SAVED:
-        SAVED[name] = tables.TABLES[name].build()
+        SAVED[name] = contents.TABLES[name].build()
     return SAVED[name]
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", contents.TABLES)
 def test_a_table_has_rows_of_the_same_columns(name: str) -> None:
     rows = build(name)
     assert rows and len({tuple(row) for row in rows}) == 1
@@ -61,13 +60,13 @@ def test_every_table_stands_on_one_page_with_a_caption_that_names_its_command() 
     named = []
     for page in DOCS.glob("*.md"):
         text = page.read_text(encoding="utf-8")
-        names = tables.named(text)
+        names = contents.named(text)
         assert all(f"`python docs/tables {name}`" in text for name in names), page.name
         named += names
-    assert sorted(named) == sorted(tables.TABLES)
+    assert sorted(named) == sorted(contents.TABLES)
     with pytest.raises(KeyError):
-        tables.fill("```{table} nothing\ncaption\n```\n")
-    assert tables.fill("```{table} live\nOn Linux\n```\n").startswith("On Linux\n\n| sender |")
+        contents.fill("```{table} nothing\ncaption\n```\n")
+    assert contents.fill("```{table} live\nOn Linux\n```\n").startswith("On Linux\n\n| sender |")
 
 
 def test_the_command_prints_a_table() -> None:
@@ -90,7 +89,7 @@ def test_a_row_is_marked_where_the_sender_was_trained_and_what_is_no_attack_is_r
 
 
 def test_longer_searches_are_compared_with_the_panel() -> None:
-    panel, hidden = (read_json(tables.DATA / name) for name in ("attacks.json", "hidden-attacks.json"))
+    panel, hidden = (read_json(contents.DATA / name) for name in ("attacks.json", "hidden-attacks.json"))
     assert all(row["legal"] and row["seed"] != 0 and row["budget_flow_steps"] == 200_000_000 for row in hidden)
     (share,) = attacks.hidden_gain(panel, [hidden[0] | {"worst_utilisation": hidden[0]["worst_utilisation"] - 0.5}])
     assert list(share.values())[:2] == ["1", "0 (0%)"]
@@ -99,7 +98,7 @@ def test_longer_searches_are_compared_with_the_panel() -> None:
 
 
 def test_unseen_paths_were_attacked_by_the_panel_and_stay_above_what_any_sender_gets() -> None:
-    for row in read_json(tables.DATA / "unseen-paths.json"):
+    for row in read_json(contents.DATA / "unseen-paths.json"):
         flow = row["path"]["flows"][0]
         assert row["legal"] and set(row["by_adversary"]) == set(PANEL)
         assert row["worst_utilisation"] <= 1 - flow["jitter_s"] / (row["window_rtts"] * flow["rtt_s"]) + 1e-3, row["sender"]
@@ -107,7 +106,7 @@ def test_unseen_paths_were_attacked_by_the_panel_and_stay_above_what_any_sender_
 
 @pytest.mark.parametrize("suite", ["company", "worst-case-v2"])
 def test_a_recorded_suite_is_of_todays_suite_and_senders(suite: str) -> None:
-    record = read_json(tables.DATA / f"{suite}.json")
+    record = read_json(contents.DATA / f"{suite}.json")
     assert record["suite_sha256"] == as_suite(suite).sha256
     assert set(record["senders"]) >= set(as_suite(suite).agents)
     for name, sender in record["senders"].items():
@@ -115,7 +114,7 @@ def test_a_recorded_suite_is_of_todays_suite_and_senders(suite: str) -> None:
 
 
 def test_recorded_senders_by_beliefs_are_todays() -> None:
-    record = read_json(tables.DATA / "company-beliefs.json")
+    record = read_json(contents.DATA / "company-beliefs.json")
     assert record["suite_sha256"] == as_suite("company").sha256
     for name, sender in record["senders"].items():
         assert sender["sha256"] == sender_hash(make_sender(name)), f"{name} has changed: record it again"

@@ -89,7 +89,8 @@ def events(n: int = 400) -> list[dict[str, Any]]:
 
 def test_both_formats_say_the_same(tmp_path: Path) -> None:
     document, sequence = tmp_path / "a.qlog", tmp_path / "a.sqlog"
-    document.write_text(json.dumps({"qlog_version": "0.3", "traces": [{"events": events()}]}), encoding="utf-8")
+    both_ends = [{"events": []}, {"events": events()}]  # the first trace is of no sender
+    document.write_text(json.dumps({"qlog_version": "0.3", "traces": both_ends}), encoding="utf-8")
     head = {"file_schema": "urn:ietf:params:qlog:file:sequential", "serialization_format": "application/qlog+json-seq"}
     sequence.write_bytes(b"".join(b"\x1e" + json.dumps(one).encode() + b"\n" for one in [head, *events()]))
     first, second = (explain(file, rtt_s=0.02, rate_mbps=12.0) for file in (document, sequence))
@@ -112,6 +113,10 @@ LACKING = {"qlog_version": "0.3", "traces": [{"events": [{**events(1)[0], "data"
         (b'{"qlog_version": "0.3", "traces": [{"events": []}]}', "0 events, and no ACK of a data packet"),
         (b'{"qlog_version": "0.3", "traces": [{"events": [{"name": "x"}]}]}', "an event without a time"),
         (b'\x1e{"qlog_version": "0.3"}\n\x1e{"time": 1, "na', "record 1: cut off in the middle"),
+        (
+            json.dumps({"qlog_version": "0.3", "traces": 2 * [{"events": events(40)}]}).encode(),
+            "2 of its 2 traces are of senders",
+        ),
         (json.dumps({"qlog_version": "0.3", "traces": [{"events": events(40)}]}).encode(), "at least 2 Rm are needed"),
         (json.dumps(LACKING), "event 1 (transport:packet_sent) lacks what it must have"),
     ],

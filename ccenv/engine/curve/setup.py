@@ -178,31 +178,31 @@ def require_modes(timing: str, loss_detection: str, steps_per_rtt: int, seed: in
     require_seed(seed)
 
 
-def require_count(what: str, given: Any, low: int) -> None:
+def require_count(what: str, value: Any, low: int) -> None:
     """Raise InputError unless a value is a whole number of at least low."""
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < low:
-        raise InputError(f"{what} is {shown(given)}; it must be a whole number of at least {low}")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise InputError(f"{what} is {shown(value)}; it must be a whole number of at least {low}")
 
 
-def require_place(what: str, given: int, count: int) -> None:
+def require_place(what: str, value: int, count: int) -> None:
     """Raise InputError unless a number is a place in a list of so many."""
-    if not 0 <= given < count:
-        raise InputError(f"{what} is {given}; it must be 0 to {count - 1}")
+    if not 0 <= value < count:
+        raise InputError(f"{what} is {value}; it must be 0 to {count - 1}")
 
 
-def _require_player(what: str, given: Any, kinds: tuple[type, ...], build: str) -> None:
-    if isinstance(given, kinds):
+def _require_player(what: str, value: Any, kinds: tuple[type, ...], build: str) -> None:
+    if isinstance(value, kinds):
         return
-    if isinstance(given, str):
-        raise InputError(f"{what} is {shown(given)}, a name: build it with ccenv.{build}({given[:40]!r})")
-    if inspect.isclass(given):
-        raise InputError(f"{what} is the class {given.__name__}: give it to ccenv.compare, or name its file with ccenv.{build}")
-    raise InputError(f"{what} is {shown(given)}; build it with ccenv.{build}(...)")
+    if isinstance(value, str):
+        raise InputError(f"{what} is {shown(value)}, a name: build it with ccenv.{build}({value[:40]!r})")
+    if inspect.isclass(value):
+        raise InputError(f"{what} is the class {value.__name__}: give it to ccenv.compare, or name its file with ccenv.{build}")
+    raise InputError(f"{what} is {shown(value)}; build it with ccenv.{build}(...)")
 
 
-def _require_list(what: str, given: Any, example: str) -> None:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise InputError(f"{what} is {shown(given)}; a list is needed: {what}={example}")
+def _require_list(what: str, value: Any, example: str) -> None:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InputError(f"{what} is {shown(value)}; a list is needed: {what}={example}")
 
 
 def one_density(steps_per_rtt: int | Sequence[int]) -> int:
