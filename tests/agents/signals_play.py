@@ -5,9 +5,12 @@ The link of ``packet_link`` with round numbers: 12 Mbit/s, Rm 40 ms, segments of
 
 import contextlib
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
+import pytest
 
 from ccenv.agents.callbacks import ACK, LOSS, TICK
 from ccenv.base.kernels.decorator import kernel
@@ -199,3 +202,60 @@ class Steady:
     @property
     def cwnd_mss(self):
         return self.state.cwnd_bytes / MSS
+
+
+Step = Callable[[Steady], object]
+
+
+def rounds(count: int, **signal: float) -> Step:
+    return lambda flow: flow.rounds(count, **signal)
+
+
+def step(**signal: float) -> Step:
+    return lambda flow: flow.step(**signal)
+
+
+def lose(**signal: float) -> Step:
+    return lambda flow: flow.lose(**signal)
+
+
+def recover(flow: Steady) -> None:
+    flow.leave_recovery()
+
+
+def put(**fields: float) -> Step:
+    """Set fields of the state."""
+
+    def change(flow: Steady) -> None:
+        for name, value in fields.items():
+            flow.state[name] = value
+
+    return change
+
+
+def window(mss: float, **tolerance: float) -> Step:
+    """Check the window, in segments."""
+
+    def check(flow: Steady) -> None:
+        assert flow.cwnd_mss == pytest.approx(mss, **({"rel": 1e-9} | tolerance))
+
+    return check
+
+
+def state(**fields: Any) -> Step:
+    """Check fields of the state."""
+
+    def check(flow: Steady) -> None:
+        for name, value in fields.items():
+            assert flow.state[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), name
+
+    return check
+
+
+def not_state(**fields: float) -> Step:
+    """Check what fields of the state are not."""
+
+    def check(flow: Steady) -> None:
+        assert all(flow.state[name] != value for name, value in fields.items())
+
+    return check

@@ -1,64 +1,15 @@
 """Windows and rates after signals that can be followed by hand: one row per rule of a CCA, with the number of its source."""
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
-from signals_play import MSS, RTT_S, Steady
+from signals_play import MSS, RTT_S, Steady, Step, lose, put, recover, rounds, state, step, window
 
 from ccenv.agents import make_sender
 from ccenv.agents.classic.exp_delay import rate_of_delay
 from ccenv.agents.classic.illinois import alpha_of_delay, beta_of_delay
-
-Step = Callable[[Steady], object]
-
-
-def rounds(count: int, **signal: float) -> Step:
-    return lambda flow: flow.rounds(count, **signal)
-
-
-def step(**signal: float) -> Step:
-    return lambda flow: flow.step(**signal)
-
-
-def lose(**signal: float) -> Step:
-    return lambda flow: flow.lose(**signal)
-
-
-def recover(flow: Steady) -> None:
-    flow.leave_recovery()
-
-
-def put(**fields: float) -> Step:
-    """Set fields of the state."""
-
-    def change(flow: Steady) -> None:
-        for name, value in fields.items():
-            flow.state[name] = value
-
-    return change
-
-
-def window(mss: float, **tolerance: float) -> Step:
-    """Check the window, in segments."""
-
-    def check(flow: Steady) -> None:
-        assert flow.cwnd_mss == pytest.approx(mss, **({"rel": 1e-9} | tolerance))
-
-    return check
-
-
-def state(**fields: Any) -> Step:
-    """Check fields of the state."""
-
-    def check(flow: Steady) -> None:
-        for name, value in fields.items():
-            assert flow.state[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), name
-
-    return check
 
 
 def repeated(count: int, *steps: Step) -> list[Step]:
@@ -86,8 +37,7 @@ def cubic_curve(flow: Steady) -> None:
 def limited_time_does_not_count(flow: Steady) -> None:
     elapsed_s, mss = flow.now_s - flow.state.epoch_start_s, flow.cwnd_mss
     flow.rounds(50, app_limited=1.0)
-    assert flow.cwnd_mss == mss
-    assert flow.now_s - flow.state.epoch_start_s == pytest.approx(elapsed_s, abs=1e-9)
+    assert flow.cwnd_mss == mss and flow.now_s - flow.state.epoch_start_s == pytest.approx(elapsed_s, abs=1e-9)
 
 
 # (rule and source, spec, pieces of a round, RTT in s, steps)
@@ -284,8 +234,7 @@ def test_a_rule_has_its_number(spec: str, pieces: int, rtt_s: float, steps: list
 @pytest.mark.parametrize("max_delay_s", [0.004, 1.7])
 def test_illinois_curves_at_their_end_points(max_delay_s):
     """Alpha 10 up to 0.01 d_m, continuous there, 0.3 at d_m; beta 1/8 up to 0.1 d_m, 1/2 from 0.8 d_m, linear between."""
-    assert alpha_of_delay(0.0, max_delay_s) == 10.0
-    assert alpha_of_delay(0.01 * max_delay_s, max_delay_s) == 10.0
+    assert alpha_of_delay(0.0, max_delay_s) == 10.0 and alpha_of_delay(0.01 * max_delay_s, max_delay_s) == 10.0
     assert alpha_of_delay(0.0100001 * max_delay_s, max_delay_s) == pytest.approx(10.0, rel=1e-3)
     assert alpha_of_delay(max_delay_s, max_delay_s) == pytest.approx(0.3)
     assert beta_of_delay(0.0, max_delay_s) == beta_of_delay(0.1 * max_delay_s, max_delay_s) == 0.125
