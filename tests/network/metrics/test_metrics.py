@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -51,16 +52,14 @@ def test_delays_of_a_burst() -> None:
     assert values["utilisation"] == 1.0  # 3000 of 3 s * 1000
     assert values["queueing_delay_mean_s"] == pytest.approx((1000 * 0 + 2000 * 0.5) / 3000)
     # 95 % of 3000 bytes: byte 2850 is 1850 into the burst, which takes 2000 bytes to reach 1 s
-    assert values["queueing_delay_p95_s"] == pytest.approx(1850 / 2000, abs=1e-9)
-    assert values["loss_fraction"] == 0.0
+    assert values["queueing_delay_p95_s"] == pytest.approx(1850 / 2000, abs=1e-9) and values["loss_fraction"] == 0.0
     assert values["power"] == pytest.approx(1.0 * 1 / (1 + 1 / 3))
 
 
 def test_the_window_leaves_out_the_warm_up() -> None:
     window = Window(QUEUE, 2, 3)  # the last 1000 bytes: delay from 0.5 to 1 s
     values = measure(window, OF_TRACE)
-    assert values["utilisation"] == 1.0
-    assert values["queueing_delay_mean_s"] == pytest.approx(0.75)
+    assert values["utilisation"] == 1.0 and values["queueing_delay_mean_s"] == pytest.approx(0.75)
     assert values["queueing_delay_p95_s"] == pytest.approx(0.5 + 0.95 * 0.5, abs=1e-9)
     assert math.isnan(values["loss_fraction"])  # nothing was sent in it
 
@@ -158,8 +157,7 @@ def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
 
 
 def test_directions() -> None:
-    assert METRICS["utilisation"].worse(0.5, 0.6)
-    assert METRICS["loss_fraction"].worse(0.6, 0.5)
+    assert METRICS["utilisation"].worse(0.5, 0.6) and METRICS["loss_fraction"].worse(0.6, 0.5)
     with pytest.raises(InputError, match="no better or worse value"):
         METRICS["first_share_pct"].worse(0.6, 0.5)
 
@@ -172,6 +170,8 @@ def test_refusals() -> None:
             Window(QUEUE, *rows)
     with pytest.raises(InputError):
         Window.after(QUEUE, 3.0)
+    with pytest.raises(InputError, match="alone is 0"):
+        measures.harm(0, 1)
     assert Window.after(QUEUE, 1.5).first_row == 2
 
 
@@ -181,88 +181,46 @@ def test_the_table_in_the_docs_is_the_table_in_the_code() -> None:
     assert rows == [(m.name, m.unit or "1", m.direction, ", ".join(m.sources), m.meaning) for m in METRICS.values()]
 
 
-def test_every_metric_of_a_trace_names_its_source() -> None:
+def test_every_metric_is_computed_from_something_and_names_its_source() -> None:
+    assert {*OF_TRACE, *OF_RUN} == set(METRICS)
     for function in OF_TRACE.values():
         assert "Reference:" in str(function.__doc__)
 
 
-def test_every_metric_is_computed_from_something() -> None:
-    assert {*OF_TRACE, *OF_RUN} == set(METRICS)
-
-
-def test_jain_by_hand() -> None:
-    assert measures.jain([3, 3, 3]) == pytest.approx(1)
-    assert measures.jain([1, 0, 0, 0]) == pytest.approx(0.25)
-    assert measures.jain([1, 3]) == pytest.approx(16 / 20)
-    assert math.isnan(measures.jain([0, 0]))
-
-
-def test_starvation_ratio_by_hand() -> None:
-    assert measures.starvation_ratio([8.8, 95]) == pytest.approx(95 / 8.8)
-    assert measures.starvation_ratio([1, 0]) == math.inf
-    assert math.isnan(measures.starvation_ratio([5]))
-
-
-def test_s_fairness_looks_at_throughput_since_the_start() -> None:
-    # Flow 1 has 10 bytes/s throughout; flow 2 nothing for 2 s, then 20 bytes/s: 40/20 at 3 s, 40/40 at 4 s.
-    times = [0, 1, 2, 3, 4]
-    delivered = [[0, 0], [10, 0], [20, 10], [30, 15], [40, 40]]
-    assert measures.s_fairness(times, delivered) == pytest.approx(2)  # at 2 and 3 s
-    assert measures.s_fairness(times, [[t, 0] for t in times]) == math.inf
-
-
-def test_harm_by_hand() -> None:
-    assert measures.harm(10, 5) == pytest.approx(0.5)
-    assert measures.harm(10, 12) == pytest.approx(-0.2)
-    assert measures.harm(10, 40, sign=-1.0) == pytest.approx(0.75)
-    with pytest.raises(InputError, match="alone is 0"):
-        measures.harm(0, 1)
-
-
-def test_delta_sensitivity_is_the_papers_example() -> None:
-    assert measures.delta_sensitivity([17.9, 12.4]) == pytest.approx(0.53, abs=0.005)  # [Delta] s.4.1.1
-    assert measures.delta_sensitivity([7.7, 35.4]) == pytest.approx(2.2, abs=0.005)  # s.4.1.3, stall time
-    assert measures.delta_sensitivity([5, 5, 5]) == 0
-    assert measures.delta_sensitivity([1, 0]) == math.inf
-
-
-def test_power_by_hand() -> None:
-    assert measures.power(0.9, 0.04, 0.02) == pytest.approx(0.6)
-
-
-def test_convergence_is_the_first_stay() -> None:
-    times = [0, 0.5, 1, 1.5, 2, 2.5, 3]
-    rates = [0, 10, 4, 9, 10, 11, 10]  # inside 10 +- 20 % at 0.5, then from 1.5 on
-    assert measures.convergence_time_s(times, rates, 10) == pytest.approx(1.5)
-    assert measures.convergence_time_s(times, rates, 10, hold_s=0) == pytest.approx(0.5)
-    assert math.isnan(measures.convergence_time_s(times, rates, 100))
-
-
-def test_time_to_reach() -> None:
-    assert measures.time_to_reach_s([2, 3, 4, 5], [0, 0.5, 0.95, 0.2], 0.9) == 2
-    assert math.isnan(measures.time_to_reach_s([0, 1], [0, 0.1], 0.9))
-
-
-def test_losses_within_a_round_trip_are_one_event() -> None:
-    times = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-    assert measures.loss_events(times, [1500, 3000, 0, 0, 1500, 0], gap_s=0.15) == 2
-    assert measures.loss_events(times, [1, 1, 1, 1, 1, 1], gap_s=0.15) == 3  # at 0, 0.2 and 0.4
-    assert measures.loss_events(times, [0] * 6, gap_s=0.15) == 0
-
-
-def test_completion_times_by_hand() -> None:
+NONE = pytest.approx(math.nan, nan_ok=True)
+# Inside 10 +- 20 % at 0.5, then from 1.5 on.
+RATES = ([0, 0.5, 1, 1.5, 2, 2.5, 3], [0, 10, 4, 9, 10, 11, 10])
+TENTHS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+BY_HAND = [
+    (measures.jain, ([3, 3, 3],), 1), (measures.jain, ([1, 0, 0, 0],), 0.25), (measures.jain, ([1, 3],), 16 / 20),
+    (measures.jain, ([0, 0],), NONE),
+    (measures.starvation_ratio, ([8.8, 95],), 95 / 8.8), (measures.starvation_ratio, ([1, 0],), math.inf),
+    (measures.starvation_ratio, ([5],), NONE),
+    # Flow 1 has 10 bytes/s throughout; flow 2 nothing for 2 s, then 20 bytes/s: 40/20 at 3 s, 40/40 at 4 s. 2 at 2 and 3 s.
+    (measures.s_fairness, ([0, 1, 2, 3, 4], [[0, 0], [10, 0], [20, 10], [30, 15], [40, 40]]), 2),
+    (measures.s_fairness, ([0, 1, 2], [[0, 0], [1, 0], [2, 0]]), math.inf),
+    (measures.harm, (10, 5), 0.5), (measures.harm, (10, 12), -0.2), (partial(measures.harm, sign=-1.0), (10, 40), 0.75),
+    (measures.delta_sensitivity, ([17.9, 12.4],), pytest.approx(0.53, abs=0.005)),  # [Delta] s.4.1.1
+    (measures.delta_sensitivity, ([7.7, 35.4],), pytest.approx(2.2, abs=0.005)),  # s.4.1.3, stall time
+    (measures.delta_sensitivity, ([5, 5, 5],), 0), (measures.delta_sensitivity, ([1, 0],), math.inf),
+    (measures.power, (0.9, 0.04, 0.02), 0.6),
+    (measures.convergence_time_s, (*RATES, 10), 1.5), (partial(measures.convergence_time_s, hold_s=0), (*RATES, 10), 0.5),
+    (measures.convergence_time_s, (*RATES, 100), NONE),
+    (measures.time_to_reach_s, ([2, 3, 4, 5], [0, 0.5, 0.95, 0.2], 0.9), 2),
+    (measures.time_to_reach_s, ([0, 1], [0, 0.1], 0.9), NONE),
+    (partial(measures.loss_events, gap_s=0.15), (TENTHS, [1500, 3000, 0, 0, 1500, 0]), 2),
+    (partial(measures.loss_events, gap_s=0.15), (TENTHS, [1] * 6), 3),  # at 0, 0.2 and 0.4
+    (partial(measures.loss_events, gap_s=0.15), (TENTHS, [0] * 6), 0),
     # Two transfers of 100 bytes at 1 s and 5 s; a third at 9 s is not done.
-    times, delivered = [0, 1, 2, 3, 6, 7, 9.5], [0, 0, 60, 100, 150, 200, 250]
-    assert measures.completion_times_s(times, delivered, 100, every_s=4, start_s=1) == [pytest.approx(2), pytest.approx(2)]
+    (partial(measures.completion_times_s, every_s=4, start_s=1),
+     ([0, 1, 2, 3, 6, 7, 9.5], [0, 0, 60, 100, 150, 200, 250], 100), [2, 2]),
+    (measures.weighted_quantile, ([3, 1, 2], [1, 1, 2], 0.5), 2), (measures.weighted_quantile, ([3, 1, 2], [1, 1, 2], 0.25), 1),
+    (measures.weighted_quantile, ([3, 1, 2], [0.01, 1, 2], 0.95), 2), (measures.weighted_quantile, ([1], [0], 0.5), NONE),
+    (measures.slope, ([0, 1, 2], [1, 3, 5]), 2), (measures.slope, ([1, 1], [1, 2]), NONE),
+]  # fmt: skip
 
 
-def test_weighted_quantile_by_hand() -> None:
-    assert measures.weighted_quantile([3, 1, 2], [1, 1, 2], 0.5) == 2
-    assert measures.weighted_quantile([3, 1, 2], [1, 1, 2], 0.25) == 1
-    assert measures.weighted_quantile([3, 1, 2], [0.01, 1, 2], 0.95) == 2
-    assert math.isnan(measures.weighted_quantile([1], [0], 0.5))
-
-
-def test_slope_by_hand() -> None:
-    assert measures.slope([0, 1, 2], [1, 3, 5]) == pytest.approx(2)
-    assert math.isnan(measures.slope([1, 1], [1, 2]))
+@pytest.mark.parametrize(("measure_of", "arguments", "value"), BY_HAND)
+def test_measures_by_hand(measure_of, arguments, value) -> None:
+    found = measure_of(*arguments)
+    assert found == (pytest.approx(value) if isinstance(value, int | float | list) else value)

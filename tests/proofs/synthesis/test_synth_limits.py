@@ -64,9 +64,7 @@ def _template(**changes: Any) -> dict[str, Any]:
         (_template(conditions=[{"qdel_L": ["1/2"], "Rm": [-3]}]), "up to 4 Rm, got qdel_L 1/2 with Rm -3"),
     ],
 )
-def test_what_the_integers_do_not_hold_is_refused_in_one_line(
-    data: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
-) -> None:
+def test_what_the_integers_do_not_hold_is_refused_in_one_line(data, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(yaml.safe_dump(data))
     refused(["synth", "mine.yaml"], said)
@@ -172,8 +170,7 @@ def _truth(terms: tuple[tuple[str, Fraction], ...], values: dict[str, Fraction])
 def test_the_two_rate_template_has_the_papers_size_and_5770_functions() -> None:
     assert SPACE.template.size() == 37_440  # [CCmatic] Table 2: 3 x 10^4
     assert (len(SPACE.condition_of), len(SPACE.rate_of)) == (64, 10)
-    assert len(ROWS) == count_classes(SPACE) == 5770
-    assert sum(1 for row in ROWS for _ in members(SPACE, row)) == 37_440
+    assert len(ROWS) == count_classes(SPACE) == 5770 and sum(1 for row in ROWS for _ in members(SPACE, row)) == 37_440
 
 
 def test_three_and_four_rates_have_the_papers_size() -> None:
@@ -226,21 +223,9 @@ def test_chain_rows_are_distinct_and_unfold_to_programs() -> None:
 
 
 QUERIES = [
-    "g1_t5",
-    "g1_t5_sound",
-    "g2",
-    "g3_sound",
-    "g5_arbitrary",
-    "g5_small",
-    "g7_large_no_loss",
-    "g6",
-    "g6_kept",
-    "g7_arbitrary",
-    "g3_sound exact",
-    "g5_arbitrary tighter",
-    "g7_large_sound tighter",
-    "g7_arbitrary tighter",
-]
+    "g1_t5", "g1_t5_sound", "g2", "g3_sound", "g5_arbitrary", "g5_small", "g7_large_no_loss", "g6", "g6_kept", "g7_arbitrary",
+    "g3_sound exact", "g5_arbitrary tighter", "g7_large_sound tighter", "g7_arbitrary tighter",
+]  # fmt: skip
 """Names, and the windows of C_L and C_U where they are not the paper's."""
 
 

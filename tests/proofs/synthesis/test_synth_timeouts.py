@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccenv.agents.programs import Program, load_program, parse_program
-from ccenv.base.errors import InputError
 from ccenv.proofs.claims.properties import beliefs_shrink, consistent
 from ccenv.proofs.formulas import beliefs
 from ccenv.proofs.formulas.beliefs import timeouts
@@ -83,9 +81,7 @@ def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, be
         seen["violated"] += bool(broken)
         seen["repaired or not"] += view.C_L[0] > 1 or view.C_U[0] < 1  # type: ignore[index]
         seen["timed out"] += view.C_L[-1] < view.C_L[-2] or view.C_U[-1] > view.C_U[-2]  # type: ignore[index]
-    assert seen["timed out"] > 5
-    assert seen["fine"] > 20
-    assert seen["violated"] > 8
+    assert seen["timed out"] > 5 and seen["fine"] > 20 and seen["violated"] > 8
     assert (seen["repaired or not"] > 40) == (begin == "any")
     assert name != "g1_t5" or seen["repair or utilisation"]
 
@@ -122,8 +118,7 @@ def test_the_pipeline_answers_with_time_outs(name: str, keys: int, raw: int, tmp
     run = start(load_query(name), tmp_path)
     solve_query(run)
     answer = result(run)
-    assert answer["complete"]
-    assert (answer["keys"], answer["raw"]) == (keys, raw)
+    assert answer["complete"] and (answer["keys"], answer["raw"]) == (keys, raw)
 
 
 @pytest.mark.parametrize("preset", ["artefact", "paper"])
@@ -200,15 +195,7 @@ def test_undecided_classes_are_asked_again_with_a_larger_limit(tmp_path: Path, m
     assert not len(start(limited(1.0), tmp_path).undecided)
     run = start(limited(30.0), tmp_path)
     solve_query(run)
-    assert result(run)["complete"]
-    assert result(run)["canonical"] == 1
-
-
-def test_time_outs_of_other_bounds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused) -> None:
-    monkeypatch.chdir(tmp_path)
-    shipped = Path(run_module.__file__).parents[2] / "configs" / "synth" / "g6.yaml"
-    (tmp_path / "mine.yaml").write_text(shipped.read_text().replace("beliefs:\n", "beliefs:\n  timeouts: artefact\n"))
-    refused(["synth", "mine.yaml"], "C_L_lambda or q_U have none")
+    assert result(run)["complete"] and result(run)["canonical"] == 1
 
 
 Reading = Literal["kept", "seen"]
@@ -245,8 +232,7 @@ def test_a_delay_that_lasts_while_nothing_arrives_refutes_draining_at_half_the_b
     found = decide(Task(query.setting(), query.goals(), _halving(), 60))
     assert (found.status, found.claim) == ("refuted", "utilisation")
     v = found.view
-    assert v is not None
-    assert v.C_L_lambda is not None
+    assert v is not None and v.C_L_lambda is not None
     seen = replace(v, setting=load_query("g6").setting())
     assert all(not counts or rate <= v.C_L_lambda[0] for t in range(1, 7) for counts, rate in beliefs.sent_window_rates(v, t, 1))
     # Read the other way, the same trace moves the bound.
@@ -258,16 +244,7 @@ def test_a_delay_that_arriving_bytes_show_does_not() -> None:
     query = load_query("g6")
     assert query.beliefs.lambda_delay == "seen"
     task = Task(query.setting(), query.goals(), _halving(), 120)
-    assert len(claims(task)) == 5
-    assert decide(task).status == "proved"
-
-
-def test_an_unknown_reading_is_refused(tmp_path: Path) -> None:
-    shipped = files("ccenv.configs.synth").joinpath("g6.yaml").read_text(encoding="utf-8")
-    file = tmp_path / "guess.yaml"
-    file.write_text(shipped.replace("lambda_delay: seen", "lambda_delay: guessed"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"beliefs\.lambda_delay"):
-        load_query(str(file))
+    assert len(claims(task)) == 5 and decide(task).status == "proved"
 
 
 def test_simulator_replayer_and_encoding_agree_where_the_readings_differ() -> None:
