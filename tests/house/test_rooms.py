@@ -240,13 +240,9 @@ def test_the_lists_name_only_what_exists() -> None:
 def small_package(**sources: str) -> dict[str, str]:
     """Make a package with a file or two in a few rooms; a key is a path with __ for /."""
     names = [
-        "base/errors",
-        "network/trace",
-        "agents/__init__",
-        "agents/classic/reno",
-        "engine/curve/engine",
+        "base/errors", "network/trace", "agents/__init__", "agents/classic/reno", "engine/curve/engine",
         "engine/compiled/calls",
-    ]
+    ]  # fmt: skip
     names += ["engine/curve/__init__", "engine/compiled/__init__", "benchmarks/__init__", "benchmarks/run", "cli/main"]
     names += ["proofs/certificates/check", "proofs/solver/terms"]
     files = {f"ccenv/{name}.py": "" for name in names}
@@ -285,9 +281,7 @@ def small_package(**sources: str) -> dict[str, str]:
         (dependent, "proofs__certificates__check", "from ccenv.network import trace", False),
     ],
 )
-def test_a_rule_finds_what_breaks_it_and_nothing_else(
-    rule: Callable[[dict[str, str]], list[str]], module: str, source: str, broken: bool
-) -> None:
+def test_a_rule_finds_what_breaks_it_and_nothing_else(rule, module, source, broken):
     assert bool(rule(small_package(**{module: source}))) == broken
 
 
@@ -321,8 +315,7 @@ def test_a_circle_of_folders_is_found() -> None:
         engine__compiled__rows="from ccenv.engine.curve.layout import ROW",
         engine__curve__layout="",
     )
-    assert not circles(files)
-    assert folder_circles(files) == ["circle: ccenv.engine.compiled, ccenv.engine.curve"]
+    assert not circles(files) and folder_circles(files) == ["circle: ccenv.engine.compiled, ccenv.engine.curve"]
 
 
 def test_a_table_may_name_its_members() -> None:
@@ -335,8 +328,7 @@ def test_a_table_may_name_its_members() -> None:
 
 def test_crowded_folders_are_found() -> None:
     files = small_package() | {f"ccenv/network/m{k}.py": "" for k in range(MAX_FILES - 1)}
-    assert not crowded(files)
-    assert crowded({**files, "ccenv/network/one_more.py": ""})
+    assert not crowded(files) and crowded({**files, "ccenv/network/one_more.py": ""})
 
 
 def test_the_root_is_the_repository() -> None:

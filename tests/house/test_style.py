@@ -119,14 +119,10 @@ def test_nothing_of_one_machine() -> None:
 @pytest.mark.parametrize(
     ("rule", "source", "line"),
     [
-        (bare_asserts, "x = 1\nassert x", 2),
-        (prints, "def f():\n    print(1)", 2),
-        (star_imports, "from os import *", 1),
-        (evaluations, "x = 1\neval('x')", 2),
-        (evaluations, "import pickle", 1),
-        (evaluations, "from pickle import loads", 1),
+        (bare_asserts, "x = 1\nassert x", 2), (prints, "def f():\n    print(1)", 2), (star_imports, "from os import *", 1),
+        (evaluations, "x = 1\neval('x')", 2), (evaluations, "import pickle", 1), (evaluations, "from pickle import loads", 1),
     ],
-)
+)  # fmt: skip
 def test_each_rule_finds_what_breaks_it(rule, source: str, line: int) -> None:
     assert rule(source) == [line]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopped import assert_goes_on
 
 from ccenv.agents import make_sender
 from ccenv.agents.sender import ExternalSender
@@ -32,13 +33,8 @@ OWN = make_path(link_rate_mbps=7, rtt_ms=30, jitter_ms=45, buffer_bdp=2)
 def store(folder: Path, name: str, path: Any = OWN, seed: int = 0, steps: int = STEPS, **header: Any) -> Path:
     moves = np.random.default_rng(seed).random((steps, 2 + 2 * path.n_flows))
     about = {
-        "model": "ccac",
-        "steps_per_rtt": K,
-        "dt_s": path.flows[0].rtt_s / K,
-        "first_row": 8,
-        "sender": "x",
-        "adversary": "y",
-    }
+        "model": "ccac", "steps_per_rtt": K, "dt_s": path.flows[0].rtt_s / K, "first_row": 8, "sender": "x", "adversary": "y",
+    }  # fmt: skip
     file = folder / f"{name}.moves.npz"
     StoredMoves(MovesHeader(path=path, utilisation=0.5, **{**about, **header}), moves).save(file)
     return file
@@ -77,8 +73,7 @@ def test_counterexamples_play_their_own_path_beside_drawn_ones(tmp_path: Path) -
         "pattern_2",
     }  # cbr_delay: no counterexample is of it
     of_store = [b for b, name in enumerate(names) if name.endswith(".npz")]
-    assert len(of_store) == 3 and min(of_store) >= 8
-    assert names[of_store[0]] != names[of_store[1]] == "b.moves.npz"
+    assert len(of_store) == 3 and min(of_store) >= 8 and names[of_store[0]] != names[of_store[1]] == "b.moves.npz"
     task = SenderTask(16, chosen.environment, adversaries=players, source=source)
     plain = SenderTask(16, chosen.environment, adversaries=players)
     for each in (task, plain):
@@ -136,9 +131,7 @@ def test_they_change_what_is_learnt_and_a_run_repeats(tmp_path: Path) -> None:
         ({}, {"paths": OWN.to_dict()}, "environment.paths must be a distribution"),
     ],
 )
-def test_what_does_not_fit_is_one_line_before_training(
-    changes: dict[str, Any], environment: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_one_line_before_training(changes, environment, message, tmp_path):
     store(tmp_path, "a", **changes)
     with pytest.raises(InputError) as refused:
         train(config([str(tmp_path)], environment), tmp_path / "run")
@@ -253,16 +246,7 @@ def attacked_config(robust: dict[str, Any], **more: Any) -> TrainConfig:
 
 
 def test_a_run_goes_on_in_a_round_and_ends_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("stable_baselines3")
-    from ccenv.training.run import train
-
-    train(attacked_config({}), tmp_path / "whole")
-    short = attacked_config({}).model_copy(update={"total_steps": 384})
-    train(short, tmp_path / "parts")
-    train(attacked_config({}), tmp_path / "parts")
-    train(attacked_config({"share": 0.0}), tmp_path / "control")
-    weights = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("whole", "parts", "control")]
-    assert weights[0] == weights[1] != weights[2]
+    assert_goes_on(tmp_path, attacked_config({}), [384], attacked_config({"share": 0.0}))
 
 
 @pytest.mark.parametrize(
@@ -411,14 +395,8 @@ def replay_config(**changes: Any) -> TrainConfig:
     return validate(TrainConfig, {**data, **changes}, "small.yaml")
 
 
-def test_a_run_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
-    train(replay_config(), tmp_path / "whole")
-    train(replay_config(total_steps=384), tmp_path / "parts")
-    train(replay_config(), tmp_path / "parts")
-    whole, parts = ((tmp_path / name / "policy.safetensors").read_bytes() for name in ("whole", "parts"))
-    assert whole == parts
-    train(replay_config(replay=None), tmp_path / "without")
-    assert (tmp_path / "without" / "policy.safetensors").read_bytes() != whole
+def test_replay_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
+    assert_goes_on(tmp_path, replay_config(), [384], replay_config(replay=None))
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,7 @@ def test_a_counterexample_of_the_solver_is_remembered(loop: _Loop) -> None:
     program = shell_program("7/4", "1")  # freezes just below 54 %: too rare for few random traces, not for the solver
     loop.searched = loop.numbers
     before = len(loop.pool)
-    assert loop.examine(program, 0) == "solver: F.7 utilisation"
-    assert len(loop.pool) > before
+    assert loop.examine(program, 0) == "solver: F.7 utilisation" and len(loop.pool) > before
     assert loop.judge([program])[0] == -1.0  # refused by name
     assert loop._penalty(program, loop.pool) > 0  # and its relatives by the pool
 
@@ -355,9 +354,7 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
         (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0"),
     ],
 )
-def test_distill_refuses_in_one_line(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
-) -> None:
+def test_distill_refuses_in_one_line(arguments, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     save_policy(tmp_path / "still", constant_policy(0.0))
     refused(["distill", *arguments, *SMALL], said)

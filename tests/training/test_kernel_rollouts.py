@@ -182,9 +182,7 @@ def test_noise_is_keyed_by_the_seed_alone():
     np.testing.assert_array_equal(first["actions"], again["actions"])
     assert (first["actions"] != other["actions"]).all()
     numbers = np.array([standard_normal(5, row, 0, step) for row in range(200) for step in range(200)])
-    assert abs(numbers.mean()) < 0.02
-    assert abs(numbers.std() - 1.0) < 0.02
-    assert len(np.unique(numbers)) == len(numbers)
+    assert abs(numbers.mean()) < 0.02 and abs(numbers.std() - 1.0) < 0.02 and len(np.unique(numbers)) == len(numbers)
 
 
 def test_a_callback_may_end_the_training():

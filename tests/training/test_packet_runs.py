@@ -1,15 +1,14 @@
 """Training runs over the packet environments: resuming, discrete actions, videos, what is refused."""
 
-import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from stopped import assert_goes_on, progress_of
 
 from ccenv.agents import make_sender
 from ccenv.agents.programs import to_data
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import ContractSender
 from ccenv.agents.wrapped import load_contract
 from ccenv.base.errors import InputError
 from ccenv.simulation.run import simulate
@@ -32,37 +31,12 @@ def small(name: str, *more: str) -> TrainConfig:
     return load_config(name, [*SMALL, *more])
 
 
-def learned(folder: Path) -> PolicySender:
-    """Return the policy of a run, without its contract."""
-    sender = make_sender(str(folder))
-    policy = sender.policy if isinstance(sender, ContractSender) else sender
-    assert isinstance(policy, PolicySender)
-    return policy
-
-
-def stop_after(steps: int) -> Any:
-    def report(progress: Any) -> None:
-        if progress.steps == steps:
-            raise KeyboardInterrupt
-
-    return report
-
-
 @pytest.mark.parametrize("name", ["aurora", "packet_flows", "packet_contract"])
 def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
-    steps = 64
-    train(small(name), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(small(name), tmp_path / "parts", report=stop_after(2 * steps))
-    assert train(small(name), tmp_path / "parts").resumed_from_steps == 2 * steps
-    whole, parts = (learned(tmp_path / folder) for folder in ("whole", "parts"))
-    for one, other in zip(whole.weights + whole.biases, parts.weights + parts.biases, strict=True):
-        np.testing.assert_array_equal(one, other)
-    rows = [list(csv.DictReader((tmp_path / folder / "progress.csv").open())) for folder in ("whole", "parts")]
-    assert [int(row["steps"]) for row in rows[0]] == list(range(steps, 513, steps))
-    assert any(float(row["utilisation"] or "nan") > 0 for row in rows[0])  # episodes ended on the way
-    for own, other in zip(*rows, strict=True):
-        assert {**own, "seconds": ""} == {**other, "seconds": ""}
+    assert_goes_on(tmp_path, small(name), [128])
+    rows = progress_of(tmp_path / "whole")
+    assert [int(row["steps"]) for row in rows] == list(range(64, 513, 64))
+    assert any(float(row["utilisation"] or "nan") > 0 for row in rows)  # episodes ended on the way
 
 
 def test_discrete_actions_train_and_are_scored(tmp_path: Path) -> None:
@@ -73,13 +47,11 @@ def test_discrete_actions_train_and_are_scored(tmp_path: Path) -> None:
 
 def test_a_run_inside_a_contract_is_a_sender_of_sim_and_holds_its_contract(tmp_path: Path) -> None:
     config = small("packet_contract", "packet.n_actions=3", "ppo.rollouts=python")
-    assert config.packet is not None
-    assert config.packet["contract"] == to_data(load_contract("learned_contract_u80"))
+    assert config.packet is not None and config.packet["contract"] == to_data(load_contract("learned_contract_u80"))
     result = train(config, tmp_path)
     assert result.evaluation.utilisation > 0.5
     sender = make_sender(str(tmp_path))
-    assert isinstance(sender, ContractSender)
-    assert sender.chooser == "policy"
+    assert isinstance(sender, ContractSender) and sender.chooser == "policy"
     network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path), "rtt_ms": 30}]}
     ran = simulate({"name": "own", "duration_s": 3, **network})
     assert ran.summary()["flows"][0]["throughput_mbps"] > 6
@@ -134,15 +106,7 @@ BOXED = ATTACKED % "jitter: {kind: adversary, adversary: external, max_ms: 30}"
 
 
 def test_rounds_against_jitter_boxes_resume_and_differ_from_their_control(tmp_path: Path) -> None:
-    config = small("aurora", BOXED, *ROUNDS)
-    train(config, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(config, tmp_path / "parts", report=stop_after(384))
-    train(config, tmp_path / "parts")
-    train(small("aurora", BOXED, *ROUNDS, "robust.share=0"), tmp_path / "control")
-    whole, parts, control = (make_sender(str(tmp_path / folder)).weights[0] for folder in ("whole", "parts", "control"))
-    np.testing.assert_array_equal(whole, parts)
-    assert (whole != control).any()
+    assert_goes_on(tmp_path, small("aurora", BOXED, *ROUNDS), [384], small("aurora", BOXED, *ROUNDS, "robust.share=0"))
     pool = read_checkpoint(tmp_path / "whole" / "checkpoint").tensors["pool.moves"]
     assert pool.shape == (4, ADVERSARY_SLOTS) and len(np.unique(pool, axis=0)) > 1
 

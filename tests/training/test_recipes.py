@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_zoo import interface, random_policy
+from stopped import assert_goes_on
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("torch")
@@ -261,13 +262,7 @@ def test_the_gap_is_where_the_policy_is_worst() -> None:
 
 @pytest.mark.parametrize("name", sorted(MORE))
 def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, tmp_path: Path) -> None:
-    whole = train(small(name), tmp_path / "whole")
-    train(small(name, "total_steps=256"), tmp_path / "parts")
-    parts = train(small(name), tmp_path / "parts")
-    assert parts.resumed_from_steps == 256
-    assert dataclasses.replace(whole, folder=tmp_path, seconds=0, cpu_seconds=0, resumed_from_steps=0) == dataclasses.replace(
-        parts, folder=tmp_path, seconds=0, cpu_seconds=0, resumed_from_steps=0
-    )
+    assert_goes_on(tmp_path, small(name), [256])
     assert sender_hash(make_sender(str(tmp_path / "whole"))) == sender_hash(make_sender(str(tmp_path / "parts")))
 
 

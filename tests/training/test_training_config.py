@@ -48,8 +48,7 @@ def test_shipped_configs_are_valid_and_survive_resolution(name):
 
 def test_the_full_recipe_is_the_published_default():
     recipe = load_config("ppo_sender")
-    assert recipe.ppo == type(recipe.ppo)()
-    assert recipe.environment.paths == type(recipe.environment.paths)()
+    assert recipe.ppo == type(recipe.ppo)() and recipe.environment.paths == type(recipe.environment.paths)()
     assert recipe.environment.reward == type(recipe.environment.reward)()
 
 
@@ -58,8 +57,7 @@ def test_overrides():
         "quick_sender", ["seed=3", "ppo.hidden=[16, 16]", "environment.paths.buffer_bdp=[1, 2]", "log.wandb.mode=online"]
     )
     assert config.seed == 3 and config.ppo.hidden == (16, 16) and config.log.wandb.mode == "online"
-    assert config.environment.paths.buffer_bdp == (1.0, 2.0)
-    assert not config.same_run(load_config("quick_sender"))
+    assert config.environment.paths.buffer_bdp == (1.0, 2.0) and not config.same_run(load_config("quick_sender"))
     assert load_config("quick_sender", ["total_steps=1", "log.tensorboard=true"]).same_run(load_config("quick_sender"))
 
 
@@ -328,9 +326,7 @@ def test_no_shipped_config_was_attacked_on_a_report_scene() -> None:
         assert {how_seen(config, scene) for scene in SCENE_SETS["report"]} <= ({None, IN_RANGE} if drawn else {None}), name
 
 
-def test_an_attack_names_its_scene_and_what_the_sender_has_met(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], answer
-) -> None:
+def test_an_attack_names_its_scene_and_what_the_sender_has_met(tmp_path, capsys, answer):
     quick = {"adversaries": ["kind"], "warmup_rtts": 4, "window_rtts": 4, "steps_per_rtt": 2, "budget_flow_steps": 1000}
     for path, told in (("narrow", ("narrow", "report")), (make_path(link_rate_mbps=9, rtt_ms=40, jitter_ms=40), (None, None))):
         data = attack("reno", path=path, **quick).to_dict()  # type: ignore[arg-type]

@@ -36,8 +36,7 @@ def test_the_stored_policy_is_the_network_that_was_trained(tmp_path, more):
     config = load_config("quick_sender", [*SMALL, *more])
     result = train(config, tmp_path / "run")
     sender = make_sender(str(tmp_path / "run"))
-    assert isinstance(sender, PolicySender)
-    assert sender.interface == (config.environment.interface or SENDER_V0)
+    assert isinstance(sender, PolicySender) and sender.interface == (config.environment.interface or SENDER_V0)
     assert sender.head == ("categorical" if config.environment.is_discrete else "mean")
     assert evaluate_in_world(config.environment, sender, 16) == result.evaluation
     learner = Learner(config, read_checkpoint(tmp_path / "run" / "checkpoint"))

@@ -53,13 +53,11 @@ def test_progress_holds_terms_and_gradients(run):
 
 def test_evaluations_hold_each_network_and_what_attacks_find(run):
     lines = read_evaluations(run)
-    assert [line["steps"] for line in lines] == [256, 512]
-    assert all(set(line) == SHOWN | {"steps"} for line in lines)
+    assert [line["steps"] for line in lines] == [256, 512] and all(set(line) == SHOWN | {"steps"} for line in lines)
     score = [float(row["evaluation_score"]) for row in csv.DictReader((run / "progress.csv").open()) if row["evaluation_score"]]
     assert [line["evaluation/score"] for line in lines] == pytest.approx(score, rel=1e-5)
     for line in lines:
-        assert line["exploitability/gap"] >= 0
-        assert line["network/kind/delay_rtts"] < line["network/slowest/delay_rtts"]
+        assert line["exploitability/gap"] >= 0 and line["network/kind/delay_rtts"] < line["network/slowest/delay_rtts"]
 
 
 def test_tensorboard_holds_the_same(run):
@@ -95,13 +93,11 @@ def test_a_run_opens_with_one_call(run):
     opened = open_run(run)
     assert repr(opened) == "TrainingRun(quick_sender, seed 0, 512 steps, finished)"
     frame = opened.to_frame()
-    assert list(frame.index) == [128, 256, 384, 512]
-    assert np.isnan(frame["evaluation_score"].iloc[0])
+    assert list(frame.index) == [128, 256, 384, 512] and np.isnan(frame["evaluation_score"].iloc[0])
     assert list(opened.evaluations_frame().index) == [256, 512]
     titles = [ax.get_title() for ax in opened.figure().axes]
     assert {"score per network", "found by attacks", "norm of the gradients"} <= set(titles)
-    assert opened._repr_html_().count("<svg") == 1
-    assert opened.player.name == "quick_sender"
+    assert opened._repr_html_().count("<svg") == 1 and opened.player.name == "quick_sender"
     assert opened.config.log.networks == ("kind", "slowest")
 
 

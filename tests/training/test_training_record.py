@@ -20,14 +20,8 @@ RECORD = DOCS / "data" / "learning.json"
 
 def run(seed, score, worst=None, **more):
     evaluation = {
-        "score": score,
-        "utilisation": 1.0,
-        "queue_bdp": 0.2,
-        "loss": 0.98 - score,
-        "n_flows": 1,
-        "share": 1.0,
-        "jain": 1.0,
-    }
+        "score": score, "utilisation": 1.0, "queue_bdp": 0.2, "loss": 0.98 - score, "n_flows": 1, "share": 1.0, "jain": 1.0,
+    }  # fmt: skip
     base = {"seed": seed, "learns": "sender, PPO", "steps": 4096, "seconds": 30.0, "evaluation": evaluation, "common": evaluation}
     return base | {"worst": worst or {}} | more
 

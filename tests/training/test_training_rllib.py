@@ -35,9 +35,7 @@ def test_mean_layers_take_the_head_apart() -> None:
         (["hidden=[512]"], "widths must lie in 1 to 256"),
     ],
 )
-def test_bad_configs_stop_before_ray_starts(
-    changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused
-) -> None:
+def test_bad_configs_stop_before_ray_starts(changes, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(["train", "rllib_duel", *(a for c in changes for a in ("--set", c))], said)
 
@@ -72,9 +70,7 @@ def test_policies_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
     assert before == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
 
 
-def test_missing_pettingzoo_is_said_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_pettingzoo_is_said_before_anything_is_written(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ray")
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run")]) == 2
@@ -128,11 +124,9 @@ def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, answer) -> No
     environment = "environment={scenario: single, contract: learned_contract_u80, episode_decisions: 32}"
     changes = [a for c in [*SMALL, "plays=packet", environment, "num_envs=4"] for a in ("--set", c)]
     result = answer(["train", "rllib_packet_flows", "--out", str(tmp_path / "run"), "--json", *changes])
-    assert result["iterations"] == 2 and result["steps"] >= 128
-    assert result["evaluation"]["utilisation"] > 0.5
+    assert result["iterations"] == 2 and result["steps"] >= 128 and result["evaluation"]["utilisation"] > 0.5
     sender = make_sender(str(tmp_path / "run"))
-    assert isinstance(sender, ContractSender)
-    assert sender.chooser == "policy"
+    assert isinstance(sender, ContractSender) and sender.chooser == "policy"
     network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path / "run"), "rtt_ms": 30}]}
     ran = simulate({"name": "own", "duration_s": 3, **network})
     assert ran.summary()["flows"][0]["throughput_mbps"] > 6
@@ -149,9 +143,7 @@ def arguments_of(*changes: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_where_it_was_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused, answer
-) -> None:
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, capsys, refused, answer):
     """The state put back is the state taken, number by number; what was done is not done again."""
     pytest.importorskip("ray")
     from ccenv.training.checkpoint import read_checkpoint
@@ -160,8 +152,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
     folder = tmp_path / "run"
     first = answer(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of()])
     kept = read_checkpoint(folder / "checkpoint")
-    assert kept.iteration == 2
-    assert {name.partition(".")[0] for name in kept.tensors} == {"module", "optimizer", "kl"}
+    assert kept.iteration == 2 and {name.partition(".")[0] for name in kept.tensors} == {"module", "optimizer", "kl"}
     put_back = []
     unpack = module.unpack
 
@@ -175,16 +166,13 @@ def test_a_run_goes_on_where_it_was_interrupted(
     assert put_back[0].keys() == kept.tensors.keys()
     for name, array in kept.tensors.items():
         np.testing.assert_array_equal(put_back[0][name], array, err_msg=name)
-    assert longer["resumed_from_iterations"] == 2
-    assert longer["returns"][:2] == first["returns"]
-    assert longer["iterations"] == 3
-    assert longer["steps"] > first["steps"]
+    assert longer["resumed_from_iterations"] == 2 and longer["returns"][:2] == first["returns"]
+    assert longer["iterations"] == 3 and longer["steps"] > first["steps"]
     assert read_checkpoint(folder / "checkpoint").iteration == 3
     again = main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of("iterations=3")])
     assert again == 0
     finished = json.loads(capsys.readouterr().out)
-    assert finished["resumed_from_iterations"] == 3
-    assert finished["evaluation"] == longer["evaluation"]
+    assert finished["resumed_from_iterations"] == 3 and finished["evaluation"] == longer["evaluation"]
     refused(
         ["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")], "another config; choose another --out"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopped import assert_goes_on, progress_of, stop_after
 
 from ccenv.agents import make_sender
 from ccenv.agents.sender import ExternalSender, PolicySender
@@ -33,17 +34,10 @@ from ccenv.training.learner import DivergedError, Learner
 from ccenv.training.run import FINISHED, INTERRUPTED, RUNNING, read_record, train
 
 SMALL = [
-    "num_envs=16",
-    "ppo.n_steps=16",
-    "ppo.batch_size=64",
-    "ppo.hidden=[16]",
-    "total_steps=1536",
-    "environment.episode_rtts=10",
-    "evaluation.n_paths=32",
-    "evaluation.n_paths_during=16",
-    "evaluation.every_steps=512",
+    "num_envs=16", "ppo.n_steps=16", "ppo.batch_size=64", "ppo.hidden=[16]", "total_steps=1536",
+    "environment.episode_rtts=10", "evaluation.n_paths=32", "evaluation.n_paths_during=16", "evaluation.every_steps=512",
     "checkpoint_every_steps=512",
-]
+]  # fmt: skip
 ITERATIONS = 6
 
 
@@ -66,16 +60,9 @@ def test_a_run_leaves_everything(finished):
     folder, result = finished
     assert result.steps == 1536 and result.resumed_from_steps == 0 and result.folder == folder
     assert sorted(p.name for p in folder.iterdir()) == [
-        ".lock",
-        "best",
-        "checkpoint",
-        "config.yaml",
-        "evaluations.jsonl",
-        "policy.json",
-        "policy.safetensors",
-        "progress.csv",
-        "run.json",
-    ]
+        ".lock", "best", "checkpoint", "config.yaml", "evaluations.jsonl", "policy.json", "policy.safetensors",
+        "progress.csv", "run.json",
+    ]  # fmt: skip
     assert len(list((folder / "checkpoint").iterdir())) == 2
     rows = list(csv.DictReader((folder / "progress.csv").open()))
     assert [int(row["steps"]) for row in rows] == [256 * (i + 1) for i in range(ITERATIONS)]
@@ -100,11 +87,10 @@ def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
 
 def test_the_stored_policy_is_the_network_that_was_trained(finished):
     import torch
+    from oracles.policies import mlp_action_reference
 
     folder, _ = finished
     learner = Learner(small(), read_checkpoint(folder / "checkpoint"))
-    from oracles.policies import mlp_action_reference
-
     observations = learner._task.observe()
     with torch.no_grad():
         mean = learner._model.policy.get_distribution(torch.from_numpy(observations)).mode().numpy()[:, 0]
@@ -122,18 +108,10 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(finished, 
     assert not same_weights(first, make_sender(str(tmp_path / "other")))
 
 
-class StopAfterError(KeyboardInterrupt):
-    """Stands for Ctrl-C."""
-
-
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_resuming_after_ctrl_c_ends_with_the_same_weights(finished, tmp_path, iterations):
-    def stop(progress):
-        if progress.steps == 256 * iterations:
-            raise StopAfterError
-
     with pytest.raises(KeyboardInterrupt):
-        train(small(), tmp_path, report=stop)
+        train(small(), tmp_path, report=stop_after(256 * iterations))
     assert read_record(tmp_path)["status"] == INTERRUPTED
     before = read_checkpoint(tmp_path / "checkpoint")
     make_sender(str(tmp_path))
@@ -141,19 +119,7 @@ def test_resuming_after_ctrl_c_ends_with_the_same_weights(finished, tmp_path, it
     assert result.resumed_from_steps == 256 * iterations and result.steps == 1536
     assert result.cpu_seconds > before.cpu_seconds > 0 and result.seconds > before.seconds > 0
     assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
-    rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
-    assert [int(row["steps"]) for row in rows] == [256 * (i + 1) for i in range(ITERATIONS)]
-    reference = list(csv.DictReader((finished[0] / "progress.csv").open()))
-    for row, expected in zip(rows, reference, strict=True):
-        assert {**row, "seconds": ""} == {**expected, "seconds": ""}
-
-
-def stop_after(iterations):
-    def report(progress):
-        if progress.steps == 256 * iterations:
-            raise StopAfterError
-
-    return report
+    assert progress_of(tmp_path) == progress_of(finished[0])
 
 
 OFF_POLICY = ["n_steps=16", "gradient_steps=4", "batch_size=32", "buffer_size=1024", "learning_starts=300", "hidden=[16]"]
@@ -162,18 +128,12 @@ OFF_POLICY = ["n_steps=16", "gradient_steps=4", "batch_size=32", "buffer_size=10
 @pytest.mark.parametrize("algorithm", ["sac", "td3"])
 def test_off_policy_runs_resume_to_the_same_weights(tmp_path, algorithm):
     import torch
-
-    config = small(f"algorithm={algorithm}", *(f"{algorithm}.{setting}" for setting in OFF_POLICY))
-    train(config, tmp_path / "whole")
-    for iterations in (3, 5):  # the buffer is full after four
-        with pytest.raises(KeyboardInterrupt):
-            train(config, tmp_path / "parts", report=stop_after(iterations))
-    assert train(config, tmp_path / "parts").resumed_from_steps == 256 * 5
-    sender = make_sender(str(tmp_path / "whole"))
-    assert same_weights(sender, make_sender(str(tmp_path / "parts")))
-    learner = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))
     from oracles.policies import mlp_action_reference
 
+    config = small(f"algorithm={algorithm}", *(f"{algorithm}.{setting}" for setting in OFF_POLICY))
+    assert_goes_on(tmp_path, config, (3 * 256, 5 * 256))  # the buffer is full after four iterations
+    sender = make_sender(str(tmp_path / "whole"))
+    learner = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))
     observations = learner._task.observe()
     with torch.no_grad():
         actions, _ = learner._model.predict(observations, deterministic=True)
@@ -183,22 +143,10 @@ def test_off_policy_runs_resume_to_the_same_weights(tmp_path, algorithm):
 
 def test_a_curriculum_changes_the_network_and_resumes(tmp_path):
     stages = ["curriculum=[{until_step: 512, models: [ideal]}, {until_step: 1024, models: [cbr_delay]}]"]
-    config = small(*stages, "environment.models=[ccac]")
-    assert [config.environment_at(step).models for step in (0, 511, 512, 1024)] == [
-        ("ideal",),
-        ("ideal",),
-        ("cbr_delay",),
-        ("ccac",),
-    ]
-    train(config, tmp_path / "whole")
-    for iterations in (2, 3):  # at the border of two stages, and inside one
-        with pytest.raises(KeyboardInterrupt):
-            train(config, tmp_path / "parts", report=stop_after(iterations))
-    train(config, tmp_path / "parts")
-    whole, parts = (make_sender(str(tmp_path / name)) for name in ("whole", "parts"))
-    assert same_weights(whole, parts)
-    train(small("environment.models=[ccac]"), tmp_path / "plain")
-    assert not same_weights(whole, make_sender(str(tmp_path / "plain")))
+    config, plain = small(*stages, "environment.models=[ccac]"), small("environment.models=[ccac]")
+    models = [config.environment_at(step).models for step in (0, 511, 512, 1024)]
+    assert models == [("ideal",), ("ideal",), ("cbr_delay",), ("ccac",)]
+    assert_goes_on(tmp_path, config, (512, 768), plain)  # at the border of two stages, and inside one
 
 
 def test_early_stop_and_the_best_policy(tmp_path):
@@ -239,24 +187,13 @@ def test_a_network_is_trained_against_a_sender(tmp_path, levels, outputs):
 
 
 def test_robust_rounds_resume_and_differ_from_their_control(tmp_path):
-    rounds = ["start_step: 512", "round_steps: 512", "budget_flow_steps: 40000", "searches: [corners, 'cem:population=8']"]
-    config = small(f"robust={{{', '.join(rounds)}, log_std: -1.0}}", "environment.steps_per_rtt=2", "evaluation.n_paths_during=4")
-    train(config, tmp_path / "whole")
-    for iterations in (2, 3):  # at the start of a round, and inside one
-        with pytest.raises(KeyboardInterrupt):
-            train(config, tmp_path / "parts", report=stop_after(iterations))
-    train(config, tmp_path / "parts")
-    whole = make_sender(str(tmp_path / "whole"))
-    assert same_weights(whole, make_sender(str(tmp_path / "parts")))
+    rounds = "start_step: 512, round_steps: 512, budget_flow_steps: 40000, searches: [corners, 'cem:population=8'], log_std: -1.0"
+    both = ["environment.steps_per_rtt=2", "evaluation.n_paths_during=4"]
+    config, control = small(f"robust={{{rounds}}}", *both), small(f"robust={{{rounds}, share: 0}}", *both)
+    assert_goes_on(tmp_path, config, (512, 768), control)  # at the start of a round, and inside one
     state = read_checkpoint(tmp_path / "whole" / "checkpoint")
-    assert state.tensors["pool.moves"].shape == (
-        6,
-        24,
-        4,
-    )  # two searches, rounds at 512 and 1024, and the one a longer run starts with
-    control = small(f"robust={{{', '.join(rounds)}, log_std: -1.0, share: 0}}", "environment.steps_per_rtt=2")
-    train(control, tmp_path / "control")
-    assert not same_weights(whole, make_sender(str(tmp_path / "control")))
+    # two searches, rounds at 512 and 1024, and the one a longer run starts with
+    assert state.tensors["pool.moves"].shape == (6, 24, 4)
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):
@@ -363,8 +300,7 @@ def test_a_missing_extra_is_said_before_anything_is_written(tmp_path, monkeypatc
 def test_evaluation_is_fixed_and_orders_known_senders():
     drain = make_sender("cc_probe_drain")
     one = evaluate_sender(drain, 128)
-    assert one == evaluate_sender(drain, 128, threads=2)
-    assert one != evaluate_sender(drain, 128, seed=1)
+    assert one == evaluate_sender(drain, 128, threads=2) and one != evaluate_sender(drain, 128, seed=1)
     assert one.score == pytest.approx(one.utilisation - 0.1 * one.queue_bdp - one.loss)
     assert one.score_p5 < one.score < 1
     # Small buffers hurt cc_qdel, a slow start cc_probe_slow (prototype figures: .876, .546, .6).
@@ -440,9 +376,7 @@ def stop_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: int
         (run_module, "evaluate_policy", 8, 1024),  # the final one: nothing of the training is lost
     ],
 )
-def test_ctrl_c_inside_an_attack_or_an_evaluation_changes_nothing(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: int, steps: int
-) -> None:
+def test_ctrl_c_inside_an_attack_or_an_evaluation_changes_nothing(whole, tmp_path, monkeypatch, module, name, when, steps):
     with monkeypatch.context() as patch:
         stop_once(patch, module, name, when)
         with pytest.raises(KeyboardInterrupt):

@@ -45,8 +45,7 @@ def test_level_zero_is_the_program_and_scales_keep_segments():
     ways = directions(BASE)
     up = widen_program(BASE, tuple(int((w.leaf, w.end, w.kind) == (2, 1, "scale")) for w in ways), "c")
     leaf = [rule for rule in up.rules() if getattr(rule, "most", None) is not None]
-    assert len(leaf) == 1
-    assert leaf[0].most.coefficient("C_L") == Fraction(21, 20) * leaf[0].rate.coefficient("C_L")
+    assert len(leaf) == 1 and leaf[0].most.coefficient("C_L") == Fraction(21, 20) * leaf[0].rate.coefficient("C_L")
     assert leaf[0].most.coefficient("MSS/Rm") == leaf[0].rate.coefficient("MSS/Rm")
     with pytest.raises(InputError, match="levels"):
         widen_program(QDEL, (0,), "c")
@@ -183,8 +182,7 @@ def test_the_widest_contract_avoids_every_obstacle():
 
 def test_width_is_that_of_visited_beliefs():
     seen = visits(QDEL)
-    assert seen.shares.sum() == pytest.approx(1) and len(seen.shares) == 2
-    assert width_log2(QDEL, seen) == 0
+    assert seen.shares.sum() == pytest.approx(1) and len(seen.shares) == 2 and width_log2(QDEL, seen) == 0
     ways = directions(QDEL)
     doubled = widen_program(QDEL, tuple(2 * int(w.end == 1 and w.kind == "scale") for w in ways), "c")
     few = Visits(seen.beliefs[:50], seen.leaves[:50], seen.shares)

@@ -57,5 +57,4 @@ def test_in_company_the_link_stays_busy_and_the_bound_is_gone(others, keeps_its_
     own, fair = windows(result, slice(0, 1)), 1 / (1 + len(beside))
     print(f"beside {beside}: own {own:.3f}, together {windows(result, slice(None)):.3f}")
     assert windows(result, slice(None)) >= 0.5
-    assert own < UTILISATION
-    assert (own >= fair / 2) is keeps_its_share
+    assert own < UTILISATION and (own >= fair / 2) is keeps_its_share

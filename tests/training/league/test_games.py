@@ -39,8 +39,7 @@ def test_a_mixture_gets_the_mean_and_the_worst_is_kept() -> None:
     np.testing.assert_allclose(game.play_adversaries(networks[:3]), (0.75 * own[0] + 0.25 * own[1])[:3], rtol=1e-12)
     game.play_adversaries(networks[3:])
     mixed = 0.75 * own[0] + 0.25 * own[1]
-    assert game.worst_payoff == pytest.approx(mixed.min())
-    assert game.worst.name == str(mixed.argmin())
+    assert game.worst_payoff == pytest.approx(mixed.min()) and game.worst.name == str(mixed.argmin())
     assert game.flow_steps == 5 * CONFIG.run_steps
 
 

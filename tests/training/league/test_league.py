@@ -39,14 +39,11 @@ def record(folder: Path) -> dict:
 
 def test_a_league_tells_what_it_played(played: Path) -> None:
     data, config = record(played), small()
-    assert data["status"] == "finished"
-    assert data["senders"] == ["start", "cc_probe_drain", "round-00", "round-01"]
+    assert data["status"] == "finished" and data["senders"] == ["start", "cc_probe_drain", "round-00", "round-01"]
     assert data["networks"] == ["slowest", "uniform", *(f"round-{n:02d}-{place}" for n in range(2) for place in range(2))]
     for one in data["rounds"]:
         assert one["exploitability"] == pytest.approx(one["sender_gain"] + one["network_gain"])
-        assert one["sender_gain"] >= 0
-        assert one["network_gain"] >= -1e-9
-        assert one["interval"][0] <= one["interval"][1]
+        assert one["sender_gain"] >= 0 and one["network_gain"] >= -1e-9 and one["interval"][0] <= one["interval"][1]
         assert sum(one["sender_mixture"].values()) == pytest.approx(1.0)
         assert set(one["hold_outs"]["mean"]) == set(config.hold_outs)
     store, paths = LeagueFolder(played), draw_scenes(config)[0]
@@ -79,8 +76,7 @@ def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path
     folder = tmp_path / "longer"
     shutil.copytree(played, folder)
     data = league(small(rounds=3), folder)
-    assert data["rounds"][:2] == record(played)["rounds"]
-    assert len(data["rounds"]) == 3
+    assert data["rounds"][:2] == record(played)["rounds"] and len(data["rounds"]) == 3
 
 
 def test_a_league_of_another_config_is_refused(played: Path) -> None:
@@ -232,8 +228,7 @@ def test_fewer_rounds_do_not_replace_the_record_of_more(played: Path) -> None:
 
 def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:
     paths = small(scenes={"count": 2, "hold_outs": 1, "paths": {"link_rate_mss_per_rtt": [10, 20]}}).scenes.paths
-    assert paths.jitter_rtts == (0.5, 2.0)
-    assert paths.seeded_share == 0.0
+    assert paths.jitter_rtts == (0.5, 2.0) and paths.seeded_share == 0.0
 
 
 @pytest.mark.parametrize(
